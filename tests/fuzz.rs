@@ -1,8 +1,8 @@
 //! Fuzzes every target of `fuzz/targets.rs` with mutated and random files.
 //!
 //! No input may cause a panic, take longer than [`LIMIT_SECONDS`], or allocate more than
-//! [`allowed_bytes`]. Failing inputs are written to `target/fuzz/`. After the fix they belong in
-//! `fuzz/corpus/TARGET/`, whose files are tried first.
+//! [`allowed_bytes`]. Failing inputs are written to `target/fuzz/`. After the bug is fixed, move
+//! the input to `fuzz/corpus/TARGET/`. Later runs start with the files of that folder.
 //!
 //! Environment variables:
 //!
@@ -11,7 +11,7 @@
 //! * `FEEDWATER_FUZZ_SEED`: seed of the mutations (default 0)
 //! * `FEEDWATER_FUZZ_TARGET`: name of the only target to run (default: all)
 //!
-//! For a long run of one target, with a line of progress per minute:
+//! Example: one hour of one target. The run prints statistics every minute.
 //!
 //! ```text
 //! FEEDWATER_FUZZ_TARGET=jpeg-decoders FEEDWATER_FUZZ_SECONDS=3600 FEEDWATER_FUZZ_INPUTS=100000000 \
@@ -37,21 +37,22 @@ mod targets;
 
 use targets::{TARGETS, Target};
 
-/// Maximum time for one input, in seconds, generous enough for a busy machine.
+/// Maximum time for one input, in seconds. It is generous, because the machine may be busy.
 const LIMIT_SECONDS: u64 = 20;
 
 /// Maximum size of a mutated file, in bytes.
 const MOST_BYTES: usize = 1 << 17;
 
-/// Targets whose inputs are mostly random files, because mutated files rarely reach the code under
-/// test.
+/// Targets for which seven of eight inputs are random files, because mutated files rarely reach the
+/// code under test.
 const DRAWN: &[(&str, Draw)] =
     &[("jpeg-decoders", random_jpeg::draw), ("row-index", random_jpeg::draw)];
 
-/// Returns a random input.
+/// A function that returns a random file.
 type Draw = fn(&mut Random) -> Vec<u8>;
 
-/// Maximum number of bytes that a target may allocate for an input: 64 MiB plus 16 times its size.
+/// Maximum number of bytes that a target may allocate at once for an input of `input` bytes: 64 MiB
+/// plus 16 times the size of the input.
 fn allowed_bytes(input: usize) -> usize {
     (64 << 20) + 16 * input
 }
@@ -59,7 +60,7 @@ fn allowed_bytes(input: usize) -> usize {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting { held: AtomicUsize::new(0), most: AtomicUsize::new(0) };
 
-/// The system allocator with a counter of allocated bytes.
+/// The system allocator with counters of allocated bytes: now, and the maximum.
 struct Counting {
     held: AtomicUsize,
     most: AtomicUsize,
@@ -71,7 +72,8 @@ impl Counting {
         self.most.fetch_max(held, Ordering::Relaxed);
     }
 
-    /// Returns by how many bytes allocations grow at most while `work` runs.
+    /// Returns the maximum number of bytes that are allocated at once while `work` runs, without
+    /// those allocated before.
     fn most_during(&self, work: impl FnOnce()) -> usize {
         let before = self.held.load(Ordering::Relaxed);
         self.most.store(before, Ordering::Relaxed);
@@ -84,24 +86,25 @@ impl Counting {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.add(layout.size());
-        // SAFETY: the caller's layout, unchanged.
+        // SAFETY: `layout` is the caller's, unchanged.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         self.add(layout.size());
-        // SAFETY: the caller's layout, unchanged.
+        // SAFETY: `layout` is the caller's, unchanged.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         self.held.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's pointer and layout, which this allocator returned.
+        // SAFETY: the caller passes a pointer that this allocator returned, with its layout.
         unsafe { System.dealloc(place, layout) }
     }
 }
 
-/// The input that a target is processing, for the watchdog.
+/// The target and input that run now, with the time of their start. The thread in `watch` reads
+/// them to end inputs that take too long.
 static CURRENT: Mutex<Option<(&'static str, Vec<u8>, Instant)>> = Mutex::new(None);
 
 #[test]
@@ -124,18 +127,18 @@ fn every_target_survives_any_input() {
     assert!(failures.is_empty(), "seed {seed}\n{}", failures.join("\n"));
 }
 
-/// Statistics of a run.
+/// Statistics of fuzzing one target.
 #[derive(Default)]
 struct Tried {
     inputs: u64,
     outcomes: HashSet<u64>,
-    /// Number of inputs of each kind. The kind is the text before a `|` in the outcome, for targets
-    /// that return one.
+    /// Number of inputs of each kind. Some targets return an outcome such as `kind|details`; the
+    /// kind is the text before the `|`.
     kinds: BTreeMap<String, u64>,
 }
 
 impl Tried {
-    /// Counts an input. Returns whether its outcome is new.
+    /// Counts an input with the outcome `words`. Returns whether no earlier input had this outcome.
     fn add(&mut self, words: &str) -> bool {
         self.inputs += 1;
         if let Some((kind, _)) = words.split_once('|') {
@@ -156,8 +159,9 @@ impl Tried {
     }
 }
 
-/// Tries the seeds first. Then tries random inputs and mutations of earlier inputs: the seeds, and
-/// inputs that had new outcomes. Stops after `most` inputs.
+/// Fuzzes one target for `time` or until `most` inputs. Runs the seed files first, then mutations
+/// of earlier inputs and, for the targets of [`DRAWN`], random files. Only seed files and inputs
+/// with new outcomes are mutated.
 fn fuzz(target: &'static Target, time: Duration, most: u64, seed: u64) -> Result<Tried, String> {
     const PROGRESS: Duration = Duration::from_secs(60);
     let mut random = Random(seed ^ 0x9e37_79b9_7f4a_7c15);
@@ -196,7 +200,8 @@ fn fuzz(target: &'static Target, time: Duration, most: u64, seed: u64) -> Result
     Ok(tried)
 }
 
-/// Runs the target on one input. An error names the file where the input was saved.
+/// Runs the target on one input and returns the outcome. An error names the file where the failing
+/// input was saved.
 fn attempt(target: &'static Target, input: &[u8]) -> Result<String, String> {
     let current = || CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
     *current() = Some((target.0, input.to_vec(), Instant::now()));
@@ -220,7 +225,8 @@ fn attempt(target: &'static Target, input: &[u8]) -> Result<String, String> {
     }
 }
 
-/// Returns a hash of an outcome's longer words. Quoted values such as numbers are left out.
+/// Returns a hash of the words of an outcome that have more than three letters. Quoted values such
+/// as numbers are left out, so messages that differ only in values count as the same outcome.
 fn outcome(words: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     for piece in words.split('"').step_by(2) {
@@ -230,7 +236,8 @@ fn outcome(words: &str) -> u64 {
     hasher.finish()
 }
 
-/// Ends the process if an input takes too long. A thread cannot be stopped.
+/// Watches the running input. Ends the whole process if the input takes too long, because a thread
+/// cannot be stopped.
 fn watch() {
     loop {
         thread::sleep(Duration::from_millis(200));
@@ -254,8 +261,8 @@ fn keep(name: &str, input: &[u8]) -> PathBuf {
     path
 }
 
-/// Applies one mutation: flips bits, changes bytes, writes extreme numbers, moves, repeats, removes or splices pieces, or
-/// truncates.
+/// Applies one random mutation: flips a bit, changes bytes, writes an extreme number, truncates the
+/// input, or moves, repeats, removes or splices a piece of it.
 fn mutate(input: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     const EDGES: [u64; 12] = [
         0,
@@ -327,7 +334,8 @@ impl Random {
     }
 }
 
-/// Checks the harness with targets that fail on purpose.
+/// Checks that fuzzing detects a panic and an oversized allocation, with two targets that fail on
+/// purpose.
 fn the_harness_detects_panics_and_memory() {
     const PANICS: Target = Target("panics", &[("records", ".jpg")], |bytes| {
         assert!(!bytes.is_empty() && bytes[0] == 0xff, "on purpose");

@@ -1,4 +1,5 @@
-//! CUDA code on a real GPU. Without a GPU these tests print a note and pass; with `REQUIRE_GPU=1` they fail.
+//! CUDA code on a real GPU. Without a GPU, these tests print a note and pass. With `REQUIRE_GPU=1`,
+//! they then fail.
 
 use std::sync::Arc;
 
@@ -15,8 +16,9 @@ use feedwater::internals::gpu::{
 use feedwater::internals::ring::Slot;
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
-/// Adds a number to every byte, after so much idle work that a reader without a wait would see the
-/// old bytes. The simulated compiler builds it for the host, without the idle work.
+/// A kernel that adds a number to every byte after a long idle loop. A reader that does not wait
+/// for it sees the old bytes. The simulated compiler builds the kernel for the host, without the
+/// idle loop.
 const KERNEL: &str = r#"
 #ifndef __CUDACC__
 #define __global__
@@ -110,7 +112,7 @@ fn slots_order_two_streams_on_the_device() {
 const IMAGE: Size = Size::new(320, 200);
 const PAGE_BYTES: usize = 1 << 20;
 
-/// Pixel of a smooth gradient, which JPEG compression changes by only a few levels.
+/// Returns a pixel of a smooth gradient, which JPEG compression changes by only a few levels.
 fn pixel(x: u32, y: u32) -> [u8; 3] {
     [x / 2 + 20, y + 30, (x + y) / 4 + 50].map(|value| value as u8)
 }
@@ -131,7 +133,8 @@ fn encoded_as(sampling: SamplingFactor, color: ColorType) -> Vec<u8> {
     file
 }
 
-/// Checks that the pixels of the window differ from the encoded ones by at most a few levels.
+/// Checks that the pixels of a decoded window differ from those that were encoded by at most a few
+/// levels.
 fn assert_window(bytes: &[u8], window: Window, what: &str) {
     let wanted = window.wanted;
     for y in wanted.y..wanted.bottom() {
@@ -146,7 +149,7 @@ fn assert_window(bytes: &[u8], window: Window, what: &str) {
     }
 }
 
-/// A decoder backend with its memory.
+/// A backend of nvJPEG with its memory, ready to decode.
 struct Ready {
     jpeg: Arc<Jpeg>,
     stream: Stream,
@@ -165,7 +168,7 @@ fn ready(device: &Arc<Device>, backend: Backend) -> Option<Ready> {
     let source =
         nvjpeg::Memory { device: memory.clone(), pinned: pinned.clone(), row: "nvjpeg".into() };
     let jpeg = match Jpeg::open(device, backend, &source) {
-        // Not every GPU has JPEG engines.
+        // Not every GPU has JPEG engines, so a missing backend `Hardware` is no failure.
         Err(error @ Error::Unavailable { .. })
             if backend == Backend::Hardware || std::env::var_os("REQUIRE_GPU").is_none() =>
         {
@@ -185,7 +188,8 @@ impl Ready {
         bytes
     }
 
-    /// Prints the memory that decoding used. Plans are based on these numbers.
+    /// Prints the memory that decoding used. The numbers that a plan assumes come from such
+    /// measurements.
     fn report(&self) {
         println!(
             "nvJPEG {} {:?} {:?} used {:?} of device and {:?} of page-locked memory (peak, planned) for {IMAGE}",
@@ -246,7 +250,7 @@ fn the_engines_decode_windows_and_reductions() {
             let seen = ready.read(page, window);
             match job.reduction {
                 1 => assert_window(&seen, window, "nvjpeg-hardware"),
-                // A downscaled pixel of a gradient is close to the pixels that it replaces.
+                // A downscaled pixel of a smooth gradient is close to the pixels that it replaces.
                 _ => {
                     let at = window.pitch_bytes() * 50 + 3 * 80;
                     for (seen, expected) in seen[at..at + 3].iter().zip(pixel(160, 100)) {
@@ -259,8 +263,8 @@ fn the_engines_decode_windows_and_reductions() {
     ready.report();
 }
 
-/// Prints whether the engines of this GPU write ahead of the stream. Checks that the loader's order
-/// does not depend on it.
+/// Prints whether the JPEG engines of this GPU write before the stream reaches their call. Checks
+/// that the loader's waits give correct pixels in both cases.
 #[test]
 fn the_engines_do_not_overwrite_buffers_that_the_host_has_not_seen_read() {
     let Some(device) = device() else { return };
@@ -275,8 +279,8 @@ fn the_engines_do_not_overwrite_buffers_that_the_host_has_not_seen_read() {
     let mut betrayed = 0;
     for (round, host_waits) in (0..20).flat_map(|round| [(round, false), (round, true)]) {
         decoder.done().synchronize().unwrap();
-        // Queues a lot of work on the page before the image. In stream order, the image is written
-        // last.
+        // Before the image, queues 200 fills of the page. If the engines keep the stream's order,
+        // the image is written last.
         for value in 0..200 {
             fill(&ready.stream, &page, 0..PAGE_BYTES, value).unwrap();
         }
@@ -302,9 +306,9 @@ fn the_engines_do_not_overwrite_buffers_that_the_host_has_not_seen_read() {
     );
 }
 
-/// Prints how the engines handle every subsampling, window and downscaling alone, and how long
-/// calls with many images take. The results are undocumented and therefore not checked. The device
-/// must work afterwards.
+/// Prints how the engines handle every chroma subsampling, and windows and downscaling alone. Also
+/// prints how long calls with many images take. NVIDIA does not document the results, so they are
+/// not checked. The device must work afterwards.
 #[test]
 fn the_engines_capabilities_are_printed() {
     let Some(device) = device() else { return };
@@ -372,8 +376,8 @@ fn the_engines_capabilities_are_printed() {
 }
 
 impl Ready {
-    /// Returns the largest difference in levels between decoded and encoded pixels, and the number
-    /// of bytes written outside of the window.
+    /// Compares decoded pixels with the encoded ones. Returns the largest difference in levels, and
+    /// the number of bytes written outside of the window.
     fn farthest(
         &self,
         page: &DeviceBuffer,

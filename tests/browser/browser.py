@@ -18,7 +18,7 @@ def find():
 
 
 class Browser:
-    """A running Chromium, until `close`. Its resolver rejects every host name."""
+    """A running Chromium, which `close` ends. It resolves no host names, so no page reaches the network."""
 
     def __init__(self, path, folder):
         to_browser, self.write = os.pipe()
@@ -27,8 +27,8 @@ class Browser:
         command += ["--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--no-first-run"]
         command += ["--host-resolver-rules=MAP * ~NOTFOUND", "--hide-scrollbars", "about:blank"]
 
-        # Chromium reads commands from descriptor 3 and writes answers to 4. os.pipe may have returned these numbers, so
-        # each end is first duplicated to a number above 4.
+        # Chromium reads commands from descriptor 3 and writes answers to 4. os.pipe may have returned these numbers.
+        # Each end of the pipes is therefore first duplicated to a number above 4, and then to 3 or 4.
         def ends():
             inward, outward = os.dup(to_browser), os.dup(from_browser)
             while min(inward, outward) < 5:
@@ -48,7 +48,8 @@ class Browser:
         self.process.wait()
 
     def call(self, method, session=None, **parameters):
-        """Calls a method and waits for its answer."""
+        """Calls a method of the DevTools protocol and waits for the answer. Raises RuntimeError if the answer is an
+        error."""
         self.number += 1
         message = {"id": self.number, "method": method, "params": parameters}
         if session:
@@ -79,8 +80,8 @@ class Browser:
 
 
 class Page:
-    """A file in its own tab. `requests` are the URLs that it requested, `errors` its exceptions, console errors and
-    logs."""
+    """A page in its own browser tab. `requests` are the URLs that the page requested. `errors` are its exceptions,
+    console errors and log entries."""
 
     def __init__(self, browser, url, width=1100, height=900, dark=False):
         self.browser = browser
@@ -105,7 +106,7 @@ class Page:
         self.call("Emulation.setEmulatedMedia", media=medium, features=[scheme])
 
     def value(self, expression):
-        """Returns the value of a JavaScript expression. Waits if it is a promise."""
+        """Returns the value of a JavaScript expression. If the value is a promise, waits for its result."""
         given = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in given:
             raise RuntimeError(given["exceptionDetails"]["exception"].get("description", expression))

@@ -1,7 +1,7 @@
-"""Checks the pages of reports in a real browser, without a network: check.py FOLDER
+"""Checks in a real browser, without a network, the HTML pages that show reports. Usage: check.py FOLDER
 
-FOLDER holds the pages (`write_pages_for_the_browser` in tests/insight/html.rs and explain_ranks.rs). Images of the pages are left
-beside them.
+FOLDER has the pages that `write_pages_for_the_browser` in tests/insight/html.rs and explain_ranks.rs writes.
+Screenshots of the pages are saved beside them.
 """
 
 import pathlib
@@ -11,7 +11,7 @@ import time
 
 from browser import Browser, Page, find
 
-# Contrast of every visible text to its background (WCAG 2.2, 1.4.3), and of the colours in charts (1.4.11).
+# JavaScript that lists texts and chart colours with too little contrast (WCAG 2.2, 1.4.3 and 1.4.11).
 CONTRASTS = """(() => {
   const numbers = (color) => { const [r, g, b, a] = color.match(/[\\d.]+/g).map(Number); return [r, g, b, a ?? 1]; };
   const light = (color) => {
@@ -59,7 +59,7 @@ def same(found, expected, what):
 
 
 class Check:
-    """The page of one report."""
+    """Checks of the page that reports one run."""
 
     shown, text = SHOWN, "evidence"
 
@@ -157,7 +157,8 @@ class Check:
             page.call("Page.close")
 
     def policy(self, page):
-        """Checks the content security policy: other scripts do not run, and nothing is loaded."""
+        """Checks the content security policy: the browser refuses scripts that are added to the page, and requests of
+        the page."""
         page.value("(() => { const it = document.createElement('script'); it.textContent = 'window.broken = 3'; document.body.append(it); })()")
         same(page.value("typeof window.broken"), "undefined", "another script in the page")
         same(page.value("fetch('http://127.0.0.1:9/').then(() => 'loaded', () => 'refused')"), "refused", "a request")
@@ -174,7 +175,7 @@ class Check:
 
 
 class RanksCheck(Check):
-    """The page of several ranks."""
+    """Checks of the page that reports several ranks."""
 
     shown, text = "!document.getElementById('main').hidden && document.querySelector('#side svg') !== null", "limits"
 
@@ -208,7 +209,7 @@ class RanksCheck(Check):
             bars = f"document.querySelectorAll('#side .{kind}"
             same(page.value(f"{bars}').length"), len(self.first), f"bars: {kind}")
             same(page.value(f"{bars}.slow').length"), slow, f"marked bars: {kind}")
-        # The length of a bar is proportional to its number, except for numbers far above the median.
+        # A bar's width must be proportional to its rate. Bars far above the median are clipped and left out.
         widths = [page.value(f"[...document.querySelectorAll('#side .{kind}')].map((it) => it.getBBox().width)") for kind in ("did", "could")]
         rates = [[it[key] for it in self.first] for key in ("images_per_second", "loader_images_per_second")]
         pairs = [pair for pair in zip(sum(widths, []), sum(rates, [])) if pair[1] < 1.2 * self.report["usual_images_per_second"]]
@@ -263,7 +264,7 @@ class RanksCheck(Check):
             name, rest = words.split(":", 1)
             same(name, f"rank {rank['rank']}{', slow' if rank['slow'] else ''}", "the rank in the readout")
             assert "images/s" in rest, words
-        # The readout shows the rank under the pointer. A click opens the details of that rank.
+        # The text beside the strip must describe the rank under the pointer. A click must open that rank's details.
         for at in (len(ranks) - 1, len(ranks) // 3):
             bar = f"{bars}')[{at}].getBoundingClientRect()"
             page.value("document.getElementById('strip').scrollIntoView({ block: 'center' })")

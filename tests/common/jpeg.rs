@@ -55,7 +55,7 @@ impl Recipe {
         }
     }
 
-    /// Returns the bytes of the file.
+    /// Returns the bytes of a JPEG file with these properties.
     pub fn make(&self) -> Vec<u8> {
         let mut out = vec![0xFF, 0xD8];
         if let Some(transform) = self.adobe {
@@ -174,8 +174,8 @@ impl Recipe {
         bits.flush();
     }
 
-    /// Returns the coefficients of one block in zigzag order. Every scan sees the same
-    /// coefficients.
+    /// Returns the coefficients of one block in zigzag order. They depend only on the seed and the
+    /// block's position, so all scans of a file agree on them.
     pub fn block(&self, component: usize, x: u32, y: u32) -> [i32; 64] {
         let place = u64::from(x) << 32 | u64::from(y) << 8 | component as u64;
         let mut state = self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ place;

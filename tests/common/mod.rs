@@ -1,4 +1,4 @@
-//! Images, chains, sources and checks of errors that all test crates share.
+//! Images, chains and sources that all test programs share, and checks of errors.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
@@ -136,7 +136,8 @@ pub fn config_error<T>(result: Result<T, Error>) -> ConfigError {
     }
 }
 
-/// Checks the key of a configuration error, and that its message contains each of `values`.
+/// Checks that `result` is a configuration error with this key, whose message contains each of
+/// `values`.
 #[track_caller]
 pub fn refused<T>(result: Result<T, Error>, key: &str, values: &[&str]) {
     let error = config_error(result);
@@ -144,8 +145,8 @@ pub fn refused<T>(result: Result<T, Error>, key: &str, values: &[&str]) {
     assert!(words::has_words(&error.problem, values), "{values:?}: {error}");
 }
 
-/// Checks an error in a file: the beginning of its key, the line or byte at the end of the key, and
-/// values in its message.
+/// Checks that `result` is an error in a file. The error's key must begin with `key` and end with
+/// the line or byte offset `at`, and its message must contain each of `values`.
 #[track_caller]
 pub fn refused_at<T>(result: Result<T, Error>, key: &str, at: u64, values: &[&str]) {
     let error = config_error(result);
@@ -162,8 +163,8 @@ pub fn position(error: &ConfigError) -> u64 {
     digits.parse().unwrap_or_else(|_| panic!("no position in {:?}: {error}", error.key))
 }
 
-/// Opens a list of files. If none of the listed files exists, creates the one that the error names
-/// as an empty file and opens the list again.
+/// Opens a list of files. If none of the listed files exists, the error names one of them. In this
+/// case, creates that file without contents and opens the list again.
 pub fn with_a_file(
     list: &Path,
     open: impl Fn() -> Result<FileList, Error>,
@@ -172,7 +173,7 @@ pub fn with_a_file(
     let Err(Error::Config(error)) = &opened else { return opened };
     let Some(written) = quoted(&error.problem) else { return opened };
     let file = list.parent().unwrap().join(written);
-    // Only the error for missing files contains the whole path.
+    // Only the error for missing files contains the whole path. Other errors are returned.
     let names_it = error.problem.contains(&*file.to_string_lossy());
     if !names_it || file.exists() || !file.starts_with(env::temp_dir()) {
         return opened;
@@ -182,7 +183,7 @@ pub fn with_a_file(
     open()
 }
 
-/// Returns the first value in quotes in a message.
+/// Returns the first text in double quotes in a message.
 fn quoted(text: &str) -> Option<String> {
     let begin = text.find('"')?;
     serde_json::Deserializer::from_str(&text[begin..]).into_iter().next()?.ok()

@@ -1,6 +1,6 @@
-//! Random JPEGs for fuzzing. Tables, frame, restart markers and coded data are valid in most of the
-//! files, so that decoders reach the end. Some files get optimal Huffman tables. Some have header
-//! or coded data corrupted afterwards.
+//! Random JPEGs for fuzzing. In most files, tables, frame, restart markers and coded data are
+//! valid, so decoders reach the end of the file. Some files have optimal Huffman tables. In some
+//! files, header or coded data are corrupted afterwards.
 
 use feedwater_tools::synth::optimized;
 
@@ -29,7 +29,7 @@ const COUNTS: [[u8; 16]; 4] = [
     [0, 2, 1, 2, 4, 4, 3, 4, 7, 5, 4, 4, 0, 1, 2, 119],
 ];
 
-/// A Huffman table, with codes for the writer.
+/// A Huffman table, with the codes that the writer of the coded data uses.
 struct Table {
     counts: [u8; 16],
     symbols: Vec<u8>,
@@ -51,7 +51,8 @@ impl Table {
         Self { counts, symbols, codes }
     }
 
-    /// Returns a table with the code lengths of annex K and its symbols in a fixed order.
+    /// Returns the Huffman table with the code lengths `COUNTS[number]` of annex K and its symbols
+    /// in a fixed order.
     fn usual(number: usize) -> Self {
         let is_dc = number.is_multiple_of(2);
         let symbols = if is_dc {
@@ -70,12 +71,13 @@ impl Table {
         Self::new(COUNTS[number], symbols)
     }
 
-    /// Returns a random prefix code for these symbols.
+    /// Returns a random prefix code for `symbols`.
     fn any(mut symbols: Vec<u8>, random: &mut Random) -> Self {
         for at in (1..symbols.len()).rev() {
             symbols.swap(at, random.below(at + 1));
         }
-        // The tree has one leaf more than symbols, because JPEG reserves the code of only ones.
+        // The code tree has one leaf more than there are symbols, because JPEG reserves the code
+        // that consists of ones only.
         let mut leaves = [0u32; 17];
         leaves[0] = 1;
         let is_deep = random.below(3) == 0;
@@ -100,7 +102,7 @@ impl Table {
     }
 }
 
-/// Returns a random file.
+/// Returns a random JPEG file. Some of the files are corrupt.
 pub fn draw(random: &mut Random) -> Vec<u8> {
     let usual = [0, 1, 2, 3].map(|_| random.below(24));
     let sampling = SAMPLINGS[if usual[0] == 0 { random.below(10) } else { random.below(6) }];
@@ -111,7 +113,8 @@ pub fn draw(random: &mut Random) -> Vec<u8> {
     };
     let (width, height) = (side(random), if usual[1] == 0 { 8 } else { side(random) });
     let height = if width > 100 { 1 + height % 20 } else { height };
-    // Such narrow images are rare here, because only libjpeg-turbo decodes them.
+    // Images up to 4 pixels wide are kept rare, because libjpeg-turbo decodes those with half-width
+    // chroma.
     let width = if width <= 4 && random.below(8) > 0 { width + 4 } else { width };
 
     let tables = draw_tables(random);
@@ -190,8 +193,8 @@ pub fn draw(random: &mut Random) -> Vec<u8> {
     let coded = out.len();
     let mut bits = Bits { out, buffer: 0, count: 0 };
     let tables = numbers.iter().map(|[dc, ac]| [&tables[*dc], &tables[*ac]]).collect::<Vec<_>>();
-    // Seven of eight files have coefficients within the range in which libjpeg-turbo's decoders
-    // agree.
+    // In seven of eight files, coefficients stay within the range in which libjpeg-turbo's vector
+    // code and C code give the same pixels.
     let most_size = if random.below(8) > 0 { (8191 / range).ilog2() } else { 15 };
     let drawn = Drawn {
         fill: random.below(9),
@@ -210,8 +213,8 @@ pub fn draw(random: &mut Random) -> Vec<u8> {
     }
     let mut coded = coded;
     if random.below(4) == 0 {
-        // Optimal tables, as in nearly all photographs. `optimized` refuses files that are not
-        // baseline.
+        // Nearly all photographs have optimal tables. `optimized` returns an error for files that
+        // are not baseline.
         if let Ok(optimal) = optimized(&out) {
             out = optimal;
             coded = start_of_data(&out);
@@ -256,7 +259,7 @@ fn damage(out: &mut Vec<u8>, coded: usize, random: &mut Random) {
     }
 }
 
-/// Returns two DC and two AC tables: those of annex K or random ones.
+/// Returns DC and AC tables for luma, then for chroma: those of annex K or random ones.
 fn draw_tables(random: &mut Random) -> [Table; 4] {
     let is_usual = random.below(2) == 0;
     [0, 1, 2, 3].map(|number| {
@@ -267,8 +270,8 @@ fn draw_tables(random: &mut Random) -> [Table; 4] {
             let most = 1 + random.below(12) as u8;
             return Table::any((0..most).collect(), random);
         }
-        // Besides random symbols, always end of block (0x00) or size 1 without a run (0x01), so
-        // that every block can end.
+        // Besides random symbols, each table has either end of block (0x00) or a coefficient of one
+        // bit without a preceding zero (0x01). With one of these, every block can be completed.
         let end = u8::from(random.below(8) == 0);
         let most_size = [2, 4, 8, 10, 15][random.below(5)];
         let mut symbols = vec![end];
@@ -286,15 +289,15 @@ fn draw_tables(random: &mut Random) -> [Table; 4] {
     })
 }
 
-/// Properties that all blocks of a file share.
+/// Random properties that all blocks of a file share.
 struct Drawn {
     /// How densely blocks are filled with coefficients, from 0 to 8.
     fill: usize,
     /// Maximum number of bits of a coefficient.
     most_size: u32,
-    /// Whether runs of zeros may go beyond the last coefficient.
+    /// Whether runs of zeros may extend beyond the last coefficient, which makes the file corrupt.
     runs_over: bool,
-    /// Value of the bits that fill up the last byte, 0 or 1.
+    /// Value of the bits that fill up the last byte: 0 or 1.
     padding: u64,
 }
 
@@ -338,7 +341,7 @@ fn write_block(
     drawn: &Drawn,
     random: &mut Random,
 ) {
-    // Redraws the difference up to eight times, until the DC value is in the range of 8-bit
+    // Draws the DC difference up to eight times, until the DC value is in the range of 8-bit
     // samples.
     for attempt in 0..8 {
         let place = random.below(dc.symbols.len());
@@ -371,7 +374,8 @@ fn write_block(
         if size == 0 && run == 0 {
             return;
         }
-        // Small values, coded with any number of bits.
+        // Any `size` bits encode a coefficient of this size, so random bits give a random
+        // coefficient.
         bits.put(random.next() & ((1 << size) - 1), size);
         at += run + 1;
     }

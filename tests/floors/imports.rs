@@ -1,17 +1,18 @@
-//! Imports of modules and between the files of a module.
+//! Finds the imports of modules, and the imports between the files of a module.
 
 use super::text::is_word;
 use super::*;
 
-/// Modules of a crate by path, without their test modules.
+/// All modules of a crate by path, each with its imports. Test modules are left out.
 pub struct Modules(BTreeMap<Vec<String>, Names>);
 
-/// What the file of a module imports from its own crate.
+/// Names that a module has in scope from its own crate, and those that it uses.
 #[derive(Default)]
 pub struct Names {
-    /// Module path of the origin of each name in scope.
+    /// For each name in scope, the module path of the item that it stands for.
     known: BTreeMap<String, Vec<String>>,
-    /// Paths that the module uses. Paths that are only reexported are missing.
+    /// Paths of the crate that the module uses. A path that the module only reexports is not in the
+    /// list.
     used: Vec<Vec<String>>,
 }
 
@@ -37,13 +38,13 @@ impl Modules {
         Self(files.iter().map(names).collect())
     }
 
-    /// Returns the modules that contain other modules.
+    /// Returns the modules that contain other modules. Each of them has a folder.
     pub fn folders(&self) -> BTreeSet<Vec<String>> {
         self.0.keys().filter_map(|it| it.split_last()).map(|(_, above)| above.to_vec()).collect()
     }
 
-    /// Returns the siblings that each direct child of `folder` imports. Imports of a sibling's
-    /// contents count as imports of the sibling.
+    /// Returns, for each direct child of `folder`, the siblings that it imports. An import of an
+    /// item inside a sibling counts as an import of the sibling.
     pub fn imports_between(&self, folder: &[String]) -> BTreeMap<String, BTreeSet<String>> {
         let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (module, names) in &self.0 {
@@ -55,7 +56,7 @@ impl Modules {
         imports
     }
 
-    /// Returns the module that defines the item of a path.
+    /// Returns the module that defines the item at `path`, following reexports.
     pub fn resolve(&self, path: &[String], depth: usize) -> Vec<String> {
         let mut len = path.len();
         while len > 0 && !self.0.contains_key(&path[..len]) {
@@ -76,7 +77,8 @@ impl Names {
         let tokens = tokens(text);
         let token = |at: usize| tokens.get(at).copied().unwrap_or("");
         let mut names = Self::default();
-        // Open inline modules, each with the brace depth at which it starts.
+        // Inline modules (`mod name { ... }`) around the current token, each with the brace depth
+        // at which it starts.
         let (mut inline, mut open): (Vec<(String, usize)>, usize) = (Vec::new(), 0);
         let mut at = 0;
         while at < tokens.len() {
@@ -118,7 +120,8 @@ impl Names {
                     }
                     let path = in_crate(&here, &words, &names.known, &is_module);
                     if let Some(path) = path.filter(|_| !restricts) {
-                        // A macro may reexport the name that is its argument.
+                        // A path inside a macro call may be reexported by the macro. The path's
+                        // last name is therefore in scope.
                         if path.len() == module.len() + 2 && is_module(&path[..path.len() - 1]) {
                             names
                                 .known
@@ -136,7 +139,8 @@ impl Names {
     }
 }
 
-/// Returns the path from the crate's root if the path leads into the crate.
+/// Expands a path as it is written in module `here` to the path from the crate's root. Returns
+/// `None` if the path leads outside of the crate.
 pub fn in_crate(
     here: &[String],
     path: &[String],
@@ -155,7 +159,7 @@ pub fn in_crate(
     }
 }
 
-/// Returns every path of a `use` item with the name that it introduces.
+/// Collects every path that a `use` item imports, with the name that the path gets in the module.
 pub fn leaves(tokens: &[&str], above: &mut Vec<String>, found: &mut Vec<(Vec<String>, String)>) {
     let own = tokens.iter().take_while(|it| it.starts_with(is_word) || **it == "::");
     let own: Vec<&str> = own.filter(|it| **it != "::").copied().collect();
@@ -211,7 +215,7 @@ pub fn tokens(text: &str) -> Vec<&str> {
     tokens
 }
 
-/// Removes modules that exist only for tests. Comments must already be removed.
+/// Removes modules that exist only for tests. `text` must not contain comments.
 pub fn without_tests(text: &str) -> String {
     let mut lines = text.lines().peekable();
     let mut out = String::new();
@@ -230,7 +234,7 @@ pub fn without_tests(text: &str) -> String {
     out
 }
 
-/// Whether one module imports another, directly or indirectly.
+/// Whether module `from` imports module `to`, directly or through other modules.
 pub fn reaches(imports: &BTreeMap<String, BTreeSet<String>>, from: &str, to: &str) -> bool {
     let mut seen = BTreeSet::new();
     let mut next: Vec<&String> = imports.get(from).into_iter().flatten().collect();
@@ -252,8 +256,8 @@ pub fn module(path: &Path) -> Option<String> {
     (module != "lib").then(|| module.to_string())
 }
 
-/// Returns line and top-level module of every path that starts with `crate::` or with enough
-/// `super::` to reach the root.
+/// Finds every path that starts with `crate::`, or with enough `super::` to reach the crate's root.
+/// Returns the path's line and top-level module.
 pub fn imports(path: &Path, text: &str) -> Vec<(usize, String)> {
     let depth = path.iter().count() - 1 - usize::from(path.ends_with("mod.rs"));
     let mut found = Vec::new();
@@ -287,11 +291,11 @@ pub fn imports(path: &Path, text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Returns the first names of a path or of a group of paths.
+/// Returns the first name of a path, or the first name of each path of a group in braces.
 pub fn targets(text: &str) -> Vec<String> {
     let name = |text: &str| {
         let name: String = text.trim_start().chars().take_while(|c| is_word(*c)).collect();
-        // Reexported by the crate's root.
+        // The crate's root reexports these two types from module `error`.
         if name == "Error" || name == "Result" { "error".to_string() } else { name }
     };
     let Some(group) = text.strip_prefix('{') else { return vec![name(text)] };

@@ -1,6 +1,6 @@
-//! Checks ARCHITECTURE.md's floors: a module imports only from lower floors and from the neighbours
-//! listed here. Checks also that files of a module do not import each other in a cycle, that only
-//! listed files use `unsafe`, and that files are short.
+//! Checks the floors of ARCHITECTURE.md: a module imports only from lower floors and from the
+//! neighbours listed here. Also checks that the files of a module do not import each other in a
+//! cycle, that only listed files use `unsafe`, and that no source file is too long.
 
 mod imports;
 mod mutations;
@@ -26,7 +26,7 @@ const FLOORS: [(u32, &[&str]); 8] = [
     (7, &["internals"]),
 ];
 
-/// Allowed imports within a floor, as (importer, imported), with the reason.
+/// Allowed imports within a floor, as (importer, imported). A comment gives the reason for each.
 const NEIGHBOURS: [(&str, &str); 2] = [
     // `output` computes the last operators of a chain with its own look-up tables where possible.
     ("output", "op"),
@@ -34,14 +34,16 @@ const NEIGHBOURS: [(&str, &str); 2] = [
     ("threads", "error"),
 ];
 
-/// Modules on lower floors that a module must not import nonetheless, as (importer, imported).
+/// Modules on lower floors that a module must not import nonetheless, as (importer, forbidden
+/// module).
 const NEVER: [(&str, &str); 1] = [
     // `feedwater plan` must work on a machine without CUDA.
     ("plan", "gpu"),
 ];
 
-/// Modules whose direct children ("rooms": files and folders) have floors of their own, with the
-/// maximum number of rooms and of floors. Raising a maximum is a decision.
+/// Modules inside which floors are checked too, with the maximum number of their direct children
+/// and of floors. The children, files and folders, are called rooms. A maximum limits complexity:
+/// raise it only on purpose.
 const WINGS: [(&str, usize, usize); 4] =
     [("loader", 12, 8), ("op", 30, 9), ("plan", 25, 8), ("source", 27, 6)];
 
@@ -65,7 +67,7 @@ const SOURCES: [&str; 16] = [
     "python/src",
 ];
 
-/// Files and folders that may use `unsafe`, one for each purpose.
+/// Files and folders that may use `unsafe`. Each entry has one purpose.
 const UNSAFE: [&str; 16] = [
     "crates/nvjpeg-sys/",
     "crates/ptx/src/c_interface.rs",
@@ -112,7 +114,8 @@ fn a_module_imports_only_from_lower_floors() {
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
 }
 
-/// Checks that each neighbour is still imported. Unused entries must be removed from the list.
+/// Checks that each import in `NEIGHBOURS` still exists. Unused entries must be removed from the
+/// list.
 #[test]
 fn every_named_neighbour_is_imported() {
     let imported = |from: &str, to: &str| {
@@ -126,13 +129,16 @@ fn every_named_neighbour_is_imported() {
     }
 }
 
-/// Files and folders beside each other import each other without a cycle, in every folder of every crate:
+/// Checks, in every folder of every crate, that files and folders beside each other do not import
+/// each other in a cycle. Rules:
 ///
-/// * A folder counts as one node with all its contents, and so does a file with the folder of its name.
-/// * An item that the parent file imports or reexports counts as the file that defines it: `use super::Feed` is an import of
-///   `feed.rs` if `mod.rs` has `pub use feed::Feed`.
-/// * An item defined in the parent file belongs to all files below it, as in Rust's privacy rules: using it does not count.
-/// * Tests may import anything.
+/// * A folder counts as one node with all its contents. A file `name.rs` and the folder `name` also
+///   count as one node.
+/// * An item that the parent file imports or reexports counts as part of the file that defines it.
+///   For example, `use super::Feed` is an import of `feed.rs` if `mod.rs` has `pub use feed::Feed`.
+/// * Using an item that the parent file defines does not count as an import, because the item
+///   belongs to all files below the parent, as in Rust's privacy rules.
+/// * Imports in test modules do not count.
 #[test]
 fn sibling_files_import_each_other_without_a_cycle() {
     let mut problems = Vec::new();
@@ -182,10 +188,11 @@ fn a_room_of_the_loader_imports_only_from_lower_floors() {
     }
 }
 
-/// Returns the floor of each room: one above the highest room that it imports.
+/// Returns the floor of each room: 0 for a room without imports, otherwise one above the highest
+/// room that it imports.
 fn floors_of_rooms(imports: &BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, usize> {
     let mut floors: BTreeMap<String, usize> = imports.keys().map(|it| (it.clone(), 0)).collect();
-    // Imports are acyclic, so the floors are final after as many rounds as there are rooms.
+    // Imports have no cycles. So no floor changes any more after as many passes as there are rooms.
     for _ in imports {
         for (room, imported) in imports {
             let floor = imported.iter().map(|other| floors[other] + 1).max().unwrap_or(0);
@@ -237,8 +244,9 @@ fn files_have_at_most_500_lines() {
     }
 }
 
-/// Checks the names of all packages. Published crates refer to path dependencies by name only, and
-/// crates.io has an unrelated `nvjpeg-sys`.
+/// Checks the names of all packages. A published crate refers to its dependencies by name, without
+/// the path. An unrelated `nvjpeg-sys` on crates.io would replace ours, so all names have our
+/// prefix.
 #[test]
 fn every_package_of_the_workspace_has_our_prefix() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -269,14 +277,15 @@ fn is_ours(package: &str) -> bool {
     package == "feedwater" || package.starts_with("feedwater-")
 }
 
-/// Checks that `panic = "abort"` does not compile, because errors of libjpeg unwind.
+/// Checks that feedwater does not compile with `panic = "abort"`, because its error handler for
+/// libjpeg unwinds the stack.
 #[test]
 fn a_build_that_cannot_unwind_does_not_compile() {
     let out = tempfile::tempdir().unwrap();
     let told = |panic: &str| {
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-        // Compiles only this file. Unresolved imports cause other errors, so the test searches for
-        // the crate's own message.
+        // Compiles only this file, not the crate. Unresolved imports cause errors in both builds,
+        // so the test searches for the message of the crate's `compile_error!`.
         let output = Command::new(rustc)
             .args(["--edition", "2024", "--crate-type", "lib", "--emit", "metadata", "-C", panic])
             .arg("--out-dir")
@@ -289,7 +298,8 @@ fn a_build_that_cannot_unwind_does_not_compile() {
     assert!(told("panic=abort") && !told("panic=unwind"));
 }
 
-/// Tests the recognition of imports and `unsafe` on lines that must and must not match.
+/// Tests how this program recognizes imports and `unsafe`, with lines that must be found and lines
+/// that must not.
 #[test]
 fn imports_and_unsafe_are_recognized() {
     let text = "use crate::{loader::{Loader, Batch}, op,\n    gpu::Device};\n\
@@ -318,7 +328,8 @@ fn imports_and_unsafe_are_recognized() {
     assert_eq!(without_comments("a('\"') /* b\n */ c // d\nr#\"e\"#"), "a( ) \n c \nr#\"\"#");
 }
 
-/// Tests the cycle check on files that import each other in every supported way.
+/// Tests the check for cycles with files that import each other in every way that the check
+/// supports.
 #[test]
 fn imports_between_files_are_recognized() {
     let files = [

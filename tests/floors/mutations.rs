@@ -1,10 +1,10 @@
-//! Checks that the list of mutations (`tests/mutations/`) fits the source files.
+//! Checks that the mutations listed in `tests/mutations/` can be applied to the source files.
 
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-/// Checks that each mutation's old text occurs exactly once in its file. A run of the mutations
+/// Checks that each mutation's old text occurs exactly once in its file. Running the mutations
 /// would report this too, but takes more than an hour.
 #[test]
 fn every_mutation_applies() {

@@ -1,4 +1,4 @@
-//! Reading source files, and removing their comments.
+//! Reads source files and removes their comments.
 
 use super::*;
 
@@ -76,7 +76,7 @@ pub fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c| !is_word(c)).filter(|word| !word.is_empty())
 }
 
-/// Whether the line opens an `unsafe` block or implementation, which must be explained.
+/// Whether the line opens an `unsafe` block or implementation, which needs a SAFETY comment.
 pub fn is_block(line: &str) -> bool {
     line.contains("unsafe {") || line.contains("unsafe impl")
 }

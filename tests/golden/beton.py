@@ -1,12 +1,12 @@
-"""Writes tests/golden/beton/: FFCV files, written by DatasetWriter of ffcv 1.0.2. Beside each file are the samples it
-was written from as `<name>.<number>`: raw pixels, or the JPEG of FFCV's encoder.
+"""Writes tests/golden/beton/: FFCV files, written by DatasetWriter of ffcv 1.0.2. Files named `<name>.<number>` beside
+them have the expected sample: raw pixels, or the JPEG that FFCV's encoder wrote.
 
 Run with ffcv 1.0.2 (built from PyPI with libopencv-dev and libturbojpeg0-dev), numpy and opencv:
 python tests/golden/beton.py
 
-This differs from a user's run in two ways. Pages have 4 KiB instead of the writer's minimum of 2 MiB, to keep the
-files small. Nothing else in the files depends on the page size. If torch is not installed, an empty module replaces
-it. ffcv imports torch for its loader, but writing does not use it.
+The files differ from those of a default run in one way: pages have 4 KiB instead of the writer's minimum of 2 MiB, to
+keep the files small. Nothing else in the files depends on the page size. If torch is not installed, an empty module
+replaces it. ffcv imports torch for its loader, but does not use it to write files.
 """
 
 import pathlib
@@ -40,7 +40,7 @@ def picture(number):
 
 
 class Samples:
-    """Samples of these fields, in the order of the fields."""
+    """A data set as the writer expects it. Each of `values` is a function that returns one field of sample `number`."""
 
     def __init__(self, count, *values):
         self.count, self.values = count, values
@@ -74,11 +74,11 @@ def main():
         old.unlink()
     write("raw", {"image": RGBImageField("raw"), "label": IntField()}, Samples(5, picture, label))
     write("jpg", {"image": RGBImageField("jpg", jpeg_quality=70), "label": IntField()}, Samples(5, picture, label))
-    # Images with more bytes than the threshold become JPEGs: the last three.
+    # Images with more bytes than this threshold become JPEGs. These are the last three of the six images.
     threshold = picture(2).nbytes
     fields = {"label": IntField(), "image": RGBImageField("smart", smart_threshold=threshold)}
     write("smart", fields, Samples(6, label, picture), workers=2)
-    # All field types, in an order that needs padding, with a second image and a second number.
+    # A file with all field types, in an order that needs padding, and with a second image and a second number.
     fields = {
         "id": BytesField(),
         "a name longer than 16 bytes": FloatField(),

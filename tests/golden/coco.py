@@ -1,5 +1,6 @@
-"""Writes tests/golden/coco/: `instances.json`, a COCO annotation file with outlines of every type; `masks.json`, the
-run lengths of pycocotools' masks for it; and `boxes.json`, boxes transformed by torchvision (transforms v2).
+"""Writes tests/golden/coco/. `instances.json` is a COCO annotation file with outlines of every type. `masks.json` has
+the run lengths of pycocotools' masks for these outlines. `boxes.json` has boxes transformed by torchvision
+(transforms v2).
 
 Run with numpy, pycocotools 2.0.11, torch 2.15.0 and torchvision 0.29.2:  python tests/golden/coco.py
 """
@@ -22,7 +23,7 @@ IMAGES = [(9, 64, 48), (4, 33, 57), (1000001, 40, 40), (5, 128, 96), (2, 16, 16)
 
 
 def star(rng, width, height, points, spread, digits):
-    """A polygon around a random point of the image. Its corners may be outside of the image."""
+    """Returns a polygon around a random point of the image. Its corners may be outside of the image."""
     x, y = rng.uniform(0, width), rng.uniform(0, height)
     polygon = []
     for number in range(points):
@@ -61,7 +62,7 @@ def instances():
             segmentation = [star(rng, width, height, rng.randrange(3, 20), spread, [2, 2, 1][sort])]
         elif sort == 3:
             segmentation = [star(rng, width, height, rng.randrange(3, 9), spread, 17) for _ in range(3)]
-            # Repeat the first point at the end, as many tools close their polygons.
+            # Repeats the first point at the end, as many annotation tools do to close a polygon.
             segmentation[0] += segmentation[0][:2]
         else:
             noise = np.array([[rng.random() for _ in range(width)] for _ in range(height)])
@@ -116,9 +117,8 @@ def boxes():
                 it = F.crop(it, y, x, ch, cw)
                 steps.append([sort, x, y, cw, ch])
             elif sort == "center_crop":
-                # The crop may be larger than the image. torchvision pads images first in this case. For boxes it rounds the
-                # position of the crop differently, which can move them one pixel to the right of the image content. So the
-                # boxes are padded here first.
+                # A crop may be larger than the image. torchvision then pads images, but places boxes with another rounding.
+                # Some boxes would be one pixel to the right of their content. Padding the boxes first avoids this.
                 cw, ch = rng.randrange(1, 2 * w), rng.randrange(1, 2 * h)
                 left, top = max(cw - w, 0) // 2, max(ch - h, 0) // 2
                 right, bottom = max(cw - w, 0) - left, max(ch - h, 0) - top

@@ -1,9 +1,9 @@
 """Writes tests/golden/decode/: small images, and beside each image Pillow's RGB bytes as `<name>.rgb`.
 
-tests/golden/tolerated/ gets damaged images that Pillow decodes, also with its bytes. Their names begin with the key
-under which `Stats` counts the damage. tests/golden/refused/ gets damaged images that Pillow refuses.
-tests/golden/pnm.sha256 gets a hash of Pillow's pixels for every byte value of a PGM with every maximum value up to
-255.
+Writes tests/golden/tolerated/ too: damaged images that Pillow decodes, with its RGB bytes. The name of such a file
+begins with the key under which feedwater's `Stats` counts the damage. tests/golden/refused/ gets damaged images that
+Pillow refuses. tests/golden/pnm.sha256 gets a hash of Pillow's pixels for every byte value of a PGM with every maximum
+value up to 255.
 
 Run with Pillow 12.x and numpy:  python tests/golden/decode.py
 
@@ -73,7 +73,7 @@ def chunk(kind, data):
 
 
 def raw_png(name, width, height, depth, color, rows, extra=b""):
-    """Returns a PNG that Pillow cannot write. `rows` are the packed bytes of each row."""
+    """Writes a PNG with a bit depth or colour type that Pillow cannot write. `rows` are the packed bytes of each row."""
     body = b"".join(b"\0" + row for row in rows)
     head = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, 0)
     data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + extra
@@ -81,7 +81,7 @@ def raw_png(name, width, height, depth, color, rows, extra=b""):
 
 
 def adam7(name, pixels, color):
-    """Returns an interlaced PNG of 8-bit samples."""
+    """Writes an interlaced PNG of 8-bit samples."""
     height, width = pixels.shape[:2]
     body = b""
     for x0, y0, dx, dy in [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)]:
@@ -160,7 +160,7 @@ def pnms():
     save("pnm-rgb.ppm", rgb)
     save("pnm-gray.pgm", rgb.convert("L"))
     save("pnm-1x1.ppm", Image.fromarray(picture(1, 1)))
-    # Comments in every place, tabs, several blanks, and values up to 100 and above.
+    # The header has comments in every place, tabs and blanks. The maximum is 100, and some pixels exceed it.
     head = b"P6 # of a camera\n#\n\t%d # width\r\n  %d\n100\n" % (WIDTH, HEIGHT)
     write("pnm-rgb-100.ppm", head + (picture() // 2).tobytes())
     write("pnm-gray-10.pgm", b"P5 16 16 10 " + bytes(range(256)))
@@ -191,7 +191,7 @@ PNG_HEAD = b"\x89PNG\r\n\x1a\n"
 
 
 def bitmap(name, width, height, bits, data, palette=b"", compression=0, masks=(), flip=False):
-    """Writes a BMP that Pillow cannot write."""
+    """Writes a BMP of a kind that Pillow cannot write."""
     head = struct.pack("<IiiHHIIiiII", 40, width, -height if flip else height, 1, bits, compression, 0, 0, 0, 0, 0)
     head += struct.pack(f"<{len(masks)}I", *masks) + palette
     write(name, b"BM" + struct.pack("<IHHI", 14 + len(head) + len(data), 0, 0, 14 + len(head)) + head + data)
@@ -209,7 +209,7 @@ def bmps():
     bitmap("bmp-565.bmp", 21, 17, 16, random(44 * 17), compression=3, masks=(0xF800, 0x7E0, 0x1F))
     bitmap("bmp-555.bmp", 21, 17, 16, random(44 * 17))
     bitmap("bmp-masks.bmp", 21, 17, 32, random(84 * 17), compression=3, masks=(0xFF000000, 0xFF0000, 0xFF00))
-    # Encoded runs, literal indices, a delta (move of the position), and an end of a row.
+    # Row data for run-length decoding: runs, literal indices, a delta (a move of the position), and an end of a row.
     runs = b"\x15\x07" * 3 + b"\0\x05" + bytes(5) + b"\0" + b"\x10\x09\0\0\0\x02\x03\x02" + b"\xff\x2a\0\0" * 20 + b"\0\x01"
     bitmap("bmp-rle8.bmp", 21, 17, 8, runs, colors, compression=1)
     bitmap("bmp-rle4.bmp", 21, 17, 4, runs, colors[:64], compression=2)
@@ -225,15 +225,15 @@ def gifs():
     write("gif-animation.gif", encoded(animation[0], "GIF", save_all=True, append_images=animation[1:]))
     plain = encoded(image, "GIF", interlace=1)
     at = plain.index(b",", 13 + 3 * 64)
-    # A frame inside a larger canvas, and a frame that is larger than the canvas.
+    # The first file has a frame inside a larger canvas, the second one a frame that is larger than the canvas.
     place = struct.pack("<HH", 4, 2)
     write("gif-canvas.gif", plain[:6] + struct.pack("<HH", 30, 25) + plain[10 : at + 1] + place + plain[at + 5 :])
     write("gif-small-canvas.gif", plain[:6] + struct.pack("<HH", 5, 6) + plain[10:])
 
 
 def tiff(name, width, height, tags, chunks, order="<"):
-    """Writes a TIFF that Pillow cannot write. `tags` maps tag numbers to type and values. `chunks` are strips or
-    tiles."""
+    """Writes a TIFF of a kind that Pillow cannot write. `tags` maps tag numbers to type and values. `chunks` are the
+    encoded strips or tiles."""
     data, offsets = b"", []
     for chunk in chunks:
         offsets.append(8 + len(data))
@@ -277,7 +277,7 @@ def tiffs():
 
 
 def parts(data):
-    """The chunks of a PNG."""
+    """Returns the chunks of a PNG as (type, data)."""
     at, found = len(PNG_HEAD), []
     while at < len(data):
         length = struct.unpack(">I", data[at : at + 4])[0]
@@ -287,8 +287,8 @@ def parts(data):
 
 
 def animations():
-    """Writes animations, of which only the first frame is decoded: the default image of APNGs, and for WebPs the
-    first frame on a black canvas, whatever background the file names."""
+    """Writes animations to test that decoders return only the first frame. For APNGs this is the default image. For
+    WebPs it is the first frame on a black canvas, whatever background colour the file names."""
     rgb, rgba = Image.fromarray(picture()), Image.fromarray(picture(channels=4), "RGBA")
     (head, data), (pixels, packed) = [it for it in parts(encoded(rgb, "PNG")) if it[0] in (b"IHDR", b"IDAT")]
     control = lambda number: struct.pack(">IIIIIHHBB", number, WIDTH, HEIGHT, 0, 0, 1, 10, 0, 0)
@@ -323,7 +323,7 @@ def animations():
 
 
 def profiles():
-    """Orientation 6 in text, as ImageMagick writes it."""
+    """Writes PNGs with orientation 6 in text chunks, as ImageMagick stores EXIF and XMP data."""
     data = exif(6).tobytes()
     lines = [data.hex()[at : at + 72] for at in range(0, 2 * len(data), 72)]
     text = ("\nexif\n%8d\n" % len(data) + "\n".join(lines) + "\n").encode()
@@ -353,7 +353,7 @@ def damaged():
         tolerated(f"jpeg-data-{kind}.jpg", hole)
         refused(f"jpeg-{kind}-cut.jpg", data[:middle])
     data = encoded(image, "JPEG", quality=88)
-    # The rows end early, followed by bytes that are no valid segment.
+    # The coded rows end early, and the bytes after them are no valid segment.
     start = data.index(b"\xff\xda") + 14
     refused("jpeg-behind.jpg", data[:start] + data[start + 60 :][:200] + b"\xff\xc0\0\1" + data[start + 260 :])
     tolerated("jpeg-data-segment.jpg", data[:4] + b"\0\0" + data[6:])
@@ -391,7 +391,7 @@ def damaged():
     tolerated("png-palette-short.png", png(good, palette=colors[:9]))
     tolerated("png-palette-none.png", png(good, kinds=(b"IHDR",)))
 
-    # A flipped bit in the first partition. Only libwebp detects this as corrupt, other decoders do not.
+    # Flips a bit in the first partition. Only libwebp detects this as corrupt, other WebP decoders do not.
     for place, bit in [(144, 1), (150, 4)]:
         data = bytearray(encoded(image, "WEBP", quality=80))
         data[place] ^= 1 << bit

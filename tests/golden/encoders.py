@@ -1,8 +1,8 @@
 """Writes tests/golden/encoders/: small JPEGs of many encoders, and JPEGs with the structure of files from cameras and
 old software.
 
-`tests/images/encoders.rs` compares our decoder with libjpeg-turbo on each file, and states which of the two decodes
-it.
+`tests/images/encoders.rs` compares our decoder with libjpeg-turbo on each file. It also lists which of the two decoders
+feedwater uses for the file.
 
 Run:  pip install pillow numpy imagecodecs opencv-python-headless simplejpeg imageio-ffmpeg 'pyvips[binary]' ajpegli
     python tests/golden/encoders.py
@@ -35,7 +35,7 @@ SIZES = [(61, 45), (67, 52), (113, 70), (64, 48), (81, 33), (35, 60)]
 
 
 def picture(number):
-    """An image with gradients, edges and noise. The number selects its size and seeds the noise."""
+    """Returns an image with gradients, edges and noise. `number` selects its size and seeds the noise."""
     width, height = SIZES[number % len(SIZES)]
     rng = np.random.default_rng(number)
     y, x = np.mgrid[0:height, 0:width]

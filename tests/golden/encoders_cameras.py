@@ -1,5 +1,5 @@
-"""Writes those files of tests/golden/encoders/ whose names begin with `camera-`. They imitate the segments, tables
-and headers in files of cameras, phones and old software. Called by encoders.py."""
+"""Writes the files of tests/golden/encoders/ whose names begin with `camera-`. They imitate the segments, tables and
+headers in files of cameras, phones and old software. encoders.py calls this program."""
 
 import io
 import struct
@@ -10,8 +10,8 @@ FRAMES = (0xC0, 0xC1)
 
 
 def segments(data):
-    """Splits a file into its segments before the coded data, as (marker, body), and the rest, which begins with the
-    coded data."""
+    """Splits a JPEG file into the list of segments before the coded data, as (marker, body), and the bytes from the
+    coded data on."""
     found, at = [], 2
     while True:
         marker, length = data[at + 1], int.from_bytes(data[at + 2 : at + 4], "big")
@@ -53,7 +53,7 @@ def make(write, pillow, picture, gray):
     small = pillow(picture(0)[::3, ::3].copy(), quality=60)
     put = lambda name, data: write(f"camera-{name}", data)
 
-    # Segments before the image.
+    # Files with unusual segments before the image.
     exif = [(0xE1, with_thumbnail(small))]
     put("exif-thumbnail", joined(exif + without(parts, 0xE0), rest))
     put("jfif-and-exif", joined(parts[:1] + exif + parts[1:], rest))
@@ -124,7 +124,7 @@ def make(write, pillow, picture, gray):
     put("dnl", joined(unknown, coded + b"\xff\xdc\0\4" + height + b"\xff\xd9"))
     put("dnl-and-height", joined(parts, coded + b"\xff\xdc\0\4" + height + b"\xff\xd9"))
 
-    # The coded data itself.
+    # Files with unusual coded data.
     restart, restart_rest = segments(pillow(picture(0), quality=60, restart_marker_blocks=3))
     put("fill-bytes", joined(parts, rest, fill=5))
     put("fill-before-eoi", joined(parts, coded + b"\xff\xff\xff\xff\xd9"))

@@ -1,6 +1,6 @@
 """Writes tests/golden/exif.txt: the orientations that Pillow reads from valid and corrupt EXIF and XMP data.
 
-    python tests/golden/exif.py [CASES [FILE]]    with Pillow 12.x
+Run with Pillow 12.x:  python tests/golden/exif.py [CASES [FILE]]
 
 Each line has an orientation, a format, and the parts of the file that hold metadata (segments of a JPEG, chunks of a
 PNG or WebP), each part as `name:hexadecimal`. The orientation is the one that `ImageOps.exif_transpose` applies, or
@@ -28,7 +28,7 @@ FORMATS = {1: "B", 3: "H", 4: "I", 6: "b", 8: "h", 9: "i", 11: "f", 12: "d", 13:
 
 
 def values(draw, order, kind, count):
-    """Returns the bytes of `count` random values of a TIFF type."""
+    """Returns the bytes of `count` random values of the TIFF type `kind`."""
     made = b""
     for _ in range(count):
         number = draw.choice([1, 2, 3, 4, 5, 6, 7, 8, 8, 6, 0, 9])
@@ -97,8 +97,8 @@ def jpeg_parts(draw):
     for _ in range(draw.choice([0, 0, 0, 1, 2])):
         parts.insert(draw.randrange(len(parts) + 1), ("app1", XMP + packet(draw)))
     if draw.random() < 0.3:
-        # The byte is the unit of a resolution. With a unit, Pillow reads EXIF data on request; without one, already in
-        # Image.open.
+        # The random byte is the unit of the resolution. If it is not 0, Pillow reads EXIF data on request.
+        # If the unit is 0, Pillow reads EXIF data when it opens the image.
         parts.insert(0, ("app0", b"JFIF\0\1\1" + bytes([draw.choice([0, 1])]) + b"\0\x48\0\x48\0\0"))
     return parts
 
@@ -141,7 +141,7 @@ def saved(format, **options):
 
 def with_segments(parts):
     plain = saved("JPEG")
-    # Leaves out the JFIF segment of the encoder.
+    # Leaves out the JFIF segment that the encoder wrote.
     rest = plain[4 + struct.unpack(">H", plain[4:6])[0] :]
     markers = {"app0": b"\xff\xe0", "app1": b"\xff\xe1"}
     segments = (markers[name] + struct.pack(">H", len(body) + 2) + body for name, body in parts)
@@ -171,7 +171,7 @@ def outcome(file):
         ImageOps.exif_transpose(image)
     except Exception:
         return "-"
-    # The value that `exif_transpose` looks up. It transposes for 2 to 8 and ignores all others.
+    # `exif_transpose` reads the orientation like this. It acts on 2 to 8 and ignores all other values.
     orientation = image.getexif().get(ORIENTATION, 1)
     return {number: number for number in range(2, 9)}.get(orientation, 1)
 

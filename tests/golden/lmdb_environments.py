@@ -1,5 +1,5 @@
-"""Writes tests/golden/lmdb/ with py-lmdb: environments with the images of tests/golden/records/, also as Caffe's
-Datum messages, which protobuf serializes.
+"""Writes tests/golden/lmdb/ with py-lmdb: environments with the images of tests/golden/records/. In some of them, the
+values are Datum messages of Caffe, which protobuf serializes.
 
 Run with lmdb 3.0 (it has both LMDB 0.9.36 and 1.0.2), protobuf 7.36 and grpcio-tools 1.85 for the protobuf compiler:
 python tests/golden/lmdb_environments.py
@@ -18,7 +18,7 @@ HERE = pathlib.Path(__file__).parent
 OUT = HERE / "lmdb"
 LABELS = [7, 0, -3, 1000]
 
-# The message of Caffe's src/caffe/proto/caffe.proto.
+# The declaration of the message Datum in Caffe's src/caffe/proto/caffe.proto.
 DATUM = """
 syntax = "proto2";
 package caffe;
@@ -62,7 +62,7 @@ def main():
     pictures = [(HERE / "records" / f"{number}.jpg").read_bytes() for number in range(4)]
     large = (HERE / "decode" / "png-gray-alpha-16.png").read_bytes()
 
-    # Written in reverse, so that the order of keys differs from the order in the file. One value is on overflow pages.
+    # Reverse order, so that keys are ordered differently than values in the file. One value needs overflow pages.
     pairs = [(b"image-%04d" % number, pictures[number % 4]) for number in reversed(range(12))]
     pairs += [(b"image-0005", large), (b"__len__", b"12"), (b"num-samples", b"12")]
     pairs += [(b"label-%04d" % number, b"word") for number in range(12)]
@@ -79,7 +79,7 @@ def main():
     write("datum.mdb", {None: pairs})
     write("named.mdb", named)
     write("named-1.0.mdb", named, environment={"lib_version": 1})
-    # Planar, blue first, 4 wide and 2 high: the layout that Caffe's convert_imageset and convert_cifar_data write.
+    # Images of 4x2 pixels as Caffe's convert_imageset and convert_cifar_data store them: planar, blue first.
     planar = bytes(100 * channel + pixel for channel in range(3) for pixel in range(8))
     raw = Datum(channels=3, height=2, width=4, data=planar, label=3).SerializeToString()
     gray = Datum(channels=1, height=2, width=4, data=planar[:8], label=4).SerializeToString()

@@ -1,5 +1,5 @@
-"""Writes tests/golden/npy/: stacks of images and labels, written by NumPy, and beside each stack its pixels as
-`<name>.raw`: one image after another, height by width by channels in C order.
+"""Writes tests/golden/npy/: stacks of images and of labels, written by NumPy. `<name>.raw` beside a stack has its
+pixels: one image after another, each as height by width by channels in C order.
 
 Run with numpy 2.x:  python tests/golden/npy.py
 """

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/ops.json: results of Pillow and torchvision for images that this script and the Rust tests
-compute.
+"""Writes tests/golden/ops.json: results of Pillow and torchvision. This script and the Rust tests compute the same
+input images.
 
+Commands to run this script:
     python -m venv venv && venv/bin/pip install pillow==12.3.0 numpy torch==2.11.0 torchvision==0.26.0
     venv/bin/python tests/golden/ops.py
 
-Images are not stored: `picture` below and the function of the same name in tests/images/golden.rs compute the same
-bytes. Values come from Pillow itself and from torchvision's transforms on PIL images with ToTensor and Normalize. f16
-and bf16 values are torch's conversions of them. Large results are stored as SHA-256 of their bytes (little endian).
-Small results of resizing are stored as bytes in hex, so that tests can measure differences.
+Images are not stored, because `picture` below and `picture` in tests/images/golden.rs compute the same bytes. Values
+are those of Pillow itself, or of torchvision's transforms on PIL images with ToTensor and Normalize. Values in f16 and
+bf16 are torch's conversions. Large results are stored as SHA-256 of their little-endian bytes. Small results of
+resizing are stored as bytes in hex, so that tests can measure differences.
 
-No image here is more than 100 times as high as wide: since 12.2, Pillow shrinks the rows of such images first.
+No image in this file is more than 100 times as high as wide. Since version 12.2, Pillow does the vertical pass first
+for such images. feedwater always does the horizontal pass first.
 """
 
 import hashlib
@@ -36,7 +38,7 @@ FILTERS = {
 
 
 def picture(width, height, seed):
-    """Waves with noise: the same integers as `picture` in tests/images/golden.rs."""
+    """Returns an image of waves with noise, with the same bytes as `picture` in tests/images/golden.rs."""
     at = np.arange(width * height * 3, dtype=np.uint64)
     x, y, c = at // 3 % width, at // 3 // width, at % 3
     noise = (at + np.uint64(seed)) * np.uint64(0x9E3779B97F4A7C15)
@@ -54,7 +56,7 @@ def digest(array):
 
 
 def resizes():
-    """Yields resized whole images: enlarged, reduced, odd sizes, one pixel."""
+    """Yields results of resizing whole images: enlarged, reduced, with odd sizes, and of one pixel."""
     sizes = [
         ((1, 1), (1, 1)), ((1, 1), (7, 5)), ((1, 9), (4, 4)), ((11, 1), (3, 6)), ((5, 3), (1, 1)),
         ((13, 17), (29, 31)), ((31, 29), (17, 13)), ((64, 48), (64, 48)), ((64, 48), (32, 24)),
@@ -73,12 +75,12 @@ def resizes():
 
 
 def boxes():
-    """Yields windows that are resized after the decoder reduced the image. In the reduced image, such a window is a
-    fractional box."""
+    """Yields results of resizing windows of images that the decoder has already reduced. In the reduced image, the
+    edges of such a window are fractions of pixels."""
     for reduction in (1, 2, 4, 8):
         image = picture(61, 47, 2)
         for x, y, w, h in ((0, 0, 61, 47), (3, 5, 31, 22), (21, 10, 40, 37), (60, 46, 1, 1)):
-            # In coordinates of the full image. They are not multiples of the reduction.
+            # x0 to y1 are the window's edges in the full image. They are not multiples of the reduction.
             x0, y0 = x * reduction + reduction // 2, y * reduction + reduction // 3
             x1, y1 = min(61 * reduction, x0 + w * reduction), min(47 * reduction, y0 + h * reduction)
             left, top = x0 // reduction, y0 // reduction
@@ -100,7 +102,7 @@ def tensors(tensor):
 
 
 def training():
-    """Yields tensors of RandomResizedCrop's window, resized, mirrored and normalized."""
+    """Yields tensors of windows, as RandomResizedCrop draws them, after resizing, mirroring and normalizing."""
     normalize = T.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
     for (width, height), (x, y, w, h), mirrored in [
         ((500, 375), (37, 12, 301, 288), False), ((500, 375), (200, 3, 299, 371), True),
@@ -125,7 +127,8 @@ def evaluation():
 
 
 def crops():
-    """Yields crops of PIL images that reach outside of the image, for their position and padding."""
+    """Yields crops of PIL images that extend beyond the image. They show where torchvision places the image and how it
+    pads."""
     image = picture(31, 22, 5)
     for width, height in [(8, 8), (9, 5), (31, 22), (40, 8), (41, 30), (8, 31)]:
         result = np.asarray(T.CenterCrop((height, width))(image))
@@ -136,7 +139,7 @@ def crops():
 
 
 def sizes():
-    """Yields the sizes of Resize for a shorter side, and for a longer side alone (transforms v2)."""
+    """Yields the output sizes of Resize, given only a shorter side, or only a longer side (transforms v2)."""
     from torchvision.transforms import v2
 
     for source in [(500, 375), (375, 500), (333, 500), (97, 311), (1201, 700), (17, 17), (3, 1000)]:

@@ -30,7 +30,7 @@ def table(null=lambda row: False, label=lambda row: row % 3 - 1, kind=pa.int64()
 
 
 def labels():
-    """A table with labels of every integer type, and with columns that cannot be labels."""
+    """Returns a table with labels of every integer type, and with columns that cannot be labels."""
     rows = range(ROWS)
     null = lambda value: [None if row == 4 else value(row) for row in rows]
     return pa.table({
@@ -49,7 +49,7 @@ def labels():
 
 
 def bools():
-    """A table with labels of type bool."""
+    """Returns a table with labels of type bool."""
     rows = range(ROWS)
     values = [row % 3 == 0 or row > 12 for row in rows]
     return pa.table({
@@ -67,8 +67,7 @@ def main():
     OUT.mkdir(exist_ok=True)
     write("bools", bools(), row_group_size=9)
     write("bools-v2", bools(), data_page_version="2.0")
-    # Row groups of nine rows. The writer may start a new page after every two rows. A dictionary holds only a few
-    # images.
+    # Row groups have nine rows. The writer may start a page after two rows. A dictionary holds few images.
     small = dict(row_group_size=9, write_batch_size=2, data_page_size=1000, dictionary_pagesize_limit=1500)
     small["write_statistics"] = False
     write("snappy", table(), row_group_size=9)
@@ -84,19 +83,19 @@ def main():
     write("lz4-delta", table(), compression="lz4", use_dictionary=False, column_encoding=lengths, **small)
     write("none-delta-v2", table(lambda row: row % 5 == 3, lambda row: (-1) ** row * row**11), compression="none",
           use_dictionary=False, column_encoding=lengths, data_page_version="2.0", row_group_size=16)
-    # Images of 5000 bytes, so long that a reader gains by reading only their lengths.
+    # Images of 5000 bytes. A reader that needs only their lengths gains by skipping the bytes.
     long = [None if row == 3 else {"bytes": picture(row).ljust(5000, b"."), "path": ""} for row in range(6)]
     long = pa.table({"image": pa.array(long, IMAGE), "label": list(range(6))})
     write("large", long, compression="none", use_dictionary=False, write_statistics=False)
     write("large-v2", long, compression="none", data_page_version="2.0", write_statistics=False)
-    # A bytes column that is not nullable, and labels that are strings or null.
+    # A column of bytes that is not nullable, and labels that are strings or null.
     images = pa.array([picture(row) for row in range(ROWS)], pa.binary())
     kinds = pa.array([None if row == 4 else ["eel", "cat", "dog"][row % 3] for row in range(ROWS)])
     flat = pa.schema([pa.field("pixels", pa.binary(), nullable=False), pa.field("kind", pa.string())])
     write("texts", pa.table([images, kinds], flat), row_group_size=9)
     write("int32", table(kind=pa.int32(), label=lambda row: None if row == 4 else row))
     write("labels", labels(), row_group_size=9)
-    # Rows with a path instead of image bytes, and rows with neither.
+    # Rows with a path instead of image bytes, and rows with neither a path nor bytes.
     paths = [{"bytes": None, "path": "0.jpg"}, {"bytes": None, "path": None}, {"bytes": picture(2), "path": "2.jpg"}, None]
     write("paths", pa.table({"image": pa.array(paths, IMAGE), "label": [5, 6, 7, 8]}))
     many = pa.array([[picture(row), picture(row + 1)] for row in range(3)])

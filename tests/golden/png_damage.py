@@ -1,11 +1,12 @@
 """Writes tests/golden/png_damage.txt: Pillow's results for the damaged PNGs of tests/images/png_damage/files.rs.
 
+Commands to run this script with Pillow 12.x (FILE is the path that the first command prints):
     cargo test --workspace --test images -- --ignored png_damage:: --nocapture
-    python tests/golden/png_damage.py FILE    with Pillow 12.x; FILE is the path that the test printed
+    python tests/golden/png_damage.py FILE
 
-A line describes a group of files: its name, the first 12 digits of the SHA-256 of all its files one after another,
-and a result for each file. A result is the first 12 digits of the SHA-256 of `Image.open(file).convert("RGB")`'s
-bytes, or `-` if Pillow raises an exception. `x*3` means three times x.
+A line of the file describes a group of files. It has the group's name, the first 12 digits of the SHA-256 of all the
+files one after another, and a result for each file. A result is the first 12 digits of the SHA-256 of the bytes of
+`Image.open(file).convert("RGB")`, or `-` if Pillow raises an exception. `x*3` stands for three results x in a row.
 """
 
 import hashlib

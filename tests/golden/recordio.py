@@ -28,8 +28,8 @@ def main():
     pictures = [(HERE / "records" / f"{number}.jpg").read_bytes() for number in range(4)]
     write("train", zip(LABELS, pictures))
     write("arrays", [([5], pictures[0]), ([6, 2.5, 9], pictures[1])])
-    # Contents that contain the magic number. Where it is aligned, the writer removes it and writes the record in parts.
-    # Contents begin at byte 24 of a record, so offsets 0, 4, 8, ... in them are aligned.
+    # These contents include the magic number. If it is aligned, the writer drops it and splits the record there.
+    # Contents begin at byte 24 of a record, so offsets 0, 4, 8, ... of the contents are aligned.
     contents = [
         b"abc" + MAGIC + b"not aligned",
         b"in 3" + MAGIC + b"parts of" + MAGIC + b"one record",

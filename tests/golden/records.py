@@ -1,5 +1,5 @@
-"""Writes tests/golden/records/: files that hold many samples, written by the formats' own tools, and the images in
-them as `0.jpg`, `1.jpg`, ... (small JPEGs of a seeded pattern).
+"""Writes tests/golden/records/: files with many samples each, written by the tools of each format, and the images of
+these samples as `0.jpg`, `1.jpg`, ... (small JPEGs of a seeded pattern).
 
 Run with Pillow, numpy, tensorflow-cpu 2.21 and webdataset 1.0:  python tests/golden/records.py
 """
@@ -36,7 +36,7 @@ def int64_feature(*values):
 
 
 def example(picture, label, number):
-    """An Example with the features that TensorFlow's ImageNet script writes, and a float list."""
+    """Returns a TFRecord Example with the features that TensorFlow's ImageNet script writes, and with a list of floats."""
     features = {
         "image/encoded": bytes_feature(picture),
         "image/class/label": int64_feature(label),
@@ -63,7 +63,7 @@ def write_webdataset(name, pictures_and_labels, first):
 
 
 def write_tar(name, form, files):
-    """Writes an archive with Python's tarfile, in one of its three formats."""
+    """Writes an archive with Python's tarfile. `form` is one of tarfile's three formats."""
     with tarfile.open(OUT / name, "w", format=form) as archive:
         for path, content in files:
             member = tarfile.TarInfo(path)
@@ -86,7 +86,7 @@ def main():
     write_webdataset("train-000001.tar", samples[3:], 3)
     with webdataset.TarWriter(str(OUT / "train.tar.gz"), mtime=0) as writer:
         writer.write({"__key__": "a", "jpg": encoded[0], "cls": 7})
-    # Long names, which each format stores differently: with a prefix field, a preceding member, or an extended header.
+    # Each tar format stores long names in its own way: with a prefix field, a preceding member, or an extended header.
     long = "folder.with.dots/" + 10 * "0123456789" + "/sample"
     files = [(long + ".jpg", encoded[0]), (long + ".cls", b"7\n")]
     write_tar("ustar.tar", tarfile.USTAR_FORMAT, files)

@@ -1,6 +1,6 @@
 //! Calls `Loader::choose` on other threads while the consumer takes batches and measurement windows
-//! end. Checks that nothing hangs or leaks, that no byte changes, and that every sample appears
-//! once.
+//! end. Checks that nothing hangs or leaks, that the bytes of batches do not change, and that every
+//! sample appears once.
 
 #![allow(unsafe_code, reason = "the mocked decoder is called by C")]
 
@@ -28,10 +28,11 @@ const CHOOSERS: u64 = 3;
 /// Samples per epoch, in six batches.
 const SAMPLES: u64 = 24;
 const EPOCHS: u64 = 3;
-/// Timeout of a test, far longer than any test that does not hang.
+/// Timeout of a test. It is far longer than any test that does not hang.
 const LONG: Duration = Duration::from_secs(240);
 
-/// A source that holds a reference-counted token, so that a test can count the source's owners.
+/// A source with a reference-counted token. By counting the token's references, a test sees whether
+/// a thread still holds the source.
 struct Held {
     images: Memory,
     _held: Arc<()>,
@@ -67,7 +68,7 @@ fn free(held: &Arc<()>) -> LoaderBuilder {
         .configure(|it| it.limits.cpu_threads = Some(5))
 }
 
-/// Returns the bytes of all batches with fixed settings.
+/// Returns the bytes of all batches of a loader on the CPU with fixed settings.
 fn expected() -> Vec<Vec<u8>> {
     let mut loader =
         builder(&Arc::new(())).device(DeviceChoice::Cpu).num_workers(2).build().unwrap();
@@ -78,7 +79,7 @@ fn expected() -> Vec<Vec<u8>> {
     all
 }
 
-/// Returns all valid choices.
+/// Returns every choice (workers, prefetch and placement) that is valid for the loader.
 fn choices(loader: &Loader) -> Vec<Choice> {
     let plan = loader.plan();
     let (workers, ahead) = (plan.workers, plan.ahead_batches);
@@ -106,12 +107,12 @@ impl Random {
     }
 }
 
-/// Runs `what` on another thread. Fails if it does not end within [`LONG`].
+/// Runs `what` on another thread. Fails if that thread does not end within [`LONG`].
 fn ends(what: impl FnOnce() + Send + 'static) {
     let (sender, over) = channel();
     let thread = thread::spawn(move || {
         what();
-        // `ends` still holds the receiver.
+        // Sending cannot fail, because `ends` still holds the receiver.
         sender.send(()).unwrap();
     });
     match over.recv_timeout(LONG) {
@@ -121,7 +122,8 @@ fn ends(what: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Sets its flag on drop, so that other threads stop even if the consumer panics.
+/// Sets the flag on drop. The threads that choose check it, so they stop even if the consumer
+/// panics.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -130,7 +132,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Consumes all epochs. In each epoch, other threads begin to choose when batch `begin` is
+/// Consumes all epochs. In each epoch, other threads begin to call `choose` when batch `begin` is
 /// requested. The consumer pauses for `rest` before it takes that batch.
 fn consume(loader: &mut Loader, begin: u64, rest: Duration, seed: u64) -> Vec<Vec<u8>> {
     let valid = choices(loader);
@@ -155,7 +157,7 @@ fn consume_epoch(
             thread::yield_now();
         }
         (0..random.below(3000)).for_each(|_| std::hint::spin_loop());
-        // Chooses at least once, even if the epoch is already over.
+        // Calls `choose` at least once, even if the epoch is already over.
         loop {
             loader.choose(valid[random.below(valid.len() as u64) as usize]).unwrap();
             assert!(valid.contains(&loader.choice()));
@@ -194,7 +196,8 @@ fn consume_epoch(
     })
 }
 
-/// Runs one loader from start to end.
+/// Consumes all epochs of one loader while other threads choose, and checks bytes, statistics and
+/// decisions.
 fn run(on: impl Fn(LoaderBuilder) -> LoaderBuilder, (begin, rest): (u64, Duration), seed: u64) {
     let held = Arc::new(());
     let mut loader = on(free(&held)).build().unwrap();
@@ -214,17 +217,18 @@ fn run(on: impl Fn(LoaderBuilder) -> LoaderBuilder, (begin, rest): (u64, Duratio
         (loader.choice(), true),
         "the last choice must stay in effect"
     );
-    // The last choice was made by `choose`, so choosing the same again must give the same reason.
+    // The last decision was a call of `choose`. The same call again must record the same reason.
     loader.choose(last.choice).unwrap();
     assert_eq!(loader.decisions().last().unwrap().why, last.why);
     drop(loader);
     assert_eq!(Arc::strong_count(&held), 1, "a thread still holds the source");
 }
 
-/// Start of choosing: the second batch, which begins the first window.
+/// The threads begin to choose at the second batch, with which the first measurement window begins.
 const BEGINS: (u64, Duration) = (2, Duration::ZERO);
-/// Start of choosing: batch 8. A window has at least five batches and 50 ms, so the pause makes
-/// this batch end a window, and a thread then decides.
+/// The threads begin to choose at batch 8, at which a measurement window ends. A window has at
+/// least five batches and takes at least 50 ms, so the consumer pauses for 51 ms. At the end of a
+/// window, the loader itself makes a choice.
 const ENDS: (u64, Duration) = (8, Duration::from_millis(51));
 
 #[test]
@@ -235,8 +239,8 @@ fn choosing_while_a_window_begins() {
     });
 }
 
-/// One thread ends a window and reads the current choice while another thread chooses, which ends
-/// the measurement.
+/// One thread ends a measurement window and reads the current choice. At the same time, another
+/// thread calls `choose`, which ends the measurement.
 #[test]
 fn choosing_while_a_window_ends() {
     ends(|| {
@@ -259,7 +263,8 @@ fn choosing_what_is_on_the_device() {
     });
 }
 
-/// Whether two workers ever decode at the same time if only operators run on the device.
+/// Whether two workers ever decode at the same time, for a loader that decodes on the CPU and runs
+/// operators on the device. `most` is the setting `decode.max_cpu_threads`.
 fn decode_together(most: Option<usize>) -> bool {
     let images = (0..24).map(|seed| (jpeg(seed, 640, 480), seed as i64)).collect();
     let loader =
@@ -286,11 +291,12 @@ fn decode_together(most: Option<usize>) -> bool {
         .collect();
     assert!(spans.len() > 40, "{}", spans.len());
     spans.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // Timestamps are microseconds with a resolution of one nanosecond.
+    // Timestamps are in microseconds and have a resolution of one nanosecond.
     spans.windows(2).any(|pair| pair[1].0 + 0.002 < pair[0].1)
 }
 
-/// If the device only runs operators, all workers decode, unless the settings limit them.
+/// If the device only runs operators, all workers decode, unless `decode.max_cpu_threads` limits
+/// them.
 #[test]
 fn all_workers_decode_where_only_operators_are_on_the_device() {
     ends(|| {
@@ -302,7 +308,7 @@ fn all_workers_decode_where_only_operators_are_on_the_device() {
     });
 }
 
-/// For loops that choose with every batch for weeks: the memory for choices must not grow.
+/// A program may call `choose` with every batch for weeks. The memory for choices must not grow.
 #[test]
 fn only_the_last_manual_choice_is_stored() {
     let loader = free(&Arc::new(())).device(DeviceChoice::Cpu).build().unwrap();

@@ -1,6 +1,6 @@
-//! Device code on the simulated machine: detection of its errors, a long run of the training chain,
-//! and every schedule of warps and blocks. `tests/device_code/run.sh` runs these tests, together
-//! with the other tests that launch kernels.
+//! Runs device code on the simulated machine: kernels with planted errors, a long run of the
+//! training chain, and every schedule of warps and blocks. `tests/device_code/run.sh` runs these
+//! tests together with the other tests that launch kernels.
 
 use crate::common::{evaluation, jpeg, training};
 use crate::simulated::device_code::executes_device_code;
@@ -24,8 +24,8 @@ fn machine() -> Simulated {
     machine
 }
 
-/// Launches a block of 64 threads with this body, and returns the number of memory faults and
-/// races. `words` points to 64 initialized words, `never` to 64 uninitialized ones.
+/// Launches a kernel with this body in one block of 64 threads, and returns the number of memory
+/// faults and races. `words` points to 64 initialized words, `never` to 64 uninitialized ones.
 fn faults_of(machine: &Simulated, body: &str) -> u64 {
     let text = format!(
         "struct Sample {{ unsigned *words, *never; }};
@@ -44,7 +44,7 @@ fn faults_of(machine: &Simulated, body: &str) -> u64 {
     let memory = DevicePool::take(&device, &footprint).unwrap();
     let pinned = PinnedPool::take(&device, &footprint).unwrap();
     let words = memory.buffer("words", 256).unwrap();
-    // In a separate allocation, so that the kernel may not access its neighbours.
+    // The buffer is in a separate allocation, so that the kernel may not access memory beside it.
     let mut other = Footprint::default();
     other.add(MemoryKind::Device, "never", 256, 1, "");
     let never = DevicePool::take(&device, &other).unwrap().buffer("never", 256).unwrap();
@@ -106,7 +106,8 @@ fn builder(chain: Chain, samples: u64, (width, height): (u32, u32)) -> LoaderBui
     builder.last_batch(LastBatch::Pad).epochs(Some(1))
 }
 
-/// Compares the bytes of all batches on the simulated device with those of the CPU, and returns their number.
+/// Checks that the simulated device and the CPU give the same bytes for all batches. Returns the
+/// number of batches.
 fn same(make: impl Fn() -> LoaderBuilder, what: &str) -> usize {
     let mut cpu = make()
         .configure(|it| it.decode.placement = Placement::Cpu)
@@ -142,8 +143,8 @@ fn a_hundred_batches_of_the_training_chain_equal_the_cpu() {
     assert!(totals.mma > 0, "{totals:?}");
 }
 
-/// Returns a chain whose second kernel has passes of every kind: two of sums, histograms, a
-/// stencil, and a warp of some samples.
+/// Returns a chain whose second kernel has passes of every kind: two passes of sums, one of
+/// histograms, one of a stencil, and a warp of some samples.
 fn programs() -> Chain {
     passes_of(24, 20)
 }
@@ -181,7 +182,7 @@ fn no_schedule_of_warps_and_blocks_changes_a_batch() {
     assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
 }
 
-/// Uses an output of ten tiles, and histograms that two blocks count.
+/// The output has ten tiles, and two blocks count each histogram.
 #[test]
 #[ignore = "needs device code: tests/device_code/run.sh"]
 fn no_schedule_of_the_blocks_of_a_pass_changes_a_batch() {
@@ -195,8 +196,8 @@ fn no_schedule_of_the_blocks_of_a_pass_changes_a_batch() {
     assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
 }
 
-/// Covers Volta too, which has neither the instructions for products of bytes nor the packing
-/// instruction that tiles use.
+/// Also runs on Volta, which has no instructions for products of bytes and lacks the packing
+/// instruction that the tile code uses.
 #[test]
 #[ignore = "needs device code: tests/device_code/run.sh"]
 fn gpus_without_products_of_bytes_equal_the_cpu() {
@@ -215,7 +216,7 @@ fn gpus_without_products_of_bytes_equal_the_cpu() {
                 || builder(chain.clone(), 4, (40, 30)).batch_size(4).output(dtype, Layout::Nchw);
             let compilations = machine.compilations();
             assert_eq!(same(make, &what), 1, "{what}");
-            // An earlier run of the tests may have cached the kernels.
+            // If an earlier run of the tests cached the kernels, nothing is compiled.
             if machine.compilations() > compilations {
                 assert_eq!(machine.compiled_for(), format!("sm_{architecture}"), "{what}");
             }

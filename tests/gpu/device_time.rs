@@ -1,4 +1,4 @@
-//! Device time on the simulated machine, whose streams have their own clocks: measured values, no added waits, and NVML readings.
+//! Device time on the simulated machine, whose streams have clocks: times, waits, NVML readings.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,12 +27,12 @@ fn clean(machine: &Simulated, what: &str) {
     assert_eq!((counts.live(), counts.faults()), (0, 0), "{what}: {counts:?}");
 }
 
-/// Whether a message contains this number as a word.
+/// Whether `text` contains this number as a whole word.
 fn has_number(text: &str, number: u32) -> bool {
     text.split(|it: char| !it.is_ascii_alphanumeric()).any(|it| it == number.to_string())
 }
 
-/// Waits until `there` returns a value. Fails after 60 s.
+/// Polls until `there` returns a value. Fails after 60 s.
 fn until<T>(mut there: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
     loop {
@@ -44,7 +44,7 @@ fn until<T>(mut there: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Returns how often the host has waited so far.
+/// Returns how often the host has waited for the device so far.
 fn host_waits(machine: &Simulated) -> u64 {
     let waits = ["cuEventSynchronize", "cuStreamSynchronize", "cuCtxSynchronize"];
     waits.iter().map(|name| machine.calls(name)).sum()
@@ -106,13 +106,13 @@ fn measuring_adds_no_waits_and_creates_no_events_later() {
     clean(&machine, "no waits");
 }
 
-/// A measurement cannot start while the previous one is unfinished. It is counted as dropped, and later measurements work.
+/// A measurement that cannot start, because the previous one is unfinished, is counted as dropped.
 #[test]
 fn a_full_queue_drops_measurements_and_never_waits() {
     let machine = exclusive();
     machine.schedule(Schedule::Lazy);
     let (device, stream, watch, meter) = stopwatch(1);
-    // Each query lets the simulated device run one operation.
+    // The stream has 10,000 operations. The simulated device runs one of them at each query.
     (0..10_000).for_each(|_| machine.work(&stream, 1));
     let measure = || {
         let mut lap = watch.lap().unwrap();
@@ -199,7 +199,7 @@ fn every_failure_while_measuring_is_an_error_and_leaks_nothing() {
     }
 }
 
-/// The simulated machine with a decoder.
+/// Returns the simulated machine with libjpeg as its decoder.
 fn machine() -> Simulated {
     let machine = exclusive();
     machine.set_decoder(Some(libjpeg));
@@ -218,7 +218,7 @@ fn builder(samples: Vec<(Vec<u8>, i64)>, chain: Chain) -> LoaderBuilder {
         .runtime(&runtime())
 }
 
-/// Consumes all batches of this many epochs, and waits for the device at the end of each.
+/// Consumes all batches of `epochs` epochs, and waits for the device at the end of each epoch.
 fn use_all(loader: &mut Loader, epochs: usize) {
     for _ in 0..epochs {
         for batch in &mut *loader {
@@ -235,7 +235,7 @@ fn device(profile: &Profile, stage: Stage) -> &DeviceTime {
     profile.stage(stage).unwrap().device.as_ref().unwrap()
 }
 
-/// On every route, the measured device time of an image and of a launch equals the simulated time, however many were measured.
+/// On every route, the measured device time of images and launches equals the simulated time.
 #[test]
 fn the_kernel_and_every_route_are_timed_by_the_device() {
     let machine = machine();
@@ -255,8 +255,8 @@ fn the_kernel_and_every_route_are_timed_by_the_device() {
             assert!(kernel.items == 0 || per_sample == KERNEL_NS as f64, "{kernel:?}");
             let decode = device(&profile, Stage::DeviceDecode);
             assert!(decode.all_items >= 80, "{decode:?}");
-            // For nvJPEG's kernels, an image takes a copy to the device and a decode. For the
-            // engines, a whole group takes one operation.
+            // With nvJPEG's kernels, each image takes two operations: a copy to the device and a
+            // decode. With the JPEG engines, a whole group of images takes one operation.
             let (many, each) = match route {
                 Route::NvjpegHardware => (decode.spans, DECODE_NS),
                 _ => (decode.items, 2 * DECODE_NS),
@@ -290,7 +290,8 @@ fn copies_to_the_device_are_timed() {
     assert!(profile.stage(Stage::DeviceDecode).is_none_or(|it| it.device.is_none()));
 }
 
-/// The consumer's stream waits for the batch if it is early, whatever the host's clock shows.
+/// The consumer's stream waits if it needs the batch before the batch is ready. The reported wait
+/// is measured on that stream, so it does not depend on the host's clock.
 #[test]
 fn the_exposed_wait_is_that_of_the_consumers_stream() {
     let machine = machine();
@@ -311,7 +312,7 @@ fn the_exposed_wait_is_that_of_the_consumers_stream() {
         let measured = profile.consumer.waited_on_device.unwrap();
         assert_eq!((measured.spans, measured.items, measured.all_items), (1, 4, 4));
         assert_eq!(nanoseconds(measured.seconds), waited.as_nanos() as f64);
-        // The wait is at least as long as the kernel.
+        // An early stream waits at least as long as the kernel runs, a late one does not wait.
         assert_eq!(waited.as_nanos() as u64 >= 4 * KERNEL_NS, late == 0, "{waited:?}");
         assert!(late == 0 || waited.is_zero(), "{waited:?}");
         drop((batch, loader, first, last, stream, device));
@@ -337,15 +338,14 @@ fn events_are_created_only_at_the_start() {
     }
 }
 
-/// The number of host waits per image is known: for its page, its decoder and its launch buffer.
-/// Measuring adds none.
+/// The host waits only for each image's page, decoder and launch buffer. Measuring adds no waits.
 #[test]
 fn measuring_never_makes_the_host_wait() {
     let machine = machine();
     let waits = |epochs| {
         machine.restart();
         machine.set_decoder(Some(libjpeg));
-        // Work finishes at once, so that no thread waits for a free buffer.
+        // Work finishes at once, so no thread waits for a free buffer.
         machine.schedule(Schedule::Eager);
         let builder = builder(jpegs(20), training())
             .configure(|it| it.decode.routes = vec![Route::NvjpegGpu])
@@ -393,8 +393,8 @@ fn a_profile_includes_the_device_and_survives_serialization() {
     assert_eq!(read.routes.len(), profile.routes.len());
 }
 
-/// A window of progressive images follows a window of baseline images. The kernels do not support
-/// progressive images; here only the route `nvjpeg-hybrid` does.
+/// A window of progressive images follows a window of baseline images. In this test, only the route
+/// `nvjpeg-hybrid` decodes progressive images.
 #[test]
 fn a_window_counts_the_images_of_its_own_routes() {
     let machine = machine();
@@ -429,9 +429,9 @@ fn a_window_counts_the_images_of_its_own_routes() {
     assert_eq!((cuda.images, cuda.share, host.share), (0, 0.0, 1.0));
     assert!((1..=24).contains(&host.images), "{host:?}");
     assert!(cuda.device.is_none() && host.device.is_some(), "{cuda:?}");
-    // Peaks of memory cover the whole run, not only the window.
+    // Peaks of memory are those of the whole run, not only of the window.
     assert_eq!(window.memory, whole.memory);
-    // Without any images in the window, all shares are 0.
+    // A window without images has a share of 0 for every route.
     let nothing = loader.profile_since(&loader.measured());
     assert!(nothing.routes.iter().all(|it| (it.images, it.share, it.busy) == (0, 0.0, 0.0)));
     drop(loader);
@@ -483,7 +483,7 @@ fn a_loader_monitors_its_device_on_request() {
     let period = Some(Duration::from_millis(1));
     let watched = || builder(jpegs(8), training()).watch_device(period);
     let mut loader = watched().build().unwrap();
-    // One reading fails, and the next one succeeds.
+    // One reading of NVML fails, and the next one succeeds.
     machine.fail("nvmlDeviceGetUtilizationRates", 2, 15);
     let told = until(|| loader.profile().device.filter(|it| it.readings > 2 && it.failed > 0));
     assert_eq!((told.gpu, told.failed, told.jpeg), (Some(0.6), 1, None));

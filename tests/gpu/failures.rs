@@ -10,7 +10,7 @@ use feedwater::op::MixupOrCutMix;
 use feedwater::plan::Route;
 use feedwater::source::Memory;
 
-/// Returns a loader. Odd seeds have batch operators.
+/// Returns a loader. For odd seeds, its chain ends with batch operators.
 fn builder(seed: u64) -> LoaderBuilder {
     let source = Memory::new(jpegs(16)).unwrap();
     let (chain, classes) = match seed % 2 {
@@ -21,8 +21,8 @@ fn builder(seed: u64) -> LoaderBuilder {
     builder.batch_size(4).num_workers(2).shuffle(true).seed(seed).epochs(Some(1))
 }
 
-/// Runs an epoch on these routes and returns the number of delivered samples. Checks that all
-/// batches before an error equal the CPU's.
+/// Runs an epoch on the given decode routes and returns the number of delivered samples. Checks
+/// that all batches before an error equal those of the CPU.
 fn epoch(routes: &[Route], seed: u64) -> Result<u64, Error> {
     let mut cpu = builder(seed).device(DeviceChoice::Cpu).build().unwrap();
     let builder =
@@ -34,22 +34,22 @@ fn epoch(routes: &[Route], seed: u64) -> Result<u64, Error> {
         let targets = cpu.soft_targets_to_host().unwrap();
         assert!(batch.soft_targets_to_host()? == targets, "seed {seed}");
     }
-    // A failed measurement must be absent from the profile.
+    // A measurement that failed must not appear in the profile.
     assert!(loader.profile().images <= 16);
     let stats = loader.stats();
     assert_eq!(stats.outcomes.values().sum::<u64>(), stats.images, "{stats:?}");
     Ok(stats.images)
 }
 
-/// Resets the machine without releasing it to another test.
+/// Resets the simulated machine. This test keeps its exclusive use.
 fn restart(machine: &Simulated, schedule: u64) {
     machine.restart();
     machine.set_decoder(Some(libjpeg));
     machine.schedule(Schedule::Random(schedule));
 }
 
-/// Checks the result of a run with a failure: either an error or all samples with their outcomes
-/// counted, and no leaks.
+/// Checks the result of a run in which a call failed. The run must end with an error, or deliver
+/// all 16 samples. Nothing may leak.
 fn check(machine: &Simulated, result: &Result<u64, Error>, what: &str) {
     let counts = machine.counts();
     assert_eq!((counts.live(), counts.faults()), (0, 0), "{what}: {counts:?}");
@@ -58,8 +58,8 @@ fn check(machine: &Simulated, result: &Result<u64, Error>, what: &str) {
     }
 }
 
-/// Lets each call fail in turn, while building or running. The result must be an error or a sample
-/// on the CPU, never a panic, a hang or a leak.
+/// Lets one call of the driver or nvJPEG fail in each run, while the loader is built or runs. The
+/// result must be an error or a sample that is decoded on the CPU, never a panic, a hang or a leak.
 #[test]
 fn a_failure_at_any_call_is_an_error_and_leaks_nothing() {
     let machine = exclusive();
@@ -74,14 +74,15 @@ fn a_failure_at_any_call_is_an_error_and_leaks_nothing() {
             assert!(result.is_ok(), "call {nth}: {result:?}");
             break;
         }
-        // Covers every one of the first 40 calls, then ever larger steps, because a run has many
-        // hundred calls.
+        // Tests each of the first 40 calls, then calls at growing distances, because a run has
+        // hundreds of calls.
         nth += 1 + nth / 40;
     }
     assert!(failed > 20, "{failed} failures");
 }
 
-/// Fails the first call, one in the middle and the last call of every function, on each route that uses it.
+/// For each function, lets its first, middle and last call fail, on each nvJPEG route that calls
+/// the function.
 #[test]
 fn a_failure_of_any_function_is_an_error_and_leaks_nothing() {
     let machine = exclusive();
@@ -106,8 +107,8 @@ fn a_failure_of_any_function_is_an_error_and_leaks_nothing() {
     assert!(reached > 200, "{reached} failures");
 }
 
-/// Functions that a loader calls. Destructors are missing, because their failures have no
-/// consequence.
+/// Functions that a loader calls. Functions that destroy objects are left out, because a failure of
+/// these has no consequence.
 const FUNCTIONS: [&str; 51] = [
     "cuInit",
     "cuDeviceGet",

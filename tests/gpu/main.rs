@@ -1,7 +1,7 @@
 //! The GPU path on a simulated machine: driver, nvJPEG, loader, exports, failures. Needs no GPU.
 //!
-//! Streams are queues that run as late or as randomly as the schedule allows. So a missing wait
-//! shows as a wrong batch.
+//! The simulated streams run queued work as late, or in as random an order, as CUDA's rules allow.
+//! A missing wait therefore shows as a wrong batch.
 
 mod choose;
 #[path = "../common/mod.rs"]

@@ -1,5 +1,5 @@
-//! Autotuning of operators between CPU and device, with the simulated driver. It must not change
-//! any byte.
+//! Autotuning of the split between CPU and device, with the simulated driver. Tuning must not
+//! change any byte.
 
 #![allow(unsafe_code, reason = "the mocked decoder is called by C")]
 
@@ -34,8 +34,8 @@ fn on_device(chain: Chain) -> LoaderBuilder {
     builder(chain).device(DeviceChoice::Gpu(0)).runtime(&runtime())
 }
 
-/// Consumes epochs until the loader has settled and two more, at least four in total. Returns the
-/// bytes of all batches.
+/// Consumes epochs until two epochs have ended with settled tuning, at least four epochs in total.
+/// Returns the bytes of all batches.
 fn settle(loader: &mut Loader, step: Duration) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     let mut after = 0;
@@ -52,7 +52,7 @@ fn settle(loader: &mut Loader, step: Duration) -> Vec<Vec<u8>> {
     panic!("not settled: {:#?}", loader.decisions());
 }
 
-/// Returns the same batches, computed only on the CPU.
+/// Returns the bytes of the same batches, computed only on the CPU.
 fn on_cpu(chain: Chain, batches: usize) -> Vec<Vec<u8>> {
     let mut loader = builder(chain).device(DeviceChoice::Cpu).build().unwrap();
     let mut all = Vec::new();
@@ -62,9 +62,9 @@ fn on_cpu(chain: Chain, batches: usize) -> Vec<Vec<u8>> {
     all
 }
 
-/// Whether this machine's CPU keeps up depends on its load. Tests on simulated machines
-/// (`tests/insight/tune/`) check that a CPU which keeps up gets all the work.
-/// depends on its load.
+/// Whether the CPU of the machine that runs this test is fast enough depends on its load, so the
+/// test chooses the CPU for everything itself. `tests/insight/tune/` has tests with simulated
+/// machines, in which the tuner gives all the work to a CPU that keeps up.
 #[test]
 fn a_device_without_work_is_left_alone_and_no_byte_changes() {
     let machine = machine();
@@ -78,7 +78,7 @@ fn a_device_without_work_is_left_alone_and_no_byte_changes() {
         let epoch = |loader: &mut Loader| {
             loader.epoch().map(|batch| batch.unwrap().to_host().unwrap()).collect::<Vec<_>>()
         };
-        // The first epoch consumes batches that began under the earlier choice.
+        // In the first epoch after the choice, some batches were begun before it.
         batches.extend(epoch(&mut loader));
         let before = loader.stats();
         batches.extend(epoch(&mut loader));
@@ -128,7 +128,8 @@ fn each_operator_may_run_on_either_side_and_no_byte_changes() {
             let loader = epoch.loader();
             for (number, batch) in epoch.enumerate() {
                 batches.push(batch.unwrap().to_host().unwrap());
-                // The first choices are in order, later ones pseudo-random.
+                // The first three placements of each loader are tried in order, later ones
+                // pseudo-randomly.
                 let next = if turn < 3 { number / 3 } else { number * 7 + turn };
                 let offload = all[next % all.len()];
                 loader.choose(Choice { offload, ..loader.choice() }).unwrap();
@@ -136,7 +137,7 @@ fn each_operator_may_run_on_either_side_and_no_byte_changes() {
             }
         }
         assert!(loader.is_settled(), "a manual choice must end tuning");
-        // The list has only the last manual choice, and no decision of the tuner.
+        // The list of decisions has only the last call of `choose`, and no decision of the tuner.
         let decisions = loader.decisions();
         let [last] = &decisions[..] else { panic!("{decisions:#?}") };
         assert_eq!((last.choice, last.settled), (loader.choice(), true));
@@ -164,7 +165,7 @@ fn only_automatic_settings_can_be_chosen_by_hand() {
     };
     let other = [now.workers + 1, 0];
     for (choice, key, values) in [
-        // The refused number, and the only valid one.
+        // The message must contain the refused number and the only valid one.
         (Choice { workers: other[0], ..now }, "loader.num_workers", [other[0], now.workers]),
         (Choice { prefetch: other[1], ..now }, "loader.prefetch", [other[1], now.prefetch]),
     ] {
@@ -176,7 +177,7 @@ fn only_automatic_settings_can_be_chosen_by_hand() {
     }
     let error = refused(Choice { offload: Offload::NOTHING, ..now });
     assert_eq!(error.key, "chain");
-    // The message names the only valid split of the chain.
+    // The message names the only valid split of the chain between CPU and GPU.
     assert!(error.problem.contains(&now.offload.to_string()), "{error}");
     assert_eq!(loader.choice(), now);
 }

@@ -1,4 +1,4 @@
-//! Batches as slices of their element type, and samples without labels.
+//! Batches as slices of their element type, and samples without a label.
 
 use crate::common::{evaluation, jpegs, memory};
 use crate::simulated::{Schedule, exclusive, runtime};
@@ -10,10 +10,10 @@ use feedwater::op::{Chain, Placement, Resize};
 use feedwater::plan::{LastBatch, OnError};
 use feedwater::source::{Memory, Source};
 
-/// Returns batches of four from seven images. The last batch fills its slot only partly.
+/// Returns the two batches of four and three images. The last batch fills its slot only partly.
 fn batches(dtype: DType, layout: Layout) -> Vec<Batch> {
     let chain = match dtype {
-        DType::U8 => Chain::new().then(Resize::to(22, 20)), // normalize outputs floats
+        DType::U8 => Chain::new().then(Resize::to(22, 20)), // without Normalize, which outputs floats
         _ => evaluation(),
     };
     let builder = Loader::builder(memory(7), chain).device(DeviceChoice::Cpu).batch_size(4);
@@ -21,7 +21,7 @@ fn batches(dtype: DType, layout: Layout) -> Vec<Batch> {
     loader.epoch().map(Result::unwrap).collect()
 }
 
-/// Returns which of the four typed views the batch offers.
+/// Returns which of the four typed views (`u8`, `f16`, `bf16`, `f32`) the batch offers.
 fn given(batch: &mut Batch) -> [bool; 4] {
     let read = [
         batch.as_u8().is_some(),
@@ -50,7 +50,8 @@ fn only_the_view_of_the_batchs_own_element_type_exists() {
     }
 }
 
-/// Checks shape and row-major strides in both layouts, and values against the bytes.
+/// Checks shape and row-major strides of the views in both layouts, and compares the values with
+/// the batch's bytes.
 fn check<T: Pod + PartialEq>(dtype: DType, view: fn(&Batch) -> Option<&[T]>) {
     let all = |layout| batches(dtype, layout);
     for (planes, pixels) in all(Layout::Nchw).iter().zip(&all(Layout::Nhwc)) {
@@ -125,6 +126,6 @@ fn a_sample_without_a_label_is_none_and_minus_one_in_the_slice() {
     let batch = builder.build().unwrap().epoch().next().unwrap().unwrap();
     let labels: Vec<_> = batch.samples().iter().map(|sample| sample.label).collect();
     assert_eq!(labels, expected);
-    // The third label is that of a substituted sample.
+    // The third sample was substituted, so its label is -100, which loss functions ignore.
     assert_eq!(batch.labels(), [0, -1, -100, -5, 4, 5]);
 }

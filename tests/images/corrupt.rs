@@ -13,7 +13,7 @@ use feedwater::internals::geometry::Roi;
 use feedwater::internals::header::Header;
 use proptest::prelude::*;
 
-/// Limit on pixels in these tests.
+/// Limit on the number of pixels of an image in these tests.
 const MAX_PIXELS: u64 = 1 << 14;
 
 fn golden() -> Vec<(PathBuf, Vec<u8>)> {
@@ -25,7 +25,8 @@ fn golden() -> Vec<(PathBuf, Vec<u8>)> {
     files.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
-/// A decoder with a valid image, whose pixels the decoder must reproduce after every failure.
+/// A decoder that is tested with corrupt files, with a valid image. After every failure, the
+/// decoder must still reproduce the valid image's pixels.
 struct Patient {
     decoder: Decoders,
     good: Vec<u8>,
@@ -81,8 +82,8 @@ fn a_file_truncated_anywhere_is_reported_as_truncated() {
                         path.display()
                     );
                 }
-                // A file may lack data after its last row. In a text PNM, truncation
-                // within the last number leaves a shorter number.
+                // Some formats have bytes after the last row, which may be missing. In a text PNM,
+                // truncation within the last number leaves a shorter number, which is valid.
                 Ok(pixels) => {
                     let name = path.file_name().unwrap().to_str().unwrap();
                     let text = name.starts_with("pnm-") && name.contains("-text");
@@ -127,13 +128,14 @@ fn every_coding_process_survives_flipped_bytes() {
 fn damage_in_a_scan_is_reported() {
     let mut patient = Patient::new();
     let file = Recipe::new(120, 90, &[(2, 2), (1, 1), (1, 1)]).make();
-    // An early end-of-image marker, after which libjpeg would fill the remaining rows with grey.
+    // The file has an early end-of-image marker, after which libjpeg would fill the remaining rows
+    // with grey.
     let early = [&file[..file.len() * 3 / 4], &[0xFF, 0xD9]].concat();
     let fault = patient.try_decode(&early).unwrap_err();
     assert_eq!(fault.reason, Reason::Corrupt);
     // libjpeg's message.
     assert!(fault.problem.contains("premature end of data segment"), "{fault}");
-    // Restart markers out of order.
+    // The file has restart markers out of order.
     let mut file = Recipe { restart: 4, ..Recipe::new(120, 90, &[(1, 1)]) }.make();
     let marker = file.windows(2).position(|pair| pair == [0xFF, 0xD2]).unwrap();
     file[marker + 1] = 0xD5;
@@ -193,7 +195,7 @@ fn harmless_oddities_pass() {
     let mut patient = Patient::new();
     let good = patient.good.clone();
     let scan = good.windows(2).position(|pair| pair == [0xFF, 0xDA]).unwrap();
-    // Stray bytes between segments, fill bytes, and garbage after the end.
+    // The file has stray bytes between segments, fill bytes, and garbage after its end.
     let odd = [&good[..scan], &[0, 1, 2, 0xFF, 0xFF], &good[scan..], &[7; 100]].concat();
     assert_eq!(patient.try_decode(&odd).unwrap(), patient.pixels);
 }
@@ -220,9 +222,10 @@ fn a_claim_of_a_huge_size_allocates_nothing_for_it() {
     let fault =
         decoder.decode(&file, &header, Roi::new(0, 0, 65500, 1), 1, &mut |_| ()).unwrap_err();
     assert_eq!(fault.reason, Reason::Corrupt);
-    // Eight rows of three components (the smallest MCUs have 8x8 pixels), and tables.
+    // The decoder may allocate eight rows of three components, because the smallest MCUs have 8x8
+    // pixels, and its tables.
     assert!(decoder.capacity_bytes() <= 30 * 65500, "{}", decoder.capacity_bytes());
-    // Now sizes beyond libjpeg's own limit.
+    // Now the file claims sizes beyond libjpeg's own limit.
     file[frame + 5..frame + 9].copy_from_slice(&[0xFF; 4]);
     let header = Header::parse(&file).unwrap();
     let fault = decoder.decode(&file, &header, Roi::new(0, 0, 1, 1), 1, &mut |_| ()).unwrap_err();
@@ -264,8 +267,8 @@ proptest! {
     }
 }
 
-/// A second frame header after the last row is an error, whether complete or cut by the end of the
-/// file.
+/// A second frame header after the last row is an error, whether it is complete or cut off by the
+/// end of the file.
 #[test]
 fn a_second_frame_header_behind_the_last_row_is_corrupt() {
     for sampling in [&[(1u8, 1u8)][..], &[(1, 1); 3], &[(2, 2), (1, 1), (1, 1)]] {

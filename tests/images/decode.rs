@@ -1,5 +1,5 @@
-//! Decoding on the CPU: pixels equal Pillow's, and each window equals the same part of the whole
-//! image.
+//! Decoding on the CPU. Pixels equal Pillow's, and the pixels of each window equal the same part of
+//! the whole image.
 
 #[allow(dead_code, reason = "not every test needs every recipe")]
 mod pillow;
@@ -17,7 +17,7 @@ use feedwater::internals::geometry::{Orientation, Roi, Size};
 use feedwater::internals::header::{Format, Header};
 use sha2::{Digest, Sha256};
 
-/// Common chroma subsamplings, and some rare ones.
+/// Sampling factors of the components: common chroma subsamplings, and some rare ones.
 const SAMPLINGS: [&[(u8, u8)]; 18] = [
     &[(1, 1)],
     &[(2, 2)],
@@ -166,7 +166,8 @@ fn a_window_of_a_file_with_restart_markers_equals_the_same_part() {
     }
 }
 
-/// libjpeg stores all coefficients of a multi-scan file, but only a few rows of others.
+/// libjpeg keeps the coefficients of the whole image for a file with several scans, but only a few
+/// rows for other files.
 #[test]
 fn memory_for_coefficients_is_counted_for_several_scans() {
     let memory = |scans, sampling: &[(u8, u8)]| {
@@ -219,8 +220,8 @@ fn colours_are_read_in_the_files_coding() {
     assert_eq!(by_adobe, by_names);
     assert_ne!(by_adobe, whole(&plain));
     assert_eq!(whole(&Recipe { adobe: Some(1), ..plain.clone() }), whole(&plain));
-    // The first component of an RGB file has the same coefficients as a grey file, so the pixels
-    // are equal.
+    // The first component of the RGB file has the same coefficients as the grey file, so the red
+    // values equal the grey ones.
     let gray = whole(&Recipe::new(24, 16, &[(1, 1)]));
     assert!(gray.chunks_exact(3).all(|pixel| pixel[0] == pixel[1] && pixel[1] == pixel[2]));
     let reds: Vec<u8> = by_adobe.chunks_exact(3).map(|pixel| pixel[0]).collect();
@@ -294,8 +295,8 @@ fn buffers_do_not_grow_after_the_largest_image() {
     assert_eq!(decoder.capacity_bytes(), held);
 }
 
-/// One decoder of several that accept an image can be selected. It refuses images that it does not
-/// accept.
+/// A test can select one of the decoders that accept an image. If the selected decoder does not
+/// accept an image, decoding is an error.
 #[test]
 fn a_decoder_can_be_forced() {
     let jpeg = Recipe::new(40, 30, &[(2, 2), (1, 1), (1, 1)]).make();
@@ -307,7 +308,7 @@ fn a_decoder_can_be_forced() {
     let memory = |decoders: &Decoders, bytes: &[u8]| {
         decoders.memory(&Header::parse(bytes).unwrap(), bytes, bytes.len() as u64)
     };
-    // Our decoder may pass an image on to libjpeg-turbo, so it needs the memory of both.
+    // feedwater's decoder may leave an image to libjpeg-turbo, so memory for both is needed.
     let ours = memory(&Decoders::new(), &jpeg);
     assert!(memory(&forced, &jpeg).library < ours.library && ours.scratch > 0);
     let png = golden().into_iter().find(|it| it.0.extension().is_some_and(|it| it == "png"));
@@ -344,7 +345,7 @@ fn a_grey_jpeg_can_be_decoded_to_grey_rows() {
     }
 }
 
-/// A decoder that outputs planes, as custom decoders may.
+/// A decoder that outputs planes instead of interleaved pixels, as custom decoders may.
 #[derive(Debug)]
 struct Planar;
 

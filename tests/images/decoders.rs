@@ -1,5 +1,5 @@
-//! feedwater's JPEG decoder gives the same rows as libjpeg-turbo with every instruction set that
-//! this CPU has.
+//! feedwater's JPEG decoder gives the same rows as libjpeg-turbo, with every instruction set of
+//! this CPU.
 
 use feedwater::error::{DataError, Reason};
 use feedwater::internals::decode::{Decoders, JpegBy, JpegDecoder, JpegRefusal, Rows, simd};
@@ -16,7 +16,7 @@ pub const S440: &[(u8, u8)] = &[(1, 2), (1, 1), (1, 1)];
 pub const S411: &[(u8, u8)] = &[(4, 1), (1, 1), (1, 1)];
 pub const S420: &[(u8, u8)] = &[(2, 2), (1, 1), (1, 1)];
 
-/// All samplings that feedwater's decoder supports.
+/// Sampling factors of all subsamplings that feedwater's decoder supports.
 pub const SAMPLINGS: [&[(u8, u8)]; 6] = [GRAY, S444, S422, S440, S411, S420];
 
 /// Whether chroma has half the width of luma.
@@ -24,7 +24,7 @@ pub fn is_half(sampling: &[(u8, u8)]) -> bool {
     sampling == S422 || sampling == S420
 }
 
-/// Returns the bytes of all rows, and which decoder produced them.
+/// Returns the bytes of all rows of the window, and which decoder produced them.
 pub fn decoded(
     decoders: &mut Decoders,
     bytes: &[u8],
@@ -40,8 +40,8 @@ pub fn decoded(
     (result.map(|()| pixels), decoders.jpeg_by())
 }
 
-/// Whether libjpeg-turbo was built with vector code. Its C code gives other pixels where a sum
-/// exceeds 16 bits. This does not happen in intact images.
+/// Whether libjpeg-turbo was built with vector code. Its C code returns other pixels if a sum
+/// exceeds 16 bits, which does not happen with intact images.
 pub fn is_vector_code() -> bool {
     if !simd() {
         eprintln!("skipped: libjpeg-turbo was built without vector code");
@@ -49,12 +49,13 @@ pub fn is_vector_code() -> bool {
     simd()
 }
 
-/// Compares all instruction sets with libjpeg-turbo, and returns which decoder decoded the window.
+/// Decodes the window with every instruction set and compares it with libjpeg-turbo's. Returns
+/// which decoder decoded the window.
 pub fn compare(recipe: &Recipe, bytes: &[u8], window: Roi) -> JpegBy {
     compare_reduced(recipe, bytes, window, 1)
 }
 
-/// Like [`compare`], for a window of the reduced image.
+/// Like [`compare`], for a window of an image that the decoder reduces.
 pub fn compare_reduced(recipe: &Recipe, bytes: &[u8], window: Roi, reduction: u32) -> JpegBy {
     let libjpeg = &mut Decoders::new().jpeg(JpegDecoder::Libjpeg);
     let (expected, by) = decoded(libjpeg, bytes, window, reduction);
@@ -62,8 +63,8 @@ pub fn compare_reduced(recipe: &Recipe, bytes: &[u8], window: Roi, reduction: u3
     let mut all = None;
     for name in Decoders::jpeg_instructions() {
         let mut ours = Decoders::new().with_jpeg_instructions(name).unwrap();
-        // The second time, the decoder uses larger tables, which it does not build for small images
-        // at first.
+        // The decoder builds larger tables only when it decodes a second time, so both runs are
+        // compared.
         for time in 0..2 {
             let (found, by) = decoded(&mut ours, bytes, window, reduction);
             let same = found.as_ref().ok() == expected.as_ref().ok();
@@ -75,7 +76,7 @@ pub fn compare_reduced(recipe: &Recipe, bytes: &[u8], window: Roi, reduction: u3
     all.flatten().unwrap()
 }
 
-/// Returns images whose coefficients exceed all normal bounds.
+/// Returns recipes of images whose coefficients exceed all normal bounds.
 pub fn extreme() -> Vec<Recipe> {
     let mut recipes = Vec::new();
     for sampling in SAMPLINGS {
@@ -91,8 +92,8 @@ pub fn extreme() -> Vec<Recipe> {
     recipes
 }
 
-/// Coefficients are so large that sums of the transform wrap and saturate. Images for which
-/// libjpeg-turbo's code paths disagree are decoded by libjpeg-turbo.
+/// The coefficients are so large that sums of the inverse transform wrap and saturate. If
+/// libjpeg-turbo's code paths disagree about an image, feedwater leaves the image to libjpeg-turbo.
 #[test]
 fn any_coefficients_have_the_same_pixels() {
     if !is_vector_code() {
@@ -111,7 +112,8 @@ fn any_coefficients_have_the_same_pixels() {
     assert!(refused > 0 && refused < all / 2, "{refused} of {all}");
 }
 
-/// Tests all sizes up to 40x40, with windows in every corner.
+/// Tests every width and every height from 1 to 40, each with one length of the other side, and
+/// windows in every corner.
 #[test]
 fn every_size_has_the_same_pixels() {
     for sampling in SAMPLINGS {
@@ -120,7 +122,7 @@ fn every_size_has_the_same_pixels() {
             for (width, height) in [(width, height), (height, width)] {
                 let recipe = Recipe { restart: width % 4, ..Recipe::new(width, height, sampling) };
                 let bytes = recipe.make();
-                // Two of three files have optimal tables, like nearly all photographs.
+                // Two of three files have optimal Huffman tables, like nearly all photographs.
                 let bytes = if width % 3 == 0 { bytes } else { optimized(&bytes).unwrap() };
                 let (width, height) = (u32::from(width), u32::from(height));
                 let by = compare(&recipe, &bytes, Roi::new(0, 0, width, height));
@@ -168,8 +170,8 @@ fn other_images_are_left_to_libjpeg_turbo_with_a_reason() {
     }
 }
 
-/// Files truncated anywhere, and files with a changed byte: both decoders give the same rows or the
-/// same error, and tolerate the same damage.
+/// Truncates a file after every byte, and changes each of its bytes. feedwater's decoder and
+/// libjpeg-turbo give the same rows or the same error, and tolerate the same damage.
 #[test]
 fn damage_is_judged_by_libjpeg_turbo() {
     if !is_vector_code() {
@@ -180,8 +182,8 @@ fn damage_is_judged_by_libjpeg_turbo() {
     assert!(refused > 100, "{refused}");
 }
 
-/// Compares the decoders on damaged files. Returns how many files feedwater's decoder refused after
-/// their headers.
+/// Compares feedwater's decoder with libjpeg-turbo on damaged versions of a file. Returns how many
+/// of them feedwater's decoder refused only after the header.
 pub fn damaged(bytes: &[u8], window: Roi, reduction: u32) -> u32 {
     let size = Header::parse(bytes).unwrap().size;
     let mut refused = 0;

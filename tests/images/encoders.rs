@@ -1,5 +1,6 @@
-//! Files of other encoders and cameras (`tests/golden/encoders.py`): feedwater's JPEG decoder gives
-//! libjpeg-turbo's rows or error, and decodes the expected files itself.
+//! Files of other encoders and of cameras, which `tests/golden/encoders.py` writes. feedwater's
+//! JPEG decoder gives the same rows or error as libjpeg-turbo. It decodes all files itself, except
+//! those listed here.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +14,7 @@ use feedwater::internals::header::Header;
 use Expected::Refused;
 use JpegRefusal::{Color, Data, Header as Unusual, Process, Sampling, Scans};
 
-/// Files that feedwater's decoder does not decode. It decodes all others.
+/// Files that feedwater's decoder does not decode, with the reason. It decodes all other files.
 const OTHERS: &[(&str, Expected)] = &[
     ("camera-adobe-rgb", Refused(Color)),
     ("camera-dnl", Expected::Nothing),
@@ -42,12 +43,12 @@ const OTHERS: &[(&str, Expected)] = &[
 /// Why feedwater's decoder does not decode a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
-    /// No decoder is called, because the header is refused.
+    /// The header is refused, so no decoder is called.
     Nothing,
     Refused(JpegRefusal),
 }
 
-/// Rows or the error, the damage that was tolerated, and which decoder decoded the image.
+/// The rows or the error, the damage that was tolerated, and the decoder that decoded the image.
 type Outcome = (Result<Vec<u8>, String>, Option<Tolerated>, Option<JpegBy>);
 
 fn decoded(decoders: &mut Decoders, bytes: &[u8], header: &Header, window: Roi) -> Outcome {
@@ -64,7 +65,7 @@ fn decoded(decoders: &mut Decoders, bytes: &[u8], header: &Header, window: Roi) 
     (result, decoders.tolerated(), decoders.jpeg_by())
 }
 
-/// Returns the whole image and some windows of it.
+/// Returns windows of an image: the whole image, its last pixel, and some random ones.
 fn windows(header: &Header, seed: usize) -> Vec<Roi> {
     let (width, height) = (header.size.width, header.size.height);
     let mut state = seed as u64;
@@ -80,8 +81,8 @@ fn windows(header: &Header, seed: usize) -> Vec<Roi> {
     [header.size.window(), corner].into_iter().chain(drawn).collect()
 }
 
-/// Compares all instruction sets with libjpeg-turbo, strict or tolerant. Returns who decoded the
-/// whole image, if not feedwater's decoder.
+/// Compares feedwater's decoder, with every instruction set, with libjpeg-turbo. Both are strict or
+/// both are tolerant. Returns the reason if feedwater's decoder did not decode the whole image.
 fn compare(name: &str, bytes: &[u8], strict: bool, seed: usize) -> Option<Expected> {
     let Ok(header) = Header::parse_as(bytes, strict) else { return Some(Expected::Nothing) };
     let mut libjpeg = Decoders::new().strict(strict).jpeg(JpegDecoder::Libjpeg);
@@ -91,7 +92,8 @@ fn compare(name: &str, bytes: &[u8], strict: bool, seed: usize) -> Option<Expect
         for instructions in Decoders::jpeg_instructions() {
             let ours = Decoders::new().strict(strict).with_jpeg_instructions(instructions);
             let mut ours = ours.unwrap();
-            // The second time, the decoder uses tables with several symbols per entry.
+            // When it decodes a second time, the decoder uses tables with several symbols per
+            // entry. Both runs are compared.
             for time in 0..2 {
                 let found = decoded(&mut ours, bytes, &header, window);
                 let same = (&found.0, found.1) == (&expected.0, expected.1);

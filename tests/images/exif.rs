@@ -1,4 +1,4 @@
-//! Orientations from valid and corrupt EXIF and XMP data equal those of Pillow 12, which
+//! Compares orientations from valid and corrupt EXIF and XMP data with those of Pillow 12, which
 //! `tests/golden/exif.py` recorded.
 
 use std::fs;
@@ -15,8 +15,8 @@ fn bytes(hexadecimal: &str) -> Vec<u8> {
     digits.iter().map(|&[high, low]| digit(high) << 4 | digit(low)).collect()
 }
 
-/// Returns a file of 5x3 pixels with these parts. The names of the parts select the segment or
-/// chunk type.
+/// Returns an image file of 5x3 pixels with the metadata `parts`. The name of a part is its segment
+/// or chunk type.
 fn file(format: &str, parts: &[(&str, Vec<u8>)]) -> Vec<u8> {
     match format {
         "jpeg" => {
@@ -31,7 +31,7 @@ fn file(format: &str, parts: &[(&str, Vec<u8>)]) -> Vec<u8> {
         "png" => {
             let chunk = |name: &str, data: &[u8]| {
                 let length = (data.len() as u32).to_be_bytes();
-                // The header parser does not check chunk checksums.
+                // The header parser does not check the checksums of chunks, so they are zeros.
                 [&length[..], name.as_bytes(), data, &[0; 4]].concat()
             };
             let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
@@ -66,8 +66,8 @@ fn orientations_are_those_of_pillow() {
         let parts = words.map(|part| part.split_once(':').unwrap());
         let parts: Vec<_> = parts.map(|(name, data)| (name, bytes(data))).collect();
         let found = Header::parse(&file(format, &parts)).unwrap().orientation;
-        // Pillow raises an exception if it cannot read the EXIF data, or cannot write it without
-        // the orientation.
+        // For this file, Pillow raised an exception: it could not read the EXIF data, or could not
+        // write it without the orientation.
         let Ok(value) = expected.parse() else {
             refused += 1;
             continue;

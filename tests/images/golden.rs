@@ -17,7 +17,7 @@ use feedwater::internals::transform::HostTransform;
 use feedwater::op::custom::Wanted;
 use feedwater::op::{CenterCrop, Crop, Flip, Normalize, Operator, Resize};
 
-/// Waves with noise: the same bytes as `picture` in tests/golden/ops.py.
+/// Returns an image of waves with noise, with the same bytes as `picture` in tests/golden/ops.py.
 fn image(size: Size, seed: u64) -> HostImage {
     let value = |at: u64| {
         let (x, y, c) = (at / 3 % u64::from(size.width), at / 3 / u64::from(size.width), at % 3);
@@ -67,12 +67,12 @@ fn bytes(image: &HostImage) -> &[u8] {
     }
 }
 
-/// Shape of the tensors. This test uses only images, so the values do not matter.
+/// Shape of the output tensors. The tests compare images, so the values do not matter.
 const SHAPE: TensorShape =
     TensorShape { batch: 1, width: 1, height: 1, dtype: DType::F32, layout: Layout::Nchw };
 
-/// Returns the output of a chain for a whole image, from the reference implementation and from the
-/// CPU transform.
+/// Returns the output of a chain for a whole image twice: computed by the reference implementation
+/// and by the CPU transform.
 fn run(operators: &[Arc<dyn Operator>], image: HostImage) -> [HostImage; 2] {
     let size = image.window().size();
     let operators = operators.iter().map(|operator| &**operator);
@@ -86,7 +86,7 @@ fn run(operators: &[Arc<dyn Operator>], image: HostImage) -> [HostImage; 2] {
     [actions.reference(&image), fast]
 }
 
-/// Resizes a window of an image that may already be downscaled.
+/// Resizes the region `of` of an image that a decoder may already have reduced.
 fn resample(
     image: &HostImage,
     of: Roi,

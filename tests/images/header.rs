@@ -125,7 +125,7 @@ fn the_colour_space_follows_libjpegs_rules() {
     assert_eq!(space(&four), ColorSpace::Cmyk);
     assert_eq!(space(&Recipe { adobe: Some(0), ..four.clone() }), ColorSpace::Cmyk);
     assert_eq!(space(&Recipe { adobe: Some(2), ..four }), ColorSpace::Ycck);
-    // JFIF overrides Adobe.
+    // A JFIF segment overrides Adobe's colour space.
     let jfif = b"JFIF\0\x01\x01\0\0\x01\0\x01\0\0";
     let file = with_segment(&Recipe { adobe: Some(0), ..three }.make(), 0xE0, jfif);
     assert_eq!(jpeg_header(&file).color_space(), ColorSpace::YCbCr);
@@ -155,13 +155,13 @@ fn an_orientation_is_an_integer_from_1_to_8() {
     assert_eq!(orientation(&[entry(3, 2, 6)]), Orientation::from_exif(6));
     assert_eq!(orientation(&[entry(3, 0, 6)]), Orientation::UPRIGHT);
     assert_eq!(orientation(&[entry(2, 1, 6)]), Orientation::UPRIGHT);
-    // Three values do not fit into an entry and are stored at an offset. 200 is beyond the data. 14
-    // is the offset of the entry's own count, 3.
+    // Three values of two bytes do not fit into an entry, so the entry has an offset of these
+    // values. Offset 200 is beyond the data. At offset 14 is the entry's own count, 3.
     assert_eq!(orientation(&[entry(3, 3, 200)]), Orientation::UPRIGHT);
     assert_eq!(orientation(&[entry(3, 3, 14)]), Orientation::from_exif(3));
     assert_eq!(orientation(&[entry(3, 1, 9)]), Orientation::UPRIGHT);
     assert_eq!(orientation(&[entry(3, 1, 0)]), Orientation::UPRIGHT);
-    // As in Pillow, the later of two entries counts.
+    // If the entry occurs twice, the later one counts, as in Pillow.
     assert_eq!(orientation(&[entry(3, 1, 6), entry(3, 1, 8)]), Orientation::from_exif(8));
 }
 
@@ -193,7 +193,7 @@ fn damaged_exif_means_upright() {
         Header::parse(&with_segment(&small(), 0xE1, &far)).unwrap().orientation,
         Orientation::UPRIGHT
     );
-    // The entries that exist are read.
+    // The parser reads the one entry that the directory has.
     assert_eq!(
         Header::parse(&with_segment(&small(), 0xE1, &endless)).unwrap().orientation,
         Orientation::from_exif(6)
@@ -275,7 +275,8 @@ fn contradictions_are_corrupt() {
     );
 }
 
-/// Pillow reads a minimum number of bytes of these segments, even if they do not affect the pixels.
+/// Pillow fails if one of these segments is shorter than the bytes that it reads, even if the
+/// segment does not affect the pixels. feedwater refuses such files too.
 #[test]
 fn segments_that_pillow_needs_longer_are_corrupt() {
     let file = small();
@@ -294,7 +295,8 @@ fn segments_that_pillow_needs_longer_are_corrupt() {
             assert_eq!(reason, expected, "{length} bytes of {}", body.escape_ascii());
         }
     }
-    // Parts of a profile are sorted, and the first one must be long enough.
+    // Pillow sorts the parts of an ICC profile. Only the first part after sorting must be long
+    // enough.
     let part = |body: &[u8]| with_segment(&file, 0xE2, &[b"ICC_PROFILE\0", body].concat());
     let second = part(&[2]);
     assert_eq!(reason(&second), Reason::Corrupt);
@@ -306,7 +308,7 @@ fn segments_that_pillow_needs_longer_are_corrupt() {
 fn a_jpeg_without_an_end_is_truncated() {
     let file = Recipe { scans: Scans::Progressive, ..Recipe::new(40, 30, &[(1, 1); 3]) }.make();
     assert_eq!(reason(&file[..file.len() - 2]), Reason::Truncated);
-    // Data after the end marker does not matter.
+    // Data after the end marker is ignored.
     let followed = [&file, &[0u8; 5000] as &[u8]].concat();
     assert_eq!(Header::parse(&followed).unwrap(), Header::parse(&file).unwrap());
 }
@@ -320,7 +322,7 @@ fn a_frame_larger_than_its_canvas_is_corrupt() {
     assert_eq!(reason(&file), Reason::Corrupt);
 }
 
-/// A tile of a terapixel in a small image is refused before memory is allocated.
+/// A TIFF whose tiles have a terapixel is refused before memory is allocated.
 #[test]
 fn tiles_far_larger_than_their_image_are_refused() {
     let mut tiles = golden("tiff-tiles-16.tif");
@@ -328,7 +330,7 @@ fn tiles_far_larger_than_their_image_are_refused() {
     for tag in [322u16, 323] {
         let entry = [&tag.to_be_bytes()[..], &[0, 3, 0, 0, 0, 1]].concat();
         let at = tiles.windows(8).position(|it| it == entry).unwrap();
-        // Changes the type of the number from two to four bytes.
+        // Changes the type of the tile's side from two to four bytes.
         tiles[at + 3] = 4;
         tiles[at + 8..at + 12].copy_from_slice(&(1u32 << 20).to_be_bytes());
     }
@@ -337,7 +339,8 @@ fn tiles_far_larger_than_their_image_are_refused() {
     assert!(error.problem.contains("tiles of 1048576x1048576"), "{error}");
 }
 
-/// The number of extra samples is added to the number of colours.
+/// The parser adds the number of extra samples to the number of colour samples. The sum must not
+/// overflow.
 #[test]
 fn a_tiff_of_four_billion_extra_samples_is_refused() {
     let short = |tag: u16, value: u16| (tag, 3u16, 1u32, u32::from(value));

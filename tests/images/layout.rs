@@ -1,4 +1,4 @@
-//! `Header::layout`: positions of the parts of a JPEG, in bounded memory.
+//! Tests `Header::layout`, which finds the positions of the parts of a JPEG in bounded memory.
 
 use feedwater::error::{DataError, Reason};
 use feedwater::internals::header::{Header, JpegLayout};
@@ -34,7 +34,8 @@ fn offsets_point_to_tables_and_coded_data() {
                 assert!(scan.data.contains(&at), "{name}");
                 assert_eq!(bytes[at - 2..at], [0xFF, 0xD0 + number as u8 % 8], "{name}");
             }
-            // A scan header ends with its band and bit positions.
+            // A scan header ends with three bytes: the first and last coefficient of its band, and
+            // its bit positions.
             let head = [scan.band[0], scan.band[1], scan.bits[0] << 4 | scan.bits[1]];
             assert_eq!(bytes[scan.data.start - 3..scan.data.start], head, "{name}");
             assert_eq!(bytes[scan.data.end], 0xFF, "{name}");
@@ -97,8 +98,8 @@ fn a_million_segments_need_no_memory() {
     }
 }
 
-/// A separate scan for every bit of every coefficient is legal: 896 scans of one block. Only the
-/// layout refuses so many.
+/// A JPEG may have a separate scan for every bit of every coefficient: 896 scans of one block. The
+/// parser and the check accept this, but the layout refuses so many scans.
 #[test]
 fn endless_scans_are_errors_of_the_layout_alone() {
     let good = Recipe { scans: Scans::OnlyDc, ..Recipe::new(8, 8, &[(1, 1)]) }.make();
@@ -120,7 +121,7 @@ fn endless_scans_are_errors_of_the_layout_alone() {
     assert!(layout.capacity_bytes() <= JpegLayout::MOST_BYTES);
 }
 
-/// Each of 262,144 MCUs has two bytes and a restart marker.
+/// The file has 262,144 MCUs, each with two bytes and a restart marker.
 #[test]
 fn restart_markers_beyond_the_maximum_are_not_listed() {
     let good = Recipe { restart: 1, ..Recipe::new(4096, 4096, &[(1, 1)]) };

@@ -1,5 +1,5 @@
-//! `decode.prescale` keeps the position of the image content, for every EXIF orientation and for
-//! all padding that the decoder adds.
+//! With `decode.prescale`, the content of an image keeps its position, for every EXIF orientation
+//! and for all padding that the decoder adds.
 
 use feedwater::internals::geometry::{BoundingBox, Orientation, Size};
 use feedwater::internals::op::resample::Filter;
@@ -11,7 +11,8 @@ use jpeg_encoder::{ColorType, Encoder};
 
 use crate::common::with_orientation;
 
-/// Returns a black image with a white box, as stored.
+/// Returns a black image with a white box. `x` to `height` are the box in the stored image, before
+/// the orientation is applied.
 fn with_box(size: Size, [x, y, width, height]: [u32; 4]) -> Vec<u8> {
     let inside = |at: u32, first: u32, len: u32| (first..first + len).contains(&at);
     let positions = (0..size.height).flat_map(|y| (0..size.width).map(move |x| (x, y)));
@@ -28,7 +29,7 @@ fn with_box(size: Size, [x, y, width, height]: [u32; 4]) -> Vec<u8> {
 fn centre(pixels: &[u8], width: usize) -> (f64, f64) {
     let (mut sum, mut x, mut y) = (0.0, 0.0, 0.0);
     for (at, pixel) in pixels.as_chunks::<3>().0.iter().enumerate() {
-        // Subtracts the ringing of the JPEG around the box.
+        // Subtracts 16, because JPEG compression adds ringing around the box.
         let value = f64::from(pixel[0].saturating_sub(16));
         sum += value;
         x += value * ((at % width) as f64 + 0.5);
@@ -52,7 +53,7 @@ fn a_reduced_image_keeps_its_place_in_every_orientation() {
             let of = orientation.upright_box(size, &BoundingBox::new(left, top, width, height));
             for filter in [Filter::Nearest, Filter::Bilinear, Filter::Lanczos] {
                 let resize = Resize { filter, ..Resize::to(columns, rows) };
-                // The whole output, and a crop of it.
+                // Tests the whole output, and a crop of it.
                 let part = Crop { x: 2, y: 3, width: columns - 7, height: rows - 4 };
                 for chain in [Chain::new().then(resize), Chain::new().then(resize).then(part)] {
                     let source = Memory::new(vec![(with_orientation(&bytes, value), 0)]).unwrap();
@@ -73,7 +74,8 @@ fn a_reduced_image_keeps_its_place_in_every_orientation() {
                     let seen = sample.trace.view.visible_box(&of);
                     let (left, top) =
                         ((seen.left + seen.right) / 2.0, (seen.top + seen.bottom) / 2.0);
-                    // The nearest pixel may be half a step away. Other filters ring.
+                    // The filter `Nearest` may move the content by half a pixel. Other filters add
+                    // ringing, so 0.1 pixels are tolerated.
                     let most = if filter == Filter::Nearest { 0.5 } else { 0.1 };
                     assert!(
                         (x - left).abs() < most && (y - top).abs() < most,

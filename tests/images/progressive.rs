@@ -1,5 +1,5 @@
 //! feedwater's decoder gives the same rows of progressive JPEGs as libjpeg-turbo, with every
-//! instruction set that this CPU has.
+//! instruction set of this CPU.
 
 use feedwater::internals::decode::JpegBy;
 use feedwater::internals::geometry::Roi;
@@ -8,7 +8,8 @@ use crate::decoders::{GRAY, S420, SAMPLINGS, compare, damaged, is_vector_code};
 use crate::jpeg::{Recipe, Scans};
 use crate::scripts;
 
-/// Tests random scan scripts at random sizes, with windows in every corner.
+/// Tests random scan scripts (lists of the scans of a progressive JPEG) at random sizes, with
+/// windows in every corner.
 #[test]
 fn any_script_has_the_same_pixels() {
     let mut seed = 0;
@@ -58,7 +59,7 @@ fn any_coefficients_have_the_same_pixels() {
     assert!(decoded > 30, "{decoded}");
 }
 
-/// Tests all sizes up to 40x40 with the script of another encoder.
+/// Tests every width from 5 to 40, each with one height, with the scan script of another encoder.
 #[test]
 fn every_size_has_the_same_pixels() {
     for sampling in SAMPLINGS {
@@ -78,8 +79,8 @@ fn every_size_has_the_same_pixels() {
     }
 }
 
-/// Files truncated anywhere, and files with a changed byte: both decoders give the same rows or the
-/// same error, and tolerate the same damage.
+/// Truncates a file after every byte, and changes each of its bytes. feedwater's decoder and
+/// libjpeg-turbo give the same rows or the same error, and tolerate the same damage.
 #[test]
 fn damage_is_judged_by_libjpeg_turbo() {
     if !is_vector_code() {

@@ -1,4 +1,4 @@
-//! feedwater's JPEG decoder gives the same rows of reduced images as libjpeg-turbo.
+//! If the decoder reduces images, feedwater's JPEG decoder gives the same rows as libjpeg-turbo.
 
 use feedwater::internals::decode::{JpegBy, JpegRefusal};
 use feedwater::internals::geometry::{Roi, Size};
@@ -8,7 +8,7 @@ use crate::decoders::{
 };
 use crate::jpeg::{Recipe, Scans};
 
-/// Tests coefficients that exceed all normal bounds, as in `decoders`.
+/// Tests the recipes of `decoders.rs` whose coefficients exceed all normal bounds.
 #[test]
 fn any_coefficients_have_the_same_pixels() {
     if !is_vector_code() {
@@ -28,7 +28,8 @@ fn any_coefficients_have_the_same_pixels() {
     assert!(refused > 0 && refused < all * 2 / 3, "{refused} of {all}");
 }
 
-/// Tests all sizes up to 40x40, sequential and progressive, with windows in every corner.
+/// Tests every width from 5 to 40, each with one height, for sequential and progressive JPEGs, with
+/// windows in every corner.
 #[test]
 fn every_size_has_the_same_pixels() {
     for sampling in SAMPLINGS {
@@ -42,8 +43,9 @@ fn every_size_has_the_same_pixels() {
                 let bytes = recipe.make();
                 let size = Size::new(width.into(), height.into()).reduced(reduction);
                 let by = compare_reduced(&recipe, &bytes, size.window(), reduction);
-                // libjpeg-turbo upsamples chroma differently if it has at most two samples per row,
-                // or only one sample per block.
+                // libjpeg-turbo upsamples chroma in another way if chroma has at most two samples
+                // per row, or only one sample per block. feedwater leaves these images to
+                // libjpeg-turbo.
                 let few = u32::from(width).div_ceil(2 * reduction) <= 2;
                 let single = reduction == 8 && (sampling == S422 || sampling == S440);
                 let expected = match sampling == S422 && few || single {
@@ -66,8 +68,8 @@ fn every_size_has_the_same_pixels() {
     }
 }
 
-/// Files truncated anywhere, and files with a changed byte: both decoders give the same rows or the
-/// same error, and tolerate the same damage.
+/// Truncates a file after every byte, and changes each of its bytes. feedwater's decoder and
+/// libjpeg-turbo give the same rows or the same error, and tolerate the same damage.
 #[test]
 fn damage_is_judged_by_libjpeg_turbo() {
     if !is_vector_code() {

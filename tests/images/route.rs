@@ -1,4 +1,5 @@
-//! Decode routes of real files: tests every row of the table in `Route::takes`.
+//! Decode routes of real files. Tests every row of the table in the documentation of
+//! `Route::takes`.
 
 #[allow(dead_code, reason = "not every test needs every recipe")]
 use std::fs;
@@ -10,7 +11,7 @@ use feedwater::internals::header::Header;
 use feedwater::plan::Route;
 
 const YES: Option<&str> = None;
-/// A route must refuse the file, for any reason.
+/// Expects that a route refuses the file, for any reason.
 const NO: Option<&str> = Some("");
 
 fn takes(bytes: &[u8], reduction: u32) -> [Option<&'static str>; 4] {
@@ -18,8 +19,9 @@ fn takes(bytes: &[u8], reduction: u32) -> [Option<&'static str>; 4] {
     Route::ALL.map(|route| route.takes(&header, reduction).err())
 }
 
-/// Checks which of the hardware engines, the GPU kernels and the hybrid route accept a file. A
-/// refusal must contain the given word. The CPU accepts everything.
+/// Checks which of the routes `nvjpeg-hardware`, `nvjpeg-gpu` and `nvjpeg-hybrid` accept a file. If
+/// a reason is expected, the route must refuse the file, and its reason must contain this text. The
+/// route `cpu` accepts every file.
 #[track_caller]
 fn check(bytes: &[u8], expected: [Option<&str>; 3]) {
     let [hardware, cuda, host] = expected;
@@ -50,7 +52,8 @@ fn nowhere_but_on_the_cpu(bytes: &[u8], word: &str) {
     check(bytes, [Some(word); 3]);
 }
 
-/// Changes bytes of the frame header, at these offsets after its marker.
+/// Changes bytes of the frame header. Each change is an offset after the frame's marker and a
+/// value.
 fn with_frame(file: &[u8], changes: &[(usize, u8)]) -> Vec<u8> {
     let mut file = file.to_vec();
     let frame =

@@ -1,4 +1,5 @@
-//! Windows have the same pixels with a row index as without, whatever the index contains.
+//! Decoding a window gives the same pixels with a row index as without one, whatever the index
+//! contains.
 
 use bytes::Bytes;
 use feedwater::internals::decode::{
@@ -28,7 +29,7 @@ fn decoded(decoders: &mut Decoders, file: &[u8], (window, reduction): Part) -> O
     Some(pixels)
 }
 
-/// Returns the index that decoding this window creates.
+/// Returns the row index that is created while this window is decoded.
 fn made(decoders: &mut Decoders, file: &[u8], part: Part) -> Option<Vec<u8>> {
     decoders.set_row_index(RowIndexTask::Make(Fingerprint::of(file, 1)));
     decoded(decoders, file, part)?;
@@ -42,8 +43,8 @@ fn made(decoders: &mut Decoders, file: &[u8], part: Part) -> Option<Vec<u8>> {
     }
 }
 
-/// Returns the pixels decoded with an index, and whether the index was used. If it is rejected, the
-/// image is decoded again without it.
+/// Returns the pixels decoded with a row index, and whether the index was used. If the decoder
+/// rejects the index, the image is decoded again without it.
 fn with_index(
     decoders: &mut Decoders,
     index: &[u8],
@@ -76,7 +77,8 @@ impl Random {
     }
 }
 
-/// Returns images of every sampling, with and without restart markers at every position in a row.
+/// Returns images of every chroma subsampling, without restart markers and with restart markers at
+/// several distances.
 fn recipes() -> Vec<Recipe> {
     let mut recipes = Vec::new();
     for sampling in SAMPLINGS {
@@ -139,7 +141,7 @@ fn damaged_files_have_no_index() {
     }
 }
 
-/// Returns the content of an index with a corrected checksum.
+/// Corrects the checksum at the end of an index and returns the index.
 fn with_checksum(mut content: Vec<u8>) -> Vec<u8> {
     content.truncate(content.len() - 4);
     let crc = crc32c::crc32c(&content);
@@ -147,9 +149,9 @@ fn with_checksum(mut content: Vec<u8>) -> Vec<u8> {
     content
 }
 
-/// An index with a correct checksum may contain anything. Rows that are decoded completely are
-/// checked. A start within a row cannot be checked, so pixels may be wrong there, but nothing worse
-/// may happen.
+/// A file of an index may come from an attacker, so an index with a correct checksum may contain
+/// anything. If a row is decoded completely, the decoder checks it. A start within a row cannot be
+/// checked, so pixels may be wrong there. Nothing worse may happen.
 #[test]
 fn a_hostile_index_does_no_harm() {
     let mut random = Random(2);

@@ -1,9 +1,10 @@
-//! Progressive JPEGs with random scripts: each scan has random bits of random coefficients, restart
-//! intervals and tables vary between scans. The coefficients are those of a [`Recipe`].
+//! Progressive JPEGs with random scan scripts (lists of scans). Each scan has random bits of random
+//! coefficients. Restart intervals and Huffman tables vary between scans. The coefficients are
+//! those of a [`Recipe`].
 
 use crate::jpeg::{Bits, Recipe, segment, size_of_value};
 
-/// Returns a file with a random script. The recipe's `scans` and `restart` are ignored.
+/// Returns a JPEG with a random scan script. The recipe's `scans` and `restart` are ignored.
 pub fn make(recipe: &Recipe, seed: u64) -> Vec<u8> {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let mut out = vec![0xff, 0xd8];
@@ -20,7 +21,7 @@ pub fn make(recipe: &Recipe, seed: u64) -> Vec<u8> {
     out
 }
 
-/// The bits of coefficients that a scan transmits.
+/// A scan: the components, the band of coefficients and the bits of them that it transmits.
 #[derive(Clone, Debug)]
 pub struct Scan {
     components: Vec<usize>,
@@ -29,7 +30,7 @@ pub struct Scan {
     low: u8,
 }
 
-/// Returns scans in a valid order, after which all coefficients have full precision.
+/// Returns random scans in a valid order. After the last one, all coefficients have full precision.
 fn script(component_count: usize, random: &mut Random) -> Vec<Scan> {
     let mut low = vec![[None::<u8>; 64]; component_count];
     let mut scans = Vec::new();
@@ -54,7 +55,8 @@ fn script(component_count: usize, random: &mut Random) -> Vec<Scan> {
         } else {
             let [first, last] = &mut scan.band;
             let is_like = |at: usize| low[component].get(at) == Some(&before);
-            // Mostly extends the band, so that there are not too many scans.
+            // Almost always extends the band of coefficients, because one scan per coefficient
+            // would give too many scans.
             while *first > 1 && is_like(*first - 1) && random.below(100) > 0 {
                 *first -= 1;
             }
@@ -70,13 +72,13 @@ fn script(component_count: usize, random: &mut Random) -> Vec<Scan> {
     scans
 }
 
-/// Huffman tables of a scan: 4-bit codes for DC coefficients, 8-bit codes for AC coefficients, and
-/// 12-bit codes for runs of ended blocks.
+/// Huffman tables of a scan. DC coefficients have 4-bit codes, AC coefficients 8-bit codes, and
+/// end-of-band runs 12-bit codes.
 struct Tables {
     most_bits: u32,
-    /// Number of each table in the file.
+    /// Number under which the file defines each table.
     number: u8,
-    /// Index of the first symbol among the 8-bit codes.
+    /// Offset by which the order of the symbols with 8-bit codes is rotated.
     turn: u32,
 }
 
@@ -108,7 +110,7 @@ impl Tables {
         2 + 16 * self.most_bits
     }
 
-    /// Writes the code of an AC symbol.
+    /// Writes the code of the AC symbol for `zeros` zeros and a coefficient of `size` bits.
     fn put(&self, bits: &mut Bits<'_>, zeros: u32, size: u32) {
         let place = match (zeros, size) {
             (0, 0) => 0,
@@ -120,14 +122,14 @@ impl Tables {
     }
 }
 
-/// Writer of a scan (T.81, G.1.2).
+/// Encoder of one scan, with the procedures of T.81, G.1.2.
 struct Encoder<'a> {
     recipe: &'a Recipe,
     scan: &'a Scan,
     tables: Tables,
-    /// Number of blocks whose end has not been written yet.
+    /// Number of ended blocks that are not yet written as an end-of-band run.
     run: u32,
-    /// Correction bits of these blocks, which follow the code of the run.
+    /// Correction bits of the blocks in `run`. They are written after the run's code.
     waiting: Vec<bool>,
 }
 
@@ -236,7 +238,7 @@ impl Encoder<'_> {
         }
     }
 
-    /// Counts the end of a block.
+    /// Adds one block to the end-of-band run. Writes the run when it has its maximum length.
     fn end_block(&mut self, bits: &mut Bits<'_>) {
         self.run += 1;
         if self.run == 0x7fff {
@@ -244,7 +246,7 @@ impl Encoder<'_> {
         }
     }
 
-    /// Writes the run of ended blocks.
+    /// Writes the end-of-band run and the correction bits of its blocks.
     fn end_blocks(&mut self, bits: &mut Bits<'_>) {
         if self.run > 0 {
             let size = self.run.ilog2();

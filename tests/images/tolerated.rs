@@ -1,5 +1,5 @@
-//! `decode.strict`: damaged images are errors, or they are used and counted.
-//! `tests/images/decode/pillow.rs` compares their pixels.
+//! `decode.strict`: damaged images are either errors, or they are used and counted. Their pixels
+//! are compared in `tests/images/decode/pillow.rs`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,8 @@ use feedwater::plan::{LastBatch, OnError};
 use feedwater::source::{Memory, Source};
 use feedwater_tools::probe;
 
-/// Returns the kinds of damage and a source of damaged images with one intact image at the end.
+/// Returns the kinds of damage, and a source with an image for each of them and an intact image at
+/// the end.
 fn damaged() -> (Vec<&'static str>, Memory) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tolerated");
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
@@ -30,7 +31,8 @@ fn damaged() -> (Vec<&'static str>, Memory) {
     (sorts, Memory::new(samples).unwrap())
 }
 
-/// Uses whole images, because a strict decoder does not detect damage below the window.
+/// Returns a loader whose chain uses whole images, because a strict decoder does not detect damage
+/// below the window.
 fn builder(source: Memory) -> LoaderBuilder {
     Loader::builder(source, Chain::new().then(Resize::to(24, 20)))
         .device(DeviceChoice::Cpu)
@@ -45,7 +47,7 @@ fn counts(sorts: &[&'static str], times: u64) -> BTreeMap<&'static str, u64> {
     counts
 }
 
-/// The second epoch either decodes again or takes decoded images from the cache.
+/// In the second epoch, images are decoded again, or decoded images come from the cache.
 #[test]
 fn tolerated_samples_are_counted_by_kind_of_damage_in_every_epoch() {
     for cache in [None, Some(1 << 22)] {

@@ -1,5 +1,5 @@
-//! `Header::verify`: well-formed files pass, each single contradiction is an error, and nothing
-//! panics.
+//! Tests `Header::verify`: well-formed files pass, every single contradiction is an error, and no
+//! file causes a panic.
 
 #[allow(dead_code, reason = "not every test needs every recipe")]
 use std::fs;
@@ -24,7 +24,7 @@ fn recipe() -> Recipe {
     Recipe::new(40, 30, &S420)
 }
 
-/// Files that pass: all golden files of this project, output of its encoder, and recipes.
+/// Returns files that must pass: all golden files, files of this project's encoder, and recipes.
 pub fn good() -> &'static [(String, Vec<u8>)] {
     static FILES: LazyLock<Vec<(String, Vec<u8>)>> = LazyLock::new(make_good);
     &FILES
@@ -60,7 +60,7 @@ fn make_good() -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// Returns the position of a segment's marker.
+/// Returns the position of the first marker `marker`.
 pub fn find(file: &[u8], marker: u8) -> usize {
     file.windows(2).position(|pair| pair == [0xFF, marker]).unwrap()
 }
@@ -74,7 +74,7 @@ pub fn insert(file: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
     [&file[..at], bytes, &file[at..]].concat()
 }
 
-/// Changes one byte, at this offset after a segment's marker.
+/// Changes one byte. `offset` counts from the marker of its segment.
 fn change(file: &[u8], marker: u8, offset: usize, value: u8) -> Vec<u8> {
     let mut file = file.to_vec();
     let at = find(&file, marker) + offset;
@@ -88,8 +88,8 @@ fn without(file: &[u8], marker: u8) -> Vec<u8> {
     [&file[..at], &file[at + 2 + length..]].concat()
 }
 
-/// Checks that verifying the file fails with this reason and these values. The header is parsed
-/// from the good file, so that only `verify` can fail.
+/// Checks that `verify` refuses the file `bytes` for this reason, with a message that contains
+/// these values. The header is parsed from the unchanged file `good`, so only `verify` can fail.
 #[track_caller]
 fn refuse(good: &[u8], bytes: &[u8], reason: Reason, values: &[&str]) {
     let error = Header::parse(good).unwrap().verify(bytes).unwrap_err();
@@ -150,7 +150,7 @@ fn markers_have_their_places() {
     corrupt(&good, &insert(&good, scan, &[0xFF, 0xFE, 0, 1]), &["1"]);
     corrupt(&good, &insert(&good, scan, &[0xFF, 0xD9]), &["end-of-image"]);
     corrupt(&good, b"\0\0", &["start-of-image"]);
-    // Fill bytes are not markers.
+    // The bytes 0xFF before a marker are fill bytes, so they are not a marker.
     Header::parse(&good).unwrap().verify(&insert(&good, scan, &[0xFF, 0xFF])).unwrap();
 }
 
@@ -199,14 +199,14 @@ fn huffman_tables_are_whole() {
     let ac = |symbol: u8| {
         let mut body = vec![0; 18];
         (body[0], body[4], body[17]) = (0x10, 1, symbol);
-        // Inserted before the table that the scan uses.
+        // The table is inserted before the one that the scan uses.
         insert(&good, 2, &segment(0xC4, &body))
     };
     accept(&ac(0xF0));
     accept(&ac(0x5A));
     corrupt(&good, &ac(0x5B), &["5b"]);
     corrupt(&good, &ac(0x10), &["10"]);
-    // The same symbol is valid in a progressive scan, where it ends many blocks.
+    // In a progressive scan, the same symbol is valid: it ends several blocks.
     let progressive = Recipe { scans: Scans::Progressive, ..recipe() }.make();
     let mut body = vec![0; 18];
     (body[0], body[4], body[17]) = (0x11, 1, 0x10);
@@ -244,8 +244,8 @@ fn progressive_scans_must_be_in_order() {
         file[scans[scan] + offset] = value;
         file
     };
-    // The first scan (DC) and the last one (its lowest bit) have three components. The six others
-    // have one component each.
+    // The first scan (DC) and the last one (the lowest bit of DC) have three components. Each of
+    // the six others has one component.
     corrupt(&good, &changed(0, 12, 5), &["0", "5"]);
     corrupt(&good, &changed(0, 13, 0x0E), &["0", "14"]);
     corrupt(&good, &changed(0, 13, 0x31), &["3", "1"]);
@@ -288,18 +288,18 @@ fn coded_data_holds_its_blocks() {
     let zeros = data.windows(2).filter(|pair| *pair == [0xFF, 0x00]).count();
     let coded = (data.len() - zeros + 210).to_string();
     corrupt(&good, &insert(&good, second, &[0x11; 210]), &[&coded, "1"]);
-    // A frame that claims an image too large for the data.
+    // The frame header claims an image that is too large for the coded data.
     let mut huge = recipe().make();
     let frame = find(&huge, 0xC0);
     huge[frame + 5..frame + 9].fill(0xFF);
     corrupt(&huge, &huge, &["16777216"]);
-    // Stuffed zeros do not count as data.
+    // Zeros that follow 0xFF as stuffing do not count as data.
     let stuffed = [&good[..first + 2], &[0xFF, 0x00], &good[second..]].concat();
     corrupt(&good, &stuffed, &["1"]);
 }
 
-/// Damage to the structure that T.81 defines must be detected everywhere. Few of all single bit
-/// flips outside of coded data and free text pass, and those files decode.
+/// Any damage to the structure that T.81 defines must be detected. Of all flips of a single bit
+/// outside of coded data and free text, a few are not detected. The files that pass can be decoded.
 #[test]
 fn files_that_pass_with_a_flipped_bit_decode() {
     for restart in [0, 2] {
@@ -312,13 +312,13 @@ fn files_that_pass_with_a_flipped_bit_decode() {
                 if header.verify(&file).is_err() {
                     continue;
                 }
-                // The bit belongs to a table's values. Decoding gives pixels, or an error about the
-                // data.
+                // The flipped bit belongs to a value of a table. Decoding gives pixels or an error
+                // about the coded data.
                 let window = header.size.window();
                 let result = Decoders::new().decode(&file, &header, window, 1, &mut |_| ());
                 let jpeg = header.jpeg.as_ref().unwrap();
-                // Sampling factors that libjpeg does not support are legal. No GPU route supports
-                // them.
+                // The flip may give sampling factors that are legal but that libjpeg does not
+                // support. No GPU route supports them either.
                 if jpeg.sampling() != Sampling::Other
                     && let Err(DataError { reason, problem, .. }) = result
                 {

@@ -1,5 +1,5 @@
-//! feedwater's JPEG decoder on every window of small images: the pixels equal those of
-//! libjpeg-turbo's whole image.
+//! Decodes every window of small images with feedwater's JPEG decoder. The pixels equal those of
+//! the same part of libjpeg-turbo's whole image.
 
 use std::time::Instant;
 
@@ -12,21 +12,22 @@ use crate::decoders::{GRAY, S411, S420, S422, S440, S444};
 use crate::jpeg::Recipe;
 
 const SIDE: u32 = 64;
-/// Like gray 1x1, except that libjpeg-turbo reads two rows of blocks together.
+/// Sampling factors of a gray JPEG like those of `GRAY`, except that libjpeg-turbo reads two rows
+/// of blocks together.
 const GRAY_2X2: &[(u8, u8)] = &[(2, 2)];
 
-/// Range of columns or rows: the first one, and the one after the last one.
+/// A range of columns or rows: the first one, and the one after the last one.
 type Range = (u32, u32);
 
-/// Returns all ranges of an image.
+/// Returns every range of columns (or rows) of an image with `SIDE` of them.
 fn all() -> impl Iterator<Item = Range> + Clone {
     (0..SIDE).flat_map(|from| (from + 1..=SIDE).map(move |to| (from, to)))
 }
 
-/// Ranges that begin and end at, before and after edges of blocks and MCUs.
+/// Some ranges, which begin and end at, before and after edges of blocks and MCUs.
 const SOME: [Range; 6] = [(0, SIDE), (0, 1), (7, 17), (15, 49), (33, 34), (63, SIDE)];
 
-/// Compares windows of one image of each sampling. Returns the number of windows.
+/// Compares these windows for one image of each chroma subsampling. Returns the number of windows.
 fn compare(instructions: &[&str], windows: impl Iterator<Item = (Range, Range)> + Clone) -> u64 {
     let mut count = 0;
     let all = [(GRAY, 0), (S444, 7), (S422, 3), (S440, 0), (S411, 2), (S420, 5), (S420, 0)];
@@ -67,24 +68,26 @@ fn compare(instructions: &[&str], windows: impl Iterator<Item = (Range, Range)> 
     count
 }
 
-/// Tests all ranges of columns with some ranges of rows, and all ranges of rows with some of
-/// columns.
+/// Tests all ranges of columns, each with some ranges of rows, and all ranges of rows, each with
+/// some ranges of columns.
 #[test]
 fn all_ranges_of_columns_and_of_rows_have_the_same_pixels() {
     let columns = all().flat_map(|columns| SOME.map(|rows| (columns, rows)));
     let rows = all().flat_map(|rows| SOME.map(|columns| (columns, rows)));
     let instructions = Decoders::jpeg_instructions();
-    // The widest instruction set, which users have, gets all windows.
+    // The loader uses the widest instruction set, so this one is tested with all these windows.
     let widest = &instructions[instructions.len() - 1..];
     compare(widest, columns.chain(rows));
-    // The other sets differ only in the width of their vectors.
+    // The other instruction sets differ only in the width of their vectors, so fewer windows
+    // suffice.
     let [first, .., last] = SOME;
     let columns = all().flat_map(|columns| [first, last].map(|rows| (columns, rows)));
     compare(&instructions[..instructions.len() - 1], columns);
 }
 
-/// A file without an end-of-image marker is tolerated. libjpeg-turbo reads ahead and fails if the
-/// file ends too soon after the rows of the window.
+/// In tolerant mode, a file may lack its end-of-image marker. libjpeg-turbo reads ahead, so it
+/// fails if the file ends too soon after the rows of the window. feedwater's decoder must give the
+/// same pixels or the same error.
 #[test]
 fn windows_of_files_that_end_early_have_the_same_fault() {
     let mut outcomes = [0; 3];
@@ -113,17 +116,18 @@ fn windows_of_files_that_end_early_have_the_same_fault() {
             }
         }
     }
-    // Errors, files that only libjpeg-turbo decodes, and files that feedwater's decoder decodes.
+    // All three outcomes occur often: errors, images decoded only by libjpeg-turbo, and images
+    // decoded by feedwater's decoder.
     assert!(outcomes.iter().all(|count| *count > 50), "{outcomes:?}");
 }
 
-/// Tests all windows with each instruction set: 30.3 million windows per set.
+/// Tests all windows with each instruction set, which are 30.3 million windows per set.
 /// `cargo test --release --test images windows -- --ignored --nocapture` takes two to fifteen
 /// minutes per set.
 #[test]
 #[ignore = "takes half an hour"]
 fn all_windows_have_the_same_pixels() {
-    // Starts with the widest set, which users have.
+    // Starts with the widest instruction set, because the loader uses this one.
     for name in Decoders::jpeg_instructions().into_iter().rev() {
         let begin = Instant::now();
         let windows = all().flat_map(|rows| all().map(move |columns| (columns, rows)));

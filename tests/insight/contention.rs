@@ -1,9 +1,9 @@
-//! `explain` on runs beside other programs or under a CPU quota.
+//! Tests `explain` with runs that shared the CPU with other programs or had a CPU quota.
 //!
-//! Each file of `tests/golden/contention/` was measured by `feedwater explain --save` on two cores:
-//! beside programs that spin, under a control group's quota, or without either. Most files also
-//! contain a second measurement after one setting was changed, under the same conditions. Stored
-//! measurements do not depend on the load of the machine that runs the tests.
+//! Each file of `tests/golden/contention/` is a measurement by `feedwater explain --save` on two
+//! cores: beside programs that spin, under a control group's quota, or without either. Most files
+//! also have a second measurement, under the same conditions, after one setting was changed. The
+//! measurements are stored, so they do not depend on the load of the machine that runs the tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,13 @@ use feedwater::explain::{Cause, Options, Report, Spent, explain};
 use feedwater::internals::measure::{ProcessorProfile, Profile};
 use serde_json::Value;
 
-/// Maximum relative error of the model of a contended run.
+/// Maximum relative error of the simulated throughput of a run that shared the CPU.
 const ERROR: f64 = 0.15;
 /// Maximum fraction of the workers' time that belongs to no stage and no wait.
 const UNEXPLAINED: f64 = 0.1;
-/// Range of the measured throughput relative to the prediction. The load of other programs varies.
-/// Predictions that are too high are worse than too low ones.
+/// Range of the predicted throughput divided by the measured throughput. The range is wide, because
+/// the load of other programs varies. A prediction that is too high is worse than one that is too
+/// low, so the range ends soon above 1.
 const KEPT: std::ops::Range<f64> = 0.6..1.15;
 
 struct Case {
@@ -101,8 +102,8 @@ fn gains_predicted_under_contention_hold_under_contention() {
     assert!(promises >= 2);
 }
 
-/// More workers share the available cores. They are not predicted to gain cores from other
-/// programs.
+/// More workers share the same available cores. `explain` must not predict that they gain cores
+/// from other programs.
 #[test]
 fn more_workers_do_not_help_against_other_programs() {
     for Case { name, profile, planted, .. } in cases() {
@@ -113,8 +114,8 @@ fn more_workers_do_not_help_against_other_programs() {
     }
 }
 
-/// Returns the profile without scheduler statistics, as from a kernel without them or from an older
-/// version of feedwater.
+/// Removes the scheduler statistics from a profile. Some kernels and older versions of feedwater do
+/// not record them.
 fn untold(mut profile: Profile) -> Profile {
     profile.processors = ProcessorProfile::default();
     profile.consumer.waited_for_processor = None;
@@ -125,15 +126,15 @@ fn untold(mut profile: Profile) -> Profile {
     profile
 }
 
-/// Contended runs without scheduler statistics: their models predict two to ten times the measured
-/// throughput, so no gain is predicted.
+/// Runs that shared the CPU, without scheduler statistics. The simulation predicts two to ten times
+/// the measured throughput, so `explain` must not predict any gain.
 #[test]
 fn no_gain_is_predicted_if_the_model_misses_the_measurement() {
     let mut doubtful = 0;
     for Case { name, profile, .. } in cases() {
         let report = report(&untold(profile));
         assert_eq!(report.spent.processor, None);
-        // The wait for a processor is mentioned without a number.
+        // The report mentions the wait for a processor without a number.
         let mut lines = report.evidence.iter().filter(|line| line.contains("processor"));
         let is_known = |line: &String| line.contains(|it: char| it.is_ascii_digit());
         assert!(lines.any(|line| !is_known(line)), "{name}: {report}");

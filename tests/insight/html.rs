@@ -1,4 +1,4 @@
-//! The HTML report. `tests/browser/` tests the pages in a browser.
+//! The HTML report. `tests/browser/` checks its pages in a browser.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,8 +15,8 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/explain/profile.json")
 }
 
-/// Writes the loader measurement that the tests use: `cargo test --test insight -- --ignored
-/// write_the_profile`.
+/// Writes `tests/golden/explain/profile.json`, the measured run that the tests of this file use.
+/// Command: `cargo test --test insight -- --ignored write_the_profile`.
 #[test]
 #[ignore = "writes tests/golden/explain/profile.json"]
 fn write_the_profile() {
@@ -49,7 +49,7 @@ fn write_the_profile() {
     fs::write(golden(), json + "\n").unwrap();
 }
 
-/// Text that contains markup, or ends the element around it.
+/// A text that contains markup, and that could end the script, title or noscript element around it.
 const HOSTILE: &str = "</script><script>window.broken = 1</script><!--<script><img src=x onerror=window.broken=2>\
     </title></noscript>\"'&amp;{{report}}\u{2028}";
 
@@ -62,16 +62,17 @@ fn profile() -> Profile {
     serde_json::from_str(&fs::read_to_string(golden()).unwrap()).unwrap()
 }
 
-/// A report on a loop with a slow loader.
+/// Returns a report on a loop whose loader is slow.
 fn measured() -> Report {
     explain(&profile(), &options()).unwrap()
 }
 
-/// A report on a loop with a device, many threads, a full timeline and hostile texts. Its step
-/// takes no time.
+/// Returns a report on a loop with a device, many threads, a full timeline and hostile texts. The
+/// consumer's step takes no time.
 fn hostile() -> Report {
     let mut profile = profile();
-    // Times in microseconds, as in a loader's measurements, with a timeline of an hour.
+    // Times are multiples of a microsecond, as in real measurements. The timeline has 512 intervals
+    // of 7 s, about an hour.
     let length = 7_031_251;
     let seconds = |microseconds: u64| microseconds as f64 / 1e6;
     profile.timeline = (0..512)
@@ -80,7 +81,7 @@ fn hostile() -> Report {
             batches: at,
             ready: at as usize % 3,
             waited: seconds(at * length / 3 * (1 + at / 64 % 2)),
-            // Listing is complete after the first interval.
+            // Stage 0 lists the source, which is complete after the first interval.
             busy: std::array::from_fn(|stage| match stage {
                 0 => 0.004_321,
                 _ => seconds(at * length / (3 + stage as u64)),
@@ -103,11 +104,11 @@ fn hostile() -> Report {
     let mut report = explain(&profile, &options()).unwrap();
     report.profile.threads[0].name = HOSTILE.into();
     report.verdict.push_str(HOSTILE);
-    // Contradictory numbers give no predictions.
+    // The numbers of this profile contradict each other, so there are no predictions.
     assert!(report.knobs.is_empty());
     report.nothing.as_mut().unwrap().push_str(HOSTILE);
     let other = measured();
-    // Scales the predictions of the other report to this report's throughput.
+    // Adds the predictions of another report, scaled to this report's throughput.
     let scale = report.images_per_second / report.forecast.samples_per_second;
     report.knobs = other.knobs;
     for knob in &mut report.knobs {
@@ -117,7 +118,7 @@ fn hostile() -> Report {
     report
 }
 
-/// A report on a loop that its consumer limits, measured for two batches.
+/// Returns a report on a loop that its consumer limits, measured for two batches only.
 fn idle() -> Report {
     let mut profile = profile();
     let step = 0.5;
@@ -157,14 +158,14 @@ fn the_page_loads_nothing() {
 fn text_of_a_report_never_becomes_markup() {
     let page = hostile().to_html();
     let lower = page.to_lowercase();
-    // Three script elements: the report, the causes and the code.
+    // The page has three script elements: the report, the causes and the code.
     assert_eq!((lower.matches("<script").count(), lower.matches("</script").count()), (3, 3));
     for (tag, times) in [("</title", 1), ("</noscript", 1), ("<img", 0), ("<!--", 0)] {
         assert_eq!(lower.matches(tag).count(), times, "{tag}");
     }
     let verdict = element(&page, "<h1 id=\"verdict\">", "</h1>");
     assert_eq!(element(&page, "<title>", "</title>"), format!("feedwater: {verdict}"));
-    // Text that looks like a placeholder of the page must stay unchanged.
+    // `{{report}}` in a text equals a placeholder of the page. It must stay unchanged.
     assert!(verdict.contains("&amp;amp;{{report}}"));
 }
 
@@ -196,7 +197,7 @@ fn a_page_with_a_full_timeline_is_small() {
     assert!(length < 220_000, "{length} bytes");
 }
 
-/// Writes the pages that `tests/browser/` tests.
+/// Writes the pages that `tests/browser/` checks.
 #[test]
 #[ignore = "tests/browser/run.sh runs it, with FEEDWATER_PAGES"]
 fn write_pages_for_the_browser() {

@@ -1,5 +1,5 @@
-//! Explanation and tuning: reports on measured runs, and the settings that the tuner chooses,
-//! compared with the optimum.
+//! Tests explanations and tuning: reports on measured runs, and the settings that the tuner
+//! chooses, compared with the best settings.
 
 #[path = "../common/mod.rs"]
 mod common;

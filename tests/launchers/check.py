@@ -1,4 +1,4 @@
-"""Checks the output of all processes of one run: check.py FOLDER LAUNCHER WORLD LAST SAMPLES BATCH."""
+"""Checks the output of all processes of one distributed run. Usage: check.py FOLDER LAUNCHER WORLD LAST SAMPLES BATCH"""
 
 import json
 import pathlib

@@ -1,8 +1,9 @@
-//! Order of samples in an epoch. It is uniform, has no visible correlations, is local for windowed
-//! shuffles, does not depend on the number of shards, and is stable between versions.
+//! Order of the samples in an epoch. The order is uniform and has no visible correlations. Windowed
+//! shuffles are local. The order does not depend on the number of shards, and is the same in all
+//! versions.
 //!
-//! The bounds are so wide that a good order fails for one of ten million keys. The keys are fixed,
-//! so the result is always the same.
+//! The statistical bounds are so wide that a good order exceeds them with one of ten million keys.
+//! The keys are fixed, so the results are always the same.
 
 use feedwater::error::{ConfigError, DataError, Error, Result};
 use feedwater::internals::loader::{EpochOrder, Order};
@@ -14,19 +15,20 @@ use feedwater::source::custom::{Hints, Page};
 use proptest::prelude::*;
 use serde_json::Value;
 
-/// Returns the order of all numbers below `len`.
+/// Returns a permutation of all numbers below `len`.
 fn permuted(seed: u64, epoch: u32, len: u64) -> Vec<u64> {
     let permutation = Permutation::new(seed, epoch, len);
     (0..len).map(|position| permutation.at(position)).collect()
 }
 
-/// Returns many keys: different seeds with one epoch, and different epochs with one seed.
+/// Returns two lists of keys (seed, epoch): different seeds with one epoch, and different epochs
+/// with one seed.
 fn keys(count: u64) -> [Vec<(u64, u32)>; 2] {
     [(0..count).map(|it| (it, 0)).collect(), (0..count).map(|it| (7, it as u32)).collect()]
 }
 
-/// Returns by how many standard deviations counts differ from equal ones. A chi-square test with
-/// `freedom` degrees of freedom (Wilson and Hilferty 1931).
+/// Returns by how many standard deviations the counts differ from equal counts. This is a
+/// chi-square test with `freedom` degrees of freedom (approximation by Wilson and Hilferty 1931).
 fn deviation(counts: &[u32], freedom: f64) -> f64 {
     let expected = counts.iter().map(|&it| f64::from(it)).sum::<f64>() / counts.len() as f64;
     let chi: f64 = counts.iter().map(|&it| (f64::from(it) - expected).powi(2) / expected).sum();
@@ -36,7 +38,7 @@ fn deviation(counts: &[u32], freedom: f64) -> f64 {
 
 const MOST: f64 = 5.2;
 
-/// Rank of an order among all orders of its length, from 0.
+/// Returns the lexicographic rank of an order among all orders of its length, from 0.
 fn number(order: &[u64]) -> usize {
     let smaller = |at: usize| order[at + 1..].iter().filter(|&&it| it < order[at]).count();
     (0..order.len()).fold(0, |number, at| number * (order.len() - at) + smaller(at))
@@ -57,7 +59,7 @@ fn all_orders_of_a_few_elements_are_equally_frequent() {
     }
 }
 
-/// Permutations that are computed block by block are uniform too.
+/// Permutations of small blocks, which windowed shuffles use, are uniform too.
 #[test]
 fn all_orders_of_a_small_block_are_equally_frequent() {
     let permutation = Permutation::new(3, 1, 5);
@@ -72,10 +74,11 @@ fn all_orders_of_a_small_block_are_equally_frequent() {
 
 #[test]
 fn every_place_gets_every_element_equally_often() {
-    // Lengths that use both constructions of permutations, around powers of two and four.
+    // The lengths need both constructions of permutations and are around powers of two and four.
     for len in [3, 5, 15, 16, 17, 24, 64, 65, 1024, 1025] {
         for keys in keys(if len < 100 { 10_000 } else { 600 }) {
-            // Long permutations are counted in 32 parts of (almost) equal length.
+            // If a permutation is long, its positions and elements are counted in 32 parts of
+            // almost equal length.
             let parts = len.min(32);
             let mut counts = vec![0; (parts * parts) as usize];
             let width = len / parts;
@@ -93,7 +96,7 @@ fn every_place_gets_every_element_equally_often() {
     }
 }
 
-/// Every element must be followed equally often by every other element.
+/// Every element must be followed by every other element equally often.
 #[test]
 fn every_element_has_every_neighbour_equally_often() {
     for len in [4, 5, 9, 16, 17, 33] {
@@ -108,16 +111,17 @@ fn every_element_has_every_neighbour_equally_often() {
                 .filter(|it| it / len != it % len)
                 .map(|it| counts[it as usize])
                 .collect();
-            // The sums of rows and columns are almost fixed, which reduces the degrees of freedom.
+            // The sums of rows and columns of this table are almost fixed, which reduces the
+            // degrees of freedom.
             let deviation = deviation(&pairs, ((len - 1) * (len - 1)) as f64);
             assert!(deviation < MOST + 1.0, "{len} elements: {deviation}");
         }
     }
 }
 
-/// Returns the correlation of two numbers below `len`, in standard deviations. It is the larger of
-/// two values: the deviation of the joint frequencies in 16x16 parts, and the correlation
-/// coefficient.
+/// Returns the correlation between two series of numbers below `len`, in standard deviations. It is
+/// the larger of two values: the deviation of the joint frequencies in 16x16 parts, and the
+/// correlation coefficient.
 fn correlation(len: u64, pairs: impl Iterator<Item = (u64, u64)>) -> f64 {
     let mut counts = [0; 256];
     let (mut sum, mut n) = (0.0, 0.0);
@@ -125,7 +129,8 @@ fn correlation(len: u64, pairs: impl Iterator<Item = (u64, u64)>) -> f64 {
     for (a, b) in pairs {
         let (a, b) = (scaled(a), scaled(b));
         counts[(a * 16.0) as usize * 16 + (b * 16.0) as usize] += 1;
-        // For two independent uniform numbers, the product has mean 0 and variance 1/144.
+        // For two independent uniform numbers from 0 to 1, this product has mean 0 and variance
+        // 1/144.
         sum += (a - 0.5) * (b - 0.5);
         n += 1.0;
     }
@@ -133,7 +138,7 @@ fn correlation(len: u64, pairs: impl Iterator<Item = (u64, u64)>) -> f64 {
     deviation(&counts, 255.0).abs().max(coefficient.abs())
 }
 
-/// Uses strides that would reveal the halves of a Feistel network, or the rows of a table.
+/// The strides would reveal the halves of a Feistel network, or the rows of a table.
 #[test]
 fn neighbours_are_not_correlated() {
     for len in [1000, 1024, 4096, 100_000, 10_000_019, 1 << 30] {
@@ -162,7 +167,8 @@ fn epochs_and_seeds_are_not_correlated() {
             assert!(found < MOST, "{len} elements, seed {seed}, epoch {epoch}: {found}");
         }
     }
-    // In two independent orders of any length, on average one element has the same position.
+    // In two independent orders of any length, one element on average has the same position in
+    // both.
     let same: usize = (0..2000)
         .map(|epoch| {
             let (first, second) = (permuted(3, epoch, 50), permuted(3, epoch + 1, 50));
@@ -174,7 +180,8 @@ fn epochs_and_seeds_are_not_correlated() {
 
 const WHOLE: Shard = Shard { rank: 0, world: 1, from: "settings" };
 
-/// Returns an epoch that is shuffled in windows over files. `files` are their numbers of samples.
+/// Returns the order of an epoch with a windowed shuffle over files. `files` has the number of
+/// samples of each file.
 fn windowed(files: &[u64], window: u64, seed: u64, epoch: u32) -> EpochOrder {
     order(files, window, seed, WHOLE).unwrap().epoch(epoch)
 }
@@ -225,8 +232,8 @@ proptest! {
         }
     }
 
-    /// Any `window` consecutive positions lie within three windows of the epoch's sequence of
-    /// files.
+    /// Reads are nearly sequential: any `window` consecutive positions are within three windows of
+    /// the sequence in which files are read.
     #[test]
     fn windows_are_read_nearly_in_sequence(
         files in prop::collection::vec(1u64..60, 1..9),
@@ -234,7 +241,8 @@ proptest! {
         seed: u64,
     ) {
         let all = indices(&windowed(&files, window, seed, 0));
-        // With windows of one sample, only the files are shuffled.
+        // With a window of one sample, only the files are shuffled. This order gives each sample's
+        // place in the sequence.
         let mut place = vec![0; all.len()];
         let mut visited: Vec<u64> = Vec::new();
         let ends: Vec<u64> = files.iter().scan(0, |end, len| { *end += len; Some(*end) }).collect();
@@ -258,14 +266,16 @@ proptest! {
     }
 }
 
-/// Except near the ends, a sample appears equally often at each of the `2 W` positions around it.
+/// A windowed shuffle spreads a window over `2 W` positions, where W is its length. Except near the
+/// ends, a sample has each of these positions equally often.
 #[test]
 fn a_sample_reaches_all_positions_of_two_windows_equally_often() {
     const WINDOW: u64 = 8;
     let mut counts = [0; 2 * WINDOW as usize];
     for seed in 0..8000 {
         let all = indices(&windowed(&[64], WINDOW, seed, 0));
-        // Sample 25 is in the window 24..=31, whose samples are spread over 20..=35.
+        // Sample 25 belongs to the window 24..=31. The samples of this window are spread over the
+        // positions 20..=35.
         let position = all.iter().position(|&it| it == 25).unwrap();
         counts[position - 20] += 1;
     }
@@ -285,7 +295,7 @@ fn files_have_a_different_order_in_each_epoch() {
     assert!(deviation.abs() < MOST, "{deviation}: {counts:?}");
 }
 
-/// A source that reports where its files end.
+/// A source that reports at which samples its files end.
 struct Files(u64, Vec<u64>);
 
 impl Source for Files {
@@ -329,7 +339,7 @@ fn windows_need_files_and_a_shuffle() {
         Err(Error::Config(ConfigError { key, problem, .. })) => (key, problem),
         other => panic!("{other:?}"),
     };
-    // Only the second error suggests this line.
+    // This line of a pipeline file is a hint for the second error, but not for the first one.
     let line = "loader.shuffle = true";
     let (key, problem) = config(built(vec![], true));
     assert!(key == "loader.shuffle_window" && !problem.contains(line), "{problem}");
@@ -343,8 +353,9 @@ fn windows_need_files_and_a_shuffle() {
     built(vec![4, 4, 10], true).unwrap();
 }
 
-/// `tests/golden/operators/orders.py` stores the samples that timm's sampler gives each rank. The
-/// sampler gives all ranks equally many samples, while `last = "partial"` may end earlier.
+/// Compares repeated samples of each rank with timm's sampler, whose results
+/// `tests/golden/operators/orders.py` stores. timm's sampler gives all ranks equally many samples.
+/// With `last = "partial"`, a rank may have fewer.
 #[test]
 fn repeats_go_to_the_ranks_as_with_timm() {
     let golden: Value =
@@ -374,7 +385,7 @@ fn repeats_go_to_the_ranks_as_with_timm() {
     }
 }
 
-/// The order is part of the public contract, because a changed order would break resumed runs.
+/// The order is part of the public contract, because resumed runs would break if it changed.
 #[test]
 fn the_order_is_stable_between_versions() {
     let whole = |seed, epoch, samples: u64| {

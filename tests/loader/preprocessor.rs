@@ -1,5 +1,5 @@
-//! Single images for inference: pixels, errors and limits equal those of the loader, on many
-//! threads.
+//! Single images for inference, on many threads. Pixels, errors and limits equal those of the
+//! loader.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ fn images() -> Vec<Vec<u8>> {
     all
 }
 
-/// Returns the loader's result for each image, with these settings.
+/// Returns the loader's result for each image with these settings.
 fn loaded(
     images: &[Vec<u8>],
     chain: Chain,
@@ -200,8 +200,8 @@ fn a_buffer_of_another_length_panics() {
     let _ = preprocessor.run_into(&jpeg(1, 50, 40), &mut [0; 7]);
 }
 
-/// An operator that draws random numbers only for images wider than high. The default of
-/// `Operator::is_random` must detect this.
+/// An operator that draws random numbers only for images that are wider than high. The default
+/// implementation of `Operator::is_random` must detect that it is random.
 #[derive(Clone, Copy, Debug)]
 struct Drawing;
 
@@ -240,7 +240,7 @@ fn a_random_operator_is_an_error_that_names_it() {
         assert!(has_words(&problem, &[name]), "{problem}");
     }
     assert_eq!(refused(common::training()).0, "chain[0]");
-    // With these settings, the chain has no randomness.
+    // The operators have probabilities of 0 and 1, so the chain is not random.
     let images = [jpeg(1, 50, 40)];
     let chain = resize().then(flip(1.0, 0.0)).then(Normalize::IMAGENET);
     assert_eq!(check(&images, chain, &Settings::default()), 0);
@@ -271,8 +271,8 @@ fn settings_impossible_for_single_images_are_errors_and_batch_settings_are_not()
     assert_eq!(asked.key, "decode.placement");
 }
 
-/// The buffers of a very large image are freed. The next image gives the same result, even if it is
-/// damaged.
+/// The buffers of a very large image are freed after it. The next image must give the same result
+/// as without it, even if the next image is damaged.
 #[test]
 fn an_image_whose_buffers_are_freed_does_not_affect_the_next() {
     let mut settings = Settings::default();

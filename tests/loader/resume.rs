@@ -1,5 +1,5 @@
-//! Resuming an epoch of another loader, with other workers, another batch size and another number
-//! of shards.
+//! Resumes an epoch of another loader, with another number of workers, batch size and number of
+//! shards.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,10 +28,10 @@ fn builder() -> LoaderBuilder {
         .last_batch(LastBatch::Partial)
 }
 
-/// A sample's index, its record with random draws, and its pixels.
+/// Index of a sample, its record (with the random draws), and its pixels.
 type Made = (u64, SampleRecord, Vec<u8>);
 
-/// Runs at most `batches` batches, and returns the samples and the state after them.
+/// Consumes at most `batches` batches. Returns their samples and the loader's state after them.
 fn run(loader: &mut Loader, batches: usize) -> (Vec<Made>, LoaderState) {
     let mut all = Vec::new();
     for batch in loader.into_iter().take(batches) {
@@ -55,9 +55,9 @@ fn last() -> impl Strategy<Value = LastBatch> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Interrupts an epoch repeatedly. Each leg has another number of shards, batch size, workers
-    /// and prefetch. Every sample, or every repeat of a sample, appears once, with the draws and
-    /// pixels of an uninterrupted epoch.
+    /// Interrupts an epoch repeatedly. Each part has another number of shards, batch size, number
+    /// of workers and prefetch depth. Every sample, or every repeat of a sample, must appear once,
+    /// with the draws and pixels of an epoch that is not interrupted.
     #[test]
     fn an_epoch_is_exact_after_any_interruptions(
         legs in proptest::collection::vec((1u64..5, 1usize..7, 1usize..4, 1usize..4, 0usize..3), 1..5),
@@ -74,14 +74,14 @@ it.loader.repeats = repeats;
         let mut state: Option<LoaderState> = None;
         let count = legs.len();
         for (leg, (world, batch, workers, prefetch, batches)) in legs.into_iter().enumerate() {
-            // The last leg runs to the end of the epoch.
+            // The last part runs to the end of the epoch.
             let batches = if leg + 1 == count { usize::MAX } else { batches };
             let from = state;
             for rank in 0..world {
                 let shard = builder().batch_size(batch).num_workers(workers).prefetch(prefetch).shard(rank, world);
                 let shard = match from {
                     Some(from) if from.epoch > 0 => break,
-                    // The state overrides these settings.
+                    // The state that is resumed overrides these two settings.
                     Some(from) => shard.configure(|it| {
 it.loader.shuffle_window = None;
 it.loader.repeats = 1;
@@ -110,7 +110,7 @@ fn loaders_of_parts_give_what_one_loader_gives() {
         let (whole, _) = run(&mut builder().build().unwrap(), usize::MAX);
         assert_eq!(whole.len(), samples);
         for cuts in [&[0, 4, 61][..], &[0, 20, 24, 56, 61], &[0, 3, 21, 61]] {
-            // This part would not end at the end of a batch.
+            // With `drop`, a part must end at the end of a batch, and this one would not.
             if last == LastBatch::Drop && cuts[1] == 3 {
                 continue;
             }
@@ -149,7 +149,7 @@ fn positions_must_be_a_part_of_the_epoch() {
     refused(ranks, "loader.last_batch", &["3", "4"]);
 }
 
-/// Returns the order of a shard of `samples` samples in files of 10.
+/// Returns the order of one shard. The set has `samples` samples in files of 10.
 fn order(
     samples: u64,
     batch: usize,
@@ -173,9 +173,10 @@ fn order(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Changes the number of ranks within an epoch. With `drop` and `pad`, all ranks have equally
-    /// many batches. With `partial`, one rank has at most one batch more than another. Every sample
-    /// appears once. With `drop`, less than one batch per rank is skipped, at the end of the order.
+    /// Changes the number of ranks in the middle of an epoch. With `drop` and `pad`, all ranks have
+    /// equally many batches. With `partial`, the numbers of batches differ by at most one. Every
+    /// sample appears once, except that `drop` leaves out less than one batch per rank at the end
+    /// of the order.
     #[test]
     fn ranks_stay_in_step_and_no_sample_is_lost(
         samples in 1u64..400,
@@ -235,7 +236,7 @@ fn the_state_counts_the_samples_delivered_by_all_shards() {
     assert_eq!(loader.state(), start);
     let (_, state) = run(&mut loader, 2);
     assert_eq!(state, LoaderState { position: 24, ..start });
-    // The loop was left early, so the next loop is the next epoch.
+    // The loop over the first epoch was left early, so the next loop is a new epoch.
     let (_, state) = run(&mut loader, 1);
     assert_eq!(state, LoaderState { epoch: 1, position: 12, ..start });
     let (_, state) = run(&mut loader, usize::MAX);
@@ -272,7 +273,7 @@ impl Source for Counted {
     fn inner(&self) -> Option<&dyn Source> {
         Some(&self.0)
     }
-    // Without `heads`, headers are read with `read`, which counts.
+    // Without `heads`, headers are read with `read`, so that these reads are counted.
     fn heads(&self) -> Option<&dyn Heads> {
         None
     }
@@ -302,7 +303,7 @@ fn consumed_samples_are_not_read_again() {
     let builder = Loader::builder(source, training()).device(DeviceChoice::Cpu).batch_size(4);
     let mut loader =
         builder.last_batch(LastBatch::Partial).resume(state).epochs(Some(1)).build().unwrap();
-    // The plan has read every image once.
+    // Building the loader has read every image once, because the plan inspects them.
     let before = SAMPLES;
     assert_eq!(run(&mut loader, usize::MAX).0.len(), 5);
     assert_eq!(reads.load(Ordering::Relaxed), before + 5);
@@ -350,7 +351,8 @@ fn a_state_with_windows_requires_the_same_files() {
         builder().configure(|it| it.loader.shuffle_window = Some(8)).build().unwrap().state();
     let resumed = |state| builder().resume(state).build();
     assert!(resumed(state).is_ok());
-    // Three cases: other files; no files, although the window needs them; files without a window.
+    // Three errors: the state has other files, has no files although its window needs them, or has
+    // files but no window.
     let window = &["state.shuffle_window"];
     let error = config_error(resumed(LoaderState { files: state.files.map(|it| it ^ 1), ..state }));
     assert_eq!(error.key, "state.files", "{error}");
@@ -359,7 +361,8 @@ fn a_state_with_windows_requires_the_same_files() {
     refused(resumed(LoaderState { shuffle_window: None, ..state }), "state.files", &[]);
 }
 
-/// A shard without samples would end at once, and the other ranks would wait for it.
+/// A shard without samples would end its epoch at once. The other ranks would wait for it forever,
+/// so this is an error.
 #[test]
 fn partial_epochs_need_a_sample_for_every_shard() {
     for rank in [0, 69] {
@@ -386,8 +389,8 @@ fn a_state_of_another_source_is_an_error() {
     refused(builder().resume(state).build(), "state.position", &["62", "61"]);
 }
 
-/// The number of samples is the same, but the first or last one has another name. The samples may
-/// be different, or the same ones renamed or packed.
+/// The number of samples is the same, but the first or the last one has another name. The samples
+/// may be different ones, or the same ones after renaming or packing. So the loader only warns.
 #[test]
 fn a_state_of_a_source_with_other_names_is_a_warning() {
     let folder = |name: &str| {

@@ -1,4 +1,4 @@
-//! The ring with real threads: tests its documented behaviour, and 100,000 random shutdowns.
+//! The ring with real threads. Tests what its documentation promises, and 100,000 random shutdowns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use feedwater::error::{Error, Result};
 use feedwater::internals::ring::{Producer, Slot, Using, ring};
 
-/// A slot that counts its instances and checks that it is in one state at a time.
+/// A slot that counts its live instances and checks that it is in only one state at a time.
 struct Counted {
     live: Arc<AtomicUsize>,
     state: State,
@@ -144,9 +144,8 @@ fn a_leaked_slot_shortens_the_ring() {
     }
 }
 
-/// Runs with random numbers of slots, producers and batches. Either side leaves, fails or is closed
-/// at a random moment, and batches are held beyond the end. Nothing hangs, and every slot is
-/// dropped.
+/// The ring withholds two of three slots until the producer releases them. A withheld slot is not
+/// filled.
 #[test]
 fn withheld_slots_are_invisible_until_released() {
     let live = Arc::new(AtomicUsize::new(0));
@@ -157,12 +156,14 @@ fn withheld_slots_are_invisible_until_released() {
         let producer = producer.clone();
         move || (2..6).all(|value| fill(&producer, value))
     });
-    // Each slot is filled only after the previous one is free, so only one is in use at a time.
+    // Two slots are withheld. Each batch is filled only after the previous batch is dropped, so the
+    // consumer never has two batches.
     for value in 1..3 {
         let using = consumer.next().unwrap().unwrap();
         assert_eq!((using.value, consumer.ready()), (value, 0));
     }
-    // Slots that are in use are withheld when they are returned.
+    // `withhold` may withhold slots that are in use. They are withheld when the consumer returns
+    // them.
     producer.withhold(0);
     let using: Vec<_> = (3..6).map(|_| consumer.next().unwrap().unwrap()).collect();
     assert_eq!(using.iter().map(|it| it.value).collect::<Vec<_>>(), [3, 4, 5]);
@@ -176,6 +177,9 @@ fn withheld_slots_are_invisible_until_released() {
     assert_eq!(live.load(Ordering::SeqCst), 0);
 }
 
+/// Runs rings with random numbers of slots, producers and batches. One side leaves, fails or is
+/// closed at a random moment, and batches are held beyond the end. Nothing may hang, and every slot
+/// must be dropped.
 #[test]
 fn a_hundred_thousand_randomised_shutdowns() {
     let mut state = 0x2545_f491_4f6c_dd1du64;
@@ -209,7 +213,8 @@ fn a_hundred_thousand_randomised_shutdowns() {
         let mut held = Vec::new();
         for _ in 0..below(8) {
             match consumer.next() {
-                // A thread that holds every slot and requests another one would wait for itself.
+                // A consumer must not hold every slot while it requests another one: it would wait
+                // for itself.
                 Some(Ok(slot)) if held.len() + 1 < count && below(3) == 0 => held.push(slot),
                 Some(_) => {}
                 None => break,
@@ -228,7 +233,7 @@ fn a_hundred_thousand_randomised_shutdowns() {
     }
 }
 
-/// Fills slots until the ring is closed.
+/// Fills slots on a producer's thread until the ring is closed.
 fn fill_on(producer: &Producer<Counted>) {
     while let Some(mut slot) = producer.acquire() {
         slot.begin_fill().unwrap();
@@ -252,7 +257,7 @@ fn a_consumer_waiting_while_all_slots_are_in_use_is_reported_and_continues() {
             held.push(next.unwrap().unwrap());
             assert_eq!(told, [3]);
         }
-        // A leaked slot counts as in use.
+        // A leaked batch still counts as in use.
         std::mem::forget(held.pop());
         let mut told = None;
         let next = consumer.next_or_tell(Duration::ZERO, |count| {
@@ -295,7 +300,7 @@ fn a_consumer_waiting_for_a_slot_being_filled_is_not_reported() {
             let mut other = producer.acquire().unwrap();
             other.begin_fill().unwrap();
             other.publish().unwrap();
-            // The consumer holds the other slot and waits for this one.
+            // The consumer holds one slot and waits for this one.
             thread::yield_now();
             filling.publish().unwrap();
         });
@@ -307,8 +312,8 @@ fn a_consumer_waiting_for_a_slot_being_filled_is_not_reported() {
     });
 }
 
-/// An added slot circulates like the others. Returned slots beyond twice the initial number are
-/// freed.
+/// An added slot circulates like the others. If more than twice the initial number of slots have
+/// been returned, the others are freed.
 #[test]
 fn slots_are_added_and_freed_again() {
     let live = Arc::new(AtomicUsize::new(0));
@@ -337,7 +342,7 @@ fn slots_are_added_and_freed_again() {
     assert_eq!(live.load(Ordering::SeqCst), 0);
 }
 
-/// A withheld slot is lent before a new slot is added.
+/// If the consumer needs another slot, a withheld slot is used before a new one is added.
 #[test]
 fn withheld_slots_are_lent() {
     let live = Arc::new(AtomicUsize::new(0));

@@ -1,4 +1,4 @@
-//! Autotuning on the CPU: choices are applied, bytes do not change, and limits are kept.
+//! Autotuning on the CPU. Choices are applied, the bytes do not change, and limits are kept.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ struct Far {
     reading: Arc<Reading>,
 }
 
-/// Number of reads in flight, and their maximum so far.
+/// Number of reads that are in flight, and the maximum of this number so far.
 #[derive(Default)]
 struct Reading {
     now: AtomicUsize,
@@ -49,7 +49,8 @@ impl Source for Far {
     }
 }
 
-/// Returns a loader whose reads take this many milliseconds, and a counter of its reads.
+/// Returns a loader whose source needs this many milliseconds for a read, and the counters of its
+/// reads.
 fn far(milliseconds: u64) -> (LoaderBuilder, Arc<Reading>) {
     let reading = Arc::new(Reading::default());
     let images = Memory::new(jpegs(64)).unwrap();
@@ -59,7 +60,7 @@ fn far(milliseconds: u64) -> (LoaderBuilder, Arc<Reading>) {
     (builder.batch_size(8).shuffle(true).seed(3), reading)
 }
 
-/// Consumes `batches` batches with steps of this length, and returns their bytes.
+/// Consumes `batches` batches. The consumer's step takes the time `step`. Returns the bytes.
 fn take(loader: &mut Loader, batches: usize, step: Duration) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     while all.len() < batches {
@@ -74,10 +75,10 @@ fn take(loader: &mut Loader, batches: usize, step: Duration) -> Vec<Vec<u8>> {
     all
 }
 
-/// Consumes batches until the loader has settled, at most 4000.
+/// Consumes batches until the loader's settings have settled. Fails after about 4000 batches.
 fn settle(loader: &mut Loader, step: Duration) {
     for _ in 0..400 {
-        // Takes whole epochs, because leaving one early would discard prefetched batches.
+        // Consumes whole epochs, because leaving an epoch early would discard prefetched batches.
         take(loader, 8, step);
         if loader.is_settled() {
             return;
@@ -105,8 +106,8 @@ fn slow_reads_get_more_workers_and_no_byte_changes() {
     assert!(decisions[0].why.contains("workers"), "{decisions:#?}");
 }
 
-/// Makes the choice manually, because measurements depend on the load of this machine.
-/// `tests/insight/tune/` tests on simulated machines which choice follows from measurements.
+/// The test calls `choose` itself, because measurements depend on the load of this machine.
+/// `tests/insight/tune/` tests which choice follows from measurements, on simulated machines.
 #[test]
 fn threads_ring_and_reports_follow_the_choice() {
     let loader = far(1).0.num_workers(1).build().unwrap();
@@ -115,7 +116,7 @@ fn threads_ring_and_reports_follow_the_choice() {
         far(1).0.num_workers(AutoCount::Auto).prefetch(AutoCount::Auto).build().unwrap();
     loader.choose(Choice { workers: 1, prefetch: 2, ..loader.choice() }).unwrap();
     assert_eq!(loader.choice(), loader.decisions().last().unwrap().choice);
-    // The first batches began under the earlier choice.
+    // The first batches were begun under the earlier choice, so they are not measured.
     take(&mut loader, 16, Duration::ZERO);
     let before = loader.measured();
     let ahead = |loader: &Loader| {
@@ -125,7 +126,7 @@ fn threads_ring_and_reports_follow_the_choice() {
     let mut epoch = loader.epoch();
     while let Some(batch) = epoch.next() {
         drop(batch.unwrap());
-        // The consumer returns its slot at once, so this slot is filled too.
+        // The consumer has returned its slot already. Waits until this slot is filled too.
         while ahead(epoch.loader()) < Some(3) {
             thread::sleep(Duration::from_millis(1));
         }

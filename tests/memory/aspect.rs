@@ -1,5 +1,5 @@
-//! Wide and tall images: the predicted memory is close to the actual peak, neither too low nor much
-//! too high.
+//! Wide and tall images. The predicted memory is close to the measured peak: never below it, and
+//! not much above it.
 
 use std::sync::Arc;
 
@@ -26,7 +26,8 @@ fn operators(sides: Size) -> Vec<Arc<dyn Operator>> {
     ]
 }
 
-/// Tests the largest sides of a line of text, of a panorama, and of shapes between them.
+/// Tests the largest sides of an image of a line of text, of a panorama, and of shapes between
+/// them.
 #[test]
 fn the_prediction_for_wide_and_tall_images_is_close_to_their_peak() {
     let _alone = alone();

@@ -1,5 +1,5 @@
-//! Chains with operators that leave some images unchanged. No intact photograph is refused, and the
-//! peak stays within the plan.
+//! Chains with operators that leave some images unchanged. No intact photograph may be refused for
+//! its memory, and the peak stays within the plan.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ fn check(case: &str, builder: impl FnOnce() -> LoaderBuilder) {
     seen.check(case);
 }
 
-/// Recipes for which a plan once refused photographs: an operator that sometimes does nothing,
-/// followed by one that enlarges.
+/// Tests an operator that leaves some samples unchanged, followed by an operator that enlarges. A
+/// plan that bounds only one of the two cases refuses photographs.
 #[test]
 fn photographs_are_not_refused_behind_operators_that_leave_some_alone() {
     let _alone = alone();
@@ -69,7 +69,7 @@ fn random_chains_refuse_no_photograph_and_stay_within_the_footprint() {
         let sizes: Vec<_> = (0..30).map(|_| size(rng, most)).collect();
         let largest = feedwater::Size::new(most, most);
         // Operators that keep the aspect ratio may enlarge a thin image beyond
-        // `limits.large_image_memory`. Such images are refused, so they are left out here.
+        // `limits.large_image_memory`. The loader refuses such images, so the test leaves them out.
         let within = |size: feedwater::Size, it: &Arc<dyn Operator>| {
             Some(it.largest_output(size)).filter(|output| output.pixels() <= 2_000_000)
         };
@@ -99,7 +99,8 @@ fn random_chains_refuse_no_photograph_and_stay_within_the_footprint() {
     eprintln!("{count} chains");
 }
 
-/// The plan inspected every file. A file that has grown since exceeds the plan, but not the limits.
+/// The plan has inspected every file. One file then grows, so it needs more memory than planned,
+/// but no more than the limits permit.
 #[test]
 fn a_photograph_that_grew_since_the_plan_was_made_takes_from_the_large_image_room() {
     let _alone = alone();
@@ -111,7 +112,7 @@ fn a_photograph_that_grew_since_the_plan_was_made_takes_from_the_large_image_roo
         builder().configure(|it| it.limits.large_image_memory = 1 << 20).build().unwrap();
     assert_eq!(loader.plan().room.large, 0);
     assert!(loader.warnings().is_empty(), "{:?}", loader.warnings());
-    // This sample has not been prefetched yet.
+    // The loader has not prefetched this sample yet.
     files.replace(60, &common::jpeg(9, 700, 500));
     assert!(loader.epoch().all(|batch| batch.is_ok()));
     let warnings = loader.warnings();

@@ -1,7 +1,7 @@
 //! Counts every allocation of this process. Rust and the C libraries both use `malloc`.
 //!
-//! These functions replace those of the GNU C library. They count, and then call the originals.
-//! Counts use the size that the allocator reports for each block, including rounding. Pages of
+//! The functions below replace those of the GNU C library. They count, and then call the library's.
+//! A block counts with the size that the allocator reports for it, which is rounded up. Pages of
 //! stacks and code are not counted.
 
 use std::cell::Cell;
@@ -20,7 +20,8 @@ pub fn calls() -> i64 {
     CALLS.get()
 }
 
-/// Returns by how many bytes allocations grow at most while `work` runs, and its result.
+/// Runs `work`. Returns the maximum number of bytes that were allocated at once in addition to
+/// those before, and the result of `work`.
 pub fn most_during<T>(work: impl FnOnce() -> T) -> (u64, T) {
     let before = HELD.load(Ordering::Relaxed);
     MOST.store(before, Ordering::Relaxed);
@@ -40,7 +41,7 @@ unsafe extern "C" {
 fn add(block: *mut c_void) -> *mut c_void {
     if !block.is_null() {
         CALLS.set(CALLS.get() + 1);
-        // SAFETY: the allocator has just returned this block.
+        // SAFETY: the allocator has just returned `block`.
         let bytes = unsafe { malloc_usable_size(block) } as i64;
         let held = HELD.fetch_add(bytes, Ordering::Relaxed) + bytes;
         MOST.fetch_max(held, Ordering::Relaxed);
@@ -50,59 +51,60 @@ fn add(block: *mut c_void) -> *mut c_void {
 
 fn subtract(block: *mut c_void) {
     if !block.is_null() {
-        // SAFETY: the caller owns the block.
+        // SAFETY: the caller owns `block`, which the allocator returned.
         HELD.fetch_sub(unsafe { malloc_usable_size(block) } as i64, Ordering::Relaxed);
     }
 }
 
-// SAFETY: name and behaviour equal those of the C library. This applies to the functions below too.
+// SAFETY: each function with `no_mangle` has the name and the behaviour of the C library's
+// function.
 #[unsafe(no_mangle)]
 extern "C" fn malloc(bytes: usize) -> *mut c_void {
-    // SAFETY: any size may be requested.
+    // SAFETY: the allocator accepts any size.
     add(unsafe { __libc_malloc(bytes) })
 }
 
-// SAFETY: as above.
+// SAFETY: `calloc` behaves like the C library's function.
 #[unsafe(no_mangle)]
 extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
-    // SAFETY: any sizes may be requested.
+    // SAFETY: the allocator accepts any count and size.
     add(unsafe { __libc_calloc(count, bytes) })
 }
 
-// SAFETY: as above.
+// SAFETY: `realloc` behaves like the C library's function.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn realloc(block: *mut c_void, bytes: usize) -> *mut c_void {
     // While a block is moved, both blocks may exist at once. This is not counted, because large
     // blocks are moved by remapping pages.
     subtract(block);
-    // SAFETY: the caller's block.
+    // SAFETY: the caller owns `block`, which the allocator returned.
     add(unsafe { __libc_realloc(block, bytes) })
 }
 
-// SAFETY: as above.
+// SAFETY: `posix_memalign` behaves like the C library's function.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, bytes: usize) -> c_int {
-    // SAFETY: the caller's alignment is a power of two.
+    // SAFETY: the caller passes a power of two as alignment.
     let block = add(unsafe { __libc_memalign(align, bytes) });
     if block.is_null() {
         return 12;
     }
-    // SAFETY: the caller's pointer to the block.
+    // SAFETY: the caller passes a pointer to which the block's address may be written.
     unsafe { *out = block };
     0
 }
 
-// SAFETY: as above.
+// SAFETY: `aligned_alloc` behaves like the C library's function.
 #[unsafe(no_mangle)]
 extern "C" fn aligned_alloc(align: usize, bytes: usize) -> *mut c_void {
-    // SAFETY: the caller's alignment is a power of two.
+    // SAFETY: the caller passes a power of two as alignment.
     add(unsafe { __libc_memalign(align, bytes) })
 }
 
-// SAFETY: as above.
+// SAFETY: `free` behaves like the C library's function.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn free(block: *mut c_void) {
     subtract(block);
-    // SAFETY: the caller's block.
+    // SAFETY: the caller owns `block`, which the allocator returned.
     unsafe { __libc_free(block) }
 }

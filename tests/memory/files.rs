@@ -1,4 +1,4 @@
-//! Files that need more memory than their size suggests.
+//! Images whose decoding needs more memory than the size of their files suggests.
 
 #![allow(dead_code, reason = "the test and the benchmark each use a part")]
 
@@ -7,13 +7,14 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
-/// Encodes a PNG of one colour, 8-bit RGB, optionally interlaced.
+/// Encodes an 8-bit RGB PNG that has one colour.
 pub fn png(width: u32, height: u32, interlaced: bool) -> Vec<u8> {
     let rows = |width: u32, height: u32| match (width, height) {
         (0, _) | (_, 0) => 0,
         _ => u64::from(height) * (1 + 3 * u64::from(width)),
     };
-    // For each pass of Adam7: first column, first row, and the steps in x and y.
+    // First column, first row, and the steps in x and y of each pass of Adam7, the interlacing of
+    // PNG.
     const PASSES: [[u32; 4]; 7] = [
         [0, 0, 8, 8],
         [4, 0, 8, 8],
@@ -48,7 +49,7 @@ pub fn png(width: u32, height: u32, interlaced: bool) -> Vec<u8> {
     file
 }
 
-/// Encodes only the header of a PNG.
+/// Returns a PNG that ends after its header.
 pub fn png_head(width: u32, height: u32, interlaced: bool) -> Vec<u8> {
     let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
     let mut header = [width.to_be_bytes(), height.to_be_bytes()].concat();
@@ -57,22 +58,22 @@ pub fn png_head(width: u32, height: u32, interlaced: bool) -> Vec<u8> {
     file
 }
 
-/// Encodes only the header of a lossless WebP: 34 bytes.
+/// Returns a lossless WebP that ends after its header: 34 bytes.
 pub fn webp_head(width: u32, height: u32) -> Vec<u8> {
     let mut data = lossless_head(width, height);
     data.resize(14, 0);
     riff(&[(b"VP8L", &data)])
 }
 
-/// Encodes a black lossless WebP in which each block of 4x4 pixels has its own group of Huffman
-/// codes, up to 65,536 groups.
+/// Encodes a black lossless WebP. Each block of 4x4 pixels has its own group of Huffman codes.
+/// There may be up to 65,536 groups.
 pub fn webp_groups(width: u32, height: u32, cache_bits: u32) -> Vec<u8> {
     let data = [lossless_head(width, height), groups(width, height, cache_bits)].concat();
     riff(&[(b"VP8L", &data)])
 }
 
-/// Encodes a lossy WebP whose alpha channel is an image like that of [`webp_groups`]. `lossy` is a
-/// file whose only chunk is `VP8 `.
+/// Encodes a lossy WebP whose alpha channel is encoded like [`webp_groups`]. `lossy` is a WebP file
+/// that has only the chunk `VP8 `.
 pub fn webp_alpha_groups(lossy: &[u8], cache_bits: u32) -> Vec<u8> {
     let pixels = &lossy[20..];
     let side = |at: usize| u32::from(u16::from_le_bytes([pixels[at], pixels[at + 1]]) & 0x3FFF);
@@ -100,11 +101,12 @@ fn riff(chunks: &[(&[u8; 4], &[u8])]) -> Vec<u8> {
     [b"RIFF", &(body.len() as u32).to_le_bytes()[..], &body].concat()
 }
 
-/// Encodes the data after the header of a lossless image: no transforms, an entropy image in which
-/// every pixel is different, and five codes with one symbol for each group.
+/// Encodes the data after the header of a lossless WebP: no transforms, an entropy image whose
+/// pixels are all different, and five Huffman codes with one symbol for each group.
 fn groups(width: u32, height: u32, cache_bits: u32) -> Vec<u8> {
     let mut bits = Bits::default();
-    // No transform, an optional colour cache, and an entropy image of 4x4 blocks.
+    // No transform, a colour cache if `cache_bits` is not 0, and an entropy image with one pixel
+    // for 4x4 pixels.
     bits.put(0, 1);
     if cache_bits == 0 {
         bits.put(0, 1);
@@ -112,9 +114,9 @@ fn groups(width: u32, height: u32, cache_bits: u32) -> Vec<u8> {
         bits.put(1 | cache_bits << 1, 5);
     }
     bits.put(1, 4);
-    // The entropy image has no colour cache. Its green and red codes have 256 symbols of 8 bits
-    // each. The code lengths use two symbols of one bit: "length 8" and "11 to 138 zeros". Only the
-    // prefix of green needs zeros.
+    // The entropy image has no colour cache. Its codes for green and red have 256 symbols of 8 bits
+    // each. The code lengths are themselves coded with two symbols of one bit: "length 8" and "11
+    // to 138 zeros". Only the code for green needs zeros.
     bits.put(0, 1);
     for zeros in [24, 0] {
         bits.put(0, 1);
@@ -130,7 +132,7 @@ fn groups(width: u32, height: u32, cache_bits: u32) -> Vec<u8> {
             bits.put(1 | (zeros - 11) << 1, 8);
         }
     }
-    // The codes for blue, alpha and distance have one symbol, 0, with a code of zero bits.
+    // The codes for blue, alpha and distance have one symbol each, 0. Its code has no bits.
     const ONLY_ZERO: (u32, u32) = (1, 4);
     for _ in 0..3 {
         bits.put(ONLY_ZERO.0, ONLY_ZERO.1);
@@ -144,11 +146,11 @@ fn groups(width: u32, height: u32, cache_bits: u32) -> Vec<u8> {
     for _ in 0..5 * count {
         bits.put(ONLY_ZERO.0, ONLY_ZERO.1);
     }
-    // Pixels need no bits, because each code has only one symbol.
+    // The pixels take no bits, because each code has only one symbol.
     bits.bytes
 }
 
-/// Bit writer, lowest bit of a byte first.
+/// A bit writer. The lowest bit of a byte is written first.
 #[derive(Default)]
 struct Bits {
     bytes: Vec<u8>,

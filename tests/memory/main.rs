@@ -1,6 +1,6 @@
-//! The predicted footprint is an upper bound: whatever the files contain, the memory of a loader stays within it.
+//! The predicted footprint is an upper bound of a loader's memory, whatever the files contain.
 //!
-//! The tests count allocations instead of resident memory, so the numbers do not depend on the machine or its load.
+//! The tests count allocations, not resident memory, so the machine's load does not matter.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 #![allow(unsafe_code, reason = "the allocator that counts")]
@@ -35,22 +35,22 @@ use feedwater::source::Directory;
 
 const MIB: u64 = 1 << 20;
 
-/// Allowance for the part of the footprint's entry `process` that is allocated: rings, meters, names and threads.
+/// Bytes that the footprint's entry `process` may allocate: rings, meters, names and threads.
 const PROCESS: u64 = 2 * MIB;
 
-/// Locks out other tests, because allocations are counted for the whole process.
+/// Waits until no other test runs, because allocations are counted for the whole process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Result of a run.
+/// Result of running a loader.
 struct Seen {
-    /// Bytes of all entries of the footprint except `process`.
+    /// Sum of all entries of the predicted footprint except `process`, in bytes.
     predicted: u64,
-    /// Peak of allocated bytes.
+    /// Measured peak of allocated bytes.
     peak: u64,
-    /// The plan, for messages.
+    /// The loader's plan as text, for failure messages.
     plan: String,
     errors: BTreeMap<&'static str, u64>,
     problem: Option<Error>,
@@ -117,12 +117,12 @@ fn crop() -> Chain {
     Chain::new().then(RandomResizedCrop::to(32, 32))
 }
 
-/// A chain that must store its whole window, because it mirrors the image before resampling.
+/// Returns a chain that must store its whole window, because it mirrors before it resamples.
 fn stored() -> Chain {
     Chain::new().then(Flip { horizontal: 0.5, vertical: 0.5 }).then(RandomResizedCrop::to(32, 32))
 }
 
-/// A chain that converts to floats. The next sample begins with bytes again.
+/// Returns a chain that converts bytes to floats.
 fn floats() -> Chain {
     Chain::new()
         .then(Resize::to(96, 80))
@@ -131,7 +131,7 @@ fn floats() -> Chain {
         .then(Flip { horizontal: 0.5, vertical: 0.5 })
 }
 
-/// A chain whose operators store more than an image: displacements, terms of a sum, lines of a blur.
+/// Returns a chain that stores more than an image: displacements, terms of a sum, blurred lines.
 fn kept() -> Chain {
     Chain::new()
         .then(Resize::to(96, 80))
@@ -175,9 +175,9 @@ fn a_row_of_millions_of_pixels_exceeds_the_side_limit_and_then_the_bytes() {
         .check("stored, refused for its bytes");
 }
 
-/// After its buffers have grown, a preprocessor allocates only the list of windows for a PNM, which
-/// needs no library. Nothing grows with the image. Memory that libraries allocate for other formats
-/// is freed after the call.
+/// When its buffers have their final size, a preprocessor allocates only the list of windows for a
+/// PNM, which needs no library. For other formats, libraries allocate memory, which is freed before
+/// the call returns. Nothing grows from image to image.
 #[test]
 fn a_preprocessor_does_not_grow_from_image_to_image() {
     let _alone = alone();
@@ -228,8 +228,8 @@ fn a_header_of_34_bytes_does_not_allocate_a_gibibyte() {
     assert!(seen.peak < 12 * MIB, "{}", seen.peak);
 }
 
-/// Returns the predicted memory for decoding an image. Checks that the actual peak does not exceed
-/// it.
+/// Returns the predicted memory for decoding an image, in bytes. Checks that the measured peak does
+/// not exceed the prediction.
 fn decoding_memory(name: &str, bytes: &[u8]) -> u64 {
     let header = Header::parse(bytes).unwrap();
     let predicted = memory_bytes(&header, bytes, bytes.len() as u64).total();
@@ -238,7 +238,7 @@ fn decoding_memory(name: &str, bytes: &[u8]) -> u64 {
     let decode = || decoder.decode(bytes, &header, window, 1, &mut |_| ());
     let (peak, decoded) = counted::most_during(decode);
     decoded.unwrap();
-    // Allocators round sizes up.
+    // Allocators round sizes up, so 64 bytes are allowed in addition.
     assert!(peak <= predicted + 64, "{name}: {peak} bytes, predicted {predicted}");
     predicted
 }
@@ -257,8 +257,8 @@ fn bitmaps_gifs_and_tiffs_need_no_more_memory_than_predicted() {
     assert!(count > 25, "{count}");
 }
 
-/// A WebP may have up to 65,536 groups of codes. libwebp allocates tables of 12 KB for each before
-/// it reads the first one.
+/// A WebP may have up to 65,536 groups of Huffman codes. libwebp allocates tables of 12 KB for each
+/// group before it reads the first one, so all groups must be counted before decoding.
 #[test]
 fn groups_of_codes_of_a_webp_are_counted_before_it_is_decoded() {
     let _alone = alone();
@@ -270,7 +270,7 @@ fn groups_of_codes_of_a_webp_are_counted_before_it_is_decoded() {
         count += 1;
     }
     assert!(count > 10, "{count}");
-    // Up to 1000 groups, libwebp does not check which ones are used.
+    // libwebp does not check which groups are used if there are at most 1000.
     for (width, height, cache_bits) in
         [(4, 4, 0), (80, 200, 3), (128, 124, 11), (512, 256, 0), (511, 255, 11)]
     {
@@ -290,7 +290,7 @@ fn groups_of_codes_of_a_webp_are_counted_before_it_is_decoded() {
 #[test]
 fn a_webp_of_many_code_groups_is_decoded_within_the_large_image_budget_or_not_at_all() {
     let _alone = alone();
-    // This file has 8192 groups: 100 MB in a file of 37 KB. The plan does not inspect it.
+    // This file of 37 KB, which the plan does not inspect, has 8192 groups: tables of 100 MB.
     let mut all: Vec<Vec<u8>> = small(2048).collect();
     all[101] = files::webp_groups(512, 256, 0);
     assert!(all[101].len() < 40_000);
@@ -307,11 +307,11 @@ fn a_webp_of_many_code_groups_is_decoded_within_the_large_image_budget_or_not_at
     assert!(enough.peak > 90 * MIB, "{}", enough.peak);
 }
 
-/// The plan does not inspect the large images.
+/// The plan inspects no large image, so the workers' shares of memory do not fit large images.
 #[test]
 fn images_that_exceed_a_workers_share_use_the_large_image_budget() {
     let _alone = alone();
-    // The plan inspects 1024 of 2048 files: those with even numbers.
+    // The plan inspects the 1024 files with even numbers. The large images have odd numbers.
     let large = || {
         [
             common::progressive(3, 1200, 900),
@@ -337,7 +337,7 @@ fn images_that_exceed_a_workers_share_use_the_large_image_budget() {
         );
         seen.check(name);
         assert_eq!(seen.errors["oversized"], 0, "{name}: {}", seen.plan);
-        // The memory for large images is really needed.
+        // The peak shows that the memory for large images is really needed.
         assert!(
             seen.peak > seen.predicted - 16 * MIB,
             "{name}: {} of {}",
@@ -358,7 +358,7 @@ fn images_that_exceed_a_workers_share_use_the_large_image_budget() {
     }
 }
 
-/// Workers that wait for memory must not prevent the end of the loader.
+/// Workers may wait for memory while the loader is dropped. Dropping must not hang.
 #[test]
 fn a_loader_can_be_dropped_while_its_workers_wait_for_memory() {
     let _alone = alone();
@@ -368,7 +368,7 @@ fn a_loader_can_be_dropped_while_its_workers_wait_for_memory() {
     });
     let files =
         Files::new(all.collect::<Vec<_>>().into_iter().enumerate().map(|(number, file)| {
-            // The plan does not inspect files with odd numbers.
+            // Large images have odd numbers, because the plan inspects only even ones.
             if number % 32 == 1 { files::png(900, 700, true) } else { file }
         }));
     for batches in 0..3 {
@@ -384,7 +384,7 @@ fn a_loader_can_be_dropped_while_its_workers_wait_for_memory() {
     }
 }
 
-/// Tests random files, chains and settings. A seed determines them.
+/// Tests random files, chains and settings. All of them follow from a seed.
 #[test]
 fn hostile_mixtures_stay_within_the_footprint() {
     let _alone = alone();
@@ -455,7 +455,7 @@ fn hostile_mixtures_stay_within_the_footprint() {
     }
 }
 
-/// Pairs and soft targets are in the footprint. Mixing itself allocates nothing.
+/// Memory for pairs and soft targets is in the footprint. Mixing itself allocates nothing.
 #[test]
 fn mixed_batches_stay_within_the_footprint() {
     let _alone = alone();
@@ -499,7 +499,7 @@ fn blending_a_pair_allocates_nothing() {
     }
 }
 
-/// A chain that converts from bytes to floats and back reuses the memory of the previous sample.
+/// Even a chain that converts bytes to floats and back reuses the memory of the previous sample.
 #[test]
 fn nothing_is_allocated_for_a_sample_once_buffers_have_their_size() {
     let _alone = alone();
@@ -522,7 +522,7 @@ fn nothing_is_allocated_for_a_sample_once_buffers_have_their_size() {
         let (mut sample, mut out) =
             (SamplePlan::default(), vec![0u32; plan.shape.sample_bytes() / 4]);
         let mut make = |seed: u64| {
-            // The same keys draw the same windows.
+            // There are only three keys, so the same windows are drawn again and again.
             let key = SampleKey { seed: seed % 3, epoch: 0, index: 0 };
             plan.sample(key, &header, &mut sample).unwrap();
             let before = counted::calls();

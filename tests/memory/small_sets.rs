@@ -1,5 +1,5 @@
-//! Memory that depends on the data set: batches larger than the set, and stored files of row
-//! indexes.
+//! Memory that depends on the data set: batches that are larger than the set, and stored files of
+//! row indexes.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -47,7 +47,8 @@ fn tar(path: &Path, files: impl Iterator<Item = Vec<u8>>) {
     archive.finish().unwrap();
 }
 
-/// A huge file beside a shard, as from another program or a damaged disk.
+/// A file of row indexes beside a shard may be huge, for example after damage to the disk. Reading
+/// it must stay within the footprint.
 #[test]
 fn a_huge_file_of_row_indexes_is_read_within_the_footprint() {
     let _alone = alone();
@@ -59,7 +60,7 @@ fn a_huge_file_of_row_indexes_is_read_within_the_footprint() {
         let mut file = File::create(&rows).unwrap();
         begin_row_indexes(&mut file).unwrap();
         file.write_all(entry).unwrap();
-        // The file is sparse, so it takes no space on the disk.
+        // Makes the file 300 MiB long. It is sparse, so it takes no space on the disk.
         file.set_len(300 * MIB).unwrap();
         let loader = || {
             let settings =
@@ -78,7 +79,7 @@ fn a_huge_file_of_row_indexes_is_read_within_the_footprint() {
     }
 }
 
-/// The same with a huge file in the cache folder.
+/// A file of row indexes in the cache folder may be huge too.
 #[test]
 fn a_huge_stored_file_of_row_indexes_is_read_within_the_footprint() {
     let _alone = alone();
@@ -102,7 +103,7 @@ fn a_huge_stored_file_of_row_indexes_is_read_within_the_footprint() {
         let mut file = File::create(&stored).unwrap();
         begin_row_indexes(&mut file).unwrap();
         file.write_all(entry).unwrap();
-        // The file is sparse, so it takes no space on the disk.
+        // Makes the file 300 MiB long. It is sparse, so it takes no space on the disk.
         file.set_len(300 * MIB).unwrap();
         let seen = run(loader, 2);
         assert!(seen.problem.is_none(), "{:?}", seen.problem);

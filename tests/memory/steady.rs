@@ -1,5 +1,4 @@
-//! Memory of random chains: it stays within the bound of the plan, and later samples allocate
-//! nothing.
+//! Memory of random chains. It stays within the plan's bound, and later samples allocate nothing.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -23,14 +22,15 @@ use feedwater::plan::{Plan, Settings};
 use super::counted;
 use super::drawn::{chain, fresh_seeds, numbers, size};
 
-/// Size of the largest image.
+/// Size of the largest image of these tests.
 const LARGE: Size = Size::new(61, 47);
 /// Sizes of the images, starting with the largest.
 const SIZES: [Size; 3] = [LARGE, Size::new(23, 40), Size::new(9, 5)];
 /// Number of samples per size.
 const SAMPLES: u64 = 4;
 
-/// A loader without threads: a plan with the buffers that a worker reuses.
+/// The plan, and the buffers that one worker of a loader reuses from sample to sample. There are no
+/// threads.
 struct Worker {
     plan: Plan,
     transform: HostTransform,
@@ -39,7 +39,7 @@ struct Worker {
     out: Vec<u32>,
 }
 
-/// An image file.
+/// An image file with its parsed header.
 struct File {
     bytes: Vec<u8>,
     header: Header,
@@ -54,13 +54,13 @@ impl File {
 }
 
 impl Worker {
-    /// Plans the operators, followed by a crop that gives all samples one size.
+    /// Plans the operators, followed by a crop, so that all samples have the same size.
     fn of(operators: &[Arc<dyn Operator>]) -> Self {
         let last = Arc::new(Crop { x: 0, y: 0, width: 37, height: 29 });
         Self::planned(operators.iter().cloned().chain([last as _]), &[])
     }
 
-    /// Plans the operators for files that the plan inspects.
+    /// Plans the operators for a source with these files, all of which the plan inspects.
     fn planned(operators: impl IntoIterator<Item = Arc<dyn Operator>>, files: &[File]) -> Self {
         let any = |chain: Chain, it: Arc<dyn Operator>| chain.then_any(Placement::Cpu, it);
         let chain = operators.into_iter().fold(Chain::new(), any);
@@ -79,7 +79,7 @@ impl Worker {
             ..Facts::default()
         };
         let mut settings = Settings::default();
-        // A limit far above every sample, so that none of them is an outlier.
+        // The limit is so high that no sample counts as an outlier.
         settings.limits.large_image_memory = 1 << 40;
         let plan = Plan::new(&chain, &settings, &facts).unwrap();
         Self {
@@ -91,7 +91,7 @@ impl Worker {
         }
     }
 
-    /// Makes the tensor of sample number `index` with the steps of a loader's worker.
+    /// Computes the tensor of sample `index` with the same steps as a worker of a loader.
     fn run(&mut self, file: &File, index: u64) -> Run {
         let Self { plan, transform, decoder, sample, out } = self;
         let key = SampleKey { seed: 3, epoch: 0, index };
@@ -110,13 +110,13 @@ impl Worker {
     }
 }
 
-/// Allocations and memory of a sample.
+/// Number of allocations and predicted memory of one sample.
 struct Run {
-    /// Number of allocations while planning the sample and while transforming it.
+    /// Number of allocations while the sample is planned, and while it is transformed.
     allocations: [i64; 2],
-    /// Memory that the plan predicts from the header.
+    /// Memory that the plan predicts from the image's header.
     need: SampleMemory,
-    /// Memory that the drawn actions need.
+    /// Memory that the sample's actions need after they are drawn.
     drawn: SampleMemory,
 }
 
@@ -128,8 +128,8 @@ fn no_chain_allocates_once_its_buffers_have_grown() {
         let operators = chain(&mut numbers(seed), LARGE, 30_000);
         let mut worker = Worker::of(&operators);
         let samples = || files.iter().flat_map(|file| (0..SAMPLES).map(move |it| (file, it)));
-        // Images alternate between two buffers. Two rounds give each sample both buffers as its
-        // first one.
+        // Successive images alternate between two buffers. After two rounds, each sample has used
+        // each of the buffers first.
         let mut first = 0;
         for (file, index) in samples().chain(samples()) {
             first += worker.run(file, index).allocations.iter().sum::<i64>();
@@ -155,7 +155,7 @@ fn last(rng: &mut SampleRng) -> Arc<dyn Operator> {
     }
 }
 
-/// Returns objects for operators that crop around them.
+/// Returns random objects. Some operators crop around objects.
 fn boxes(rng: &mut SampleRng, size: Size) -> Vec<BoundingBox> {
     let [width, height] = [size.width, size.height].map(f64::from);
     let mut one = || {
@@ -165,8 +165,8 @@ fn boxes(rng: &mut SampleRng, size: Size) -> Vec<BoundingBox> {
     (0..3).map(|_| one()).collect()
 }
 
-/// The plan knows only headers. Its bound must suffice for every branch that a sample may draw. An
-/// operator that is or is not applied changes which buffer holds each image.
+/// A plan knows only the headers. Its bound must be large enough for every branch that a sample may
+/// draw. Whether an operator is applied also changes which buffer holds each image.
 #[test]
 fn no_chain_needs_or_holds_more_than_its_headers_say() {
     let (mut certain, mut count, mut problems) = (0, 0, String::new());
@@ -196,8 +196,9 @@ fn no_chain_needs_or_holds_more_than_its_headers_say() {
             let held = worker.transform.capacity_bytes() as u64;
             let tables = worker.sample.table_bytes();
             let most = share.resampling.0.iter().chain(&share.windows).sum::<u64>() + share.rows;
-            // Compares totals, because a bound may divide the memory differently. After a rotation
-            // by 90 degrees, rows may need some bytes more than predicted.
+            // Compares the sums, because the bound may divide the memory differently between
+            // buffers. After a rotation by 90 degrees, rows may need a few bytes more than
+            // predicted.
             let exceeds = drawn.total() > need.total() || held > most + most / 50 + 64;
             if exceeds || tables > share.tables {
                 let size = file.header.size;
@@ -215,8 +216,8 @@ fn no_chain_needs_or_holds_more_than_its_headers_say() {
     assert!(2 * certain >= count, "only {certain} of {count} bounds are exact");
 }
 
-/// An image of 2x20 that is rotated to 20x2 becomes 160x16. A bound computed for a square around
-/// both shapes would be 16x16.
+/// An image of 2x20 is rotated to 20x2 and then enlarged to 160x16. A bound that assumes a square
+/// of 20x20 would be only 16x16.
 #[test]
 fn what_a_combinator_makes_of_a_thin_image_that_it_turned_is_bounded() {
     let files = [File::of(Size::new(2, 20))];
@@ -239,7 +240,7 @@ fn what_a_combinator_makes_of_a_thin_image_that_it_turned_is_bounded() {
     }
 }
 
-/// An operator that counts calls of `largest_output`.
+/// An operator that counts the calls of its `largest_output`.
 #[derive(Debug)]
 struct Counted(Arc<AtomicUsize>);
 
@@ -262,7 +263,8 @@ impl Operator for Counted {
     }
 }
 
-/// Wraps an operator in a combinator.
+/// A function that wraps an operator in a combinator, such as one that applies it with a
+/// probability.
 type Wrap = fn(Arc<dyn Operator>) -> Arc<dyn Operator>;
 
 #[test]

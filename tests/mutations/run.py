@@ -5,13 +5,13 @@
     tests/mutations/run.py --list
 
 The scratch copy is a git worktree of HEAD in the target directory (TARGET/mutations/tree, which is kept for the next
-run). Uncommitted changes are not tested, and the user's files are never changed. Results are written to RESULTS.md;
-with --only, only the rows of these mutations change. The output of each mutation is in TARGET/mutations/NAME.log.
+run). Uncommitted changes are not tested, and the user's files are never changed. Results are written to RESULTS.md.
+With --only, only the rows of the named mutations change. The output of each mutation is in TARGET/mutations/NAME.log.
 
-A mutation is killed by the first test that fails, ends the test program or exceeds the time limit. A build that fails
-is an error of the list, because such a mutation shows nothing. Mutations with `device_code = true` do not change
-kernels compiled for the host. They run only with `--env` variables that make the tests run code compiled for the
-device.
+A mutation is killed by the first test that fails, ends the test program or exceeds the time limit. If a mutation does
+not compile, it shows nothing, and mutations.toml must be corrected. Mutations with `device_code = true` do not affect
+kernels that are compiled for the host. They run only with `--env` variables that make the tests execute code compiled
+for the device.
 
 Needs Python 3.11, git and cargo. A full run takes more than an hour.
 """
@@ -52,8 +52,8 @@ class Mutation:
 
 @dataclasses.dataclass
 class Result:
-    """The test that killed a mutation, or neither field if it survived all tests. `problem` says why the run proved
-    nothing."""
+    """`killed_by` is the test that killed the mutation. If both fields are empty, the mutation survived all tests.
+    `problem` is the reason why the run proved nothing."""
 
     killed_by: str = ""
     problem: str = ""
@@ -102,7 +102,7 @@ def main():
 
 
 def read_list():
-    """Returns the test programs of each group, and the mutations."""
+    """Returns the test programs of each group, and all mutations."""
     table = tomllib.loads((HERE / "mutations.toml").read_text())
     return table["groups"], [Mutation(**it) for it in table["mutation"]]
 
@@ -150,7 +150,7 @@ class Runner:
                     sys.exit(f"without a mutation: {result}")
 
     def run(self, it):
-        """Mutates the file. Runs the named tests and then the rest of the group until one fails."""
+        """Mutates the file. Runs the tests that the mutation names, and then the rest of its group, until one fails."""
         path = self.tree / it.file
         text = path.read_text()
         path.write_text(text.replace(it.old, it.new))
@@ -165,7 +165,7 @@ class Runner:
         return Result()
 
     def test(self, test, log):
-        """Builds and runs one test program. `test` is written as in `groups`: `lib` or a folder of tests/, then
+        """Builds and runs one test program. `test` is written as in `groups`: `lib` or the name of a test program, then
         filters."""
         program, *filters = test.split()
         target = ["--lib"] if program == "lib" else ["--test", program]
@@ -195,8 +195,8 @@ class Watched:
         self.lines.put(None)
 
     def result(self):
-        """Reads the result. With one thread, libtest prints `test NAME ... `, the output of the test, and `ok` or
-        `FAILED`."""
+        """Reads the output until the first failure. With one thread, libtest prints `test NAME ... `, then the output
+        of the test, then `ok` or `FAILED`."""
         current = None
         try:
             while (line := self.lines.get(timeout=max(0, self.end - time.monotonic()))) is not None:
@@ -223,7 +223,7 @@ class Watched:
         return Result(problem=f"{self.program} failed, and named no test")
 
     def stop(self):
-        """Kills the processes of the test and no others."""
+        """Kills the processes of this test program, but no others."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()

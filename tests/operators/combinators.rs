@@ -1,4 +1,4 @@
-//! Combinators: which operators they draw, how often, and with which random numbers.
+//! Combinators: which of their operators they draw, how often, and with which random numbers.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl Operator for Plus {
     }
 }
 
-/// Returns the numbers that the drawn [`Plus`] operators add, in order.
+/// Returns the numbers that the drawn [`Plus`] operators add to each byte, in order.
 fn drawn(operator: &dyn Operator, index: u64) -> Vec<u8> {
     let key = SampleKey { seed: 4, epoch: 1, index };
     let actions = Actions::of([operator], key, SIZE);
@@ -54,7 +54,8 @@ fn frequencies(operator: &dyn Operator) -> Vec<(Vec<u8>, u32)> {
     counts.into_iter().collect()
 }
 
-/// Checks the outcomes and their shares of all samples. Five standard deviations are at most 0.033.
+/// Checks which outcomes are drawn, and the share of samples with each of them. Five standard
+/// deviations of a share are at most 0.033.
 #[track_caller]
 fn assert_shares(operator: &dyn Operator, expected: &[(&[u8], f64)]) {
     let found = frequencies(operator);
@@ -99,8 +100,8 @@ fn crops(operators: &[Arc<dyn Operator>], index: u64) -> Vec<(i64, i64)> {
     actions.list.iter().filter_map(crop).collect()
 }
 
-/// Inserting an operator, or changing what other operators draw, does not change an operator's
-/// random numbers.
+/// The random numbers of an operator do not change if another operator is inserted, or if another
+/// operator draws more or fewer numbers.
 #[test]
 fn neighbours_do_not_change_an_operators_draws() {
     let crop = || -> Arc<dyn Operator> { Arc::new(RandomCrop::to(20, 20)) };

@@ -1,4 +1,4 @@
-//! Test images and golden data.
+//! Test images, and functions that read golden data.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use feedwater::internals::geometry::Size;
 use feedwater::internals::image::Image;
 
-/// Waves with noise: the same bytes as `picture` in tests/golden/ops.py.
+/// Returns an image of waves with noise, with the same bytes as `picture` in tests/golden/ops.py.
 pub fn picture(size: Size, seed: u64) -> Image<u8> {
     let value = |at: u64| {
         let (x, y, c) = (at / 3 % u64::from(size.width), at / 3 / u64::from(size.width), at % 3);
@@ -20,12 +20,12 @@ pub fn picture(size: Size, seed: u64) -> Image<u8> {
     Image::from_data(size.window(), (0..3 * size.pixels()).map(value).collect())
 }
 
-/// Returns the first half of the SHA-256 in hexadecimal digits.
+/// Returns the first half of the SHA-256 of `bytes` as hexadecimal digits.
 pub fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns the entries of one table of golden data.
+/// Returns the entries of the table `table` of golden data.
 pub fn rows(text: &str, table: &str) -> Vec<Value> {
     let all: Value = serde_json::from_str(text).unwrap();
     let rows = all[table].as_array().unwrap().clone();
@@ -33,20 +33,20 @@ pub fn rows(text: &str, table: &str) -> Vec<Value> {
     rows
 }
 
-/// Parses numbers in a text without rounding.
+/// Parses the numbers in a text. JSON readers would round numbers that are not texts.
 pub fn numbers<const N: usize>(value: &Value) -> [f64; N] {
     let numbers: Vec<f64> =
         value.as_str().unwrap().split(' ').map(|it| it.parse().unwrap()).collect();
     numbers.try_into().unwrap()
 }
 
-/// Reads width and height.
+/// Reads a size that is stored as width and height.
 pub fn size(value: &Value) -> Size {
     let [width, height] = integers(value);
     Size::new(width as u32, height as u32)
 }
 
-/// Reads a list of integers.
+/// Reads a list of `N` integers.
 pub fn integers<const N: usize>(value: &Value) -> [i64; N] {
     let numbers: Vec<i64> =
         value.as_array().unwrap().iter().map(|it| it.as_i64().unwrap()).collect();

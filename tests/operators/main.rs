@@ -1,5 +1,5 @@
-//! Operators: compares pixels, random numbers and boxes with the libraries that define them, with
-//! the reference, and with the CUDA text.
+//! Operators. Compares pixels, random numbers and boxes with the libraries that define the
+//! operators, with the reference implementation, and with the kernels' CUDA texts.
 
 mod batch;
 mod chains;

@@ -1,10 +1,10 @@
-//! The reference, the fast path and the kernel text are equal bit for bit. Covers every operator,
-//! chains, element types, layouts, orientations, and images that are random, extreme, odd-sized or
-//! tiny.
+//! The reference implementation, the CPU transform and the kernels give the same bits. The tests
+//! cover every operator, chains, element types, layouts, orientations, and images that are random,
+//! extreme, odd-sized or tiny.
 //!
-//! Kernels are compiled for the host. With the variables of `simulated::device_code`, NVRTC
-//! compiles them, the interpreter executes them as device code, and successive launches use
-//! different schedules of warps and blocks.
+//! Kernels are normally compiled for the host. If the environment variables of
+//! `simulated::device_code` are set, NVRTC compiles them, and the interpreter executes them as
+//! device code. Successive launches then use different schedules of warps and blocks.
 
 use std::sync::{Arc, LazyLock};
 
@@ -25,25 +25,27 @@ use feedwater::op::{RandomResizedCrop, Resize};
 
 type Operators = Vec<Arc<dyn Operator>>;
 
-/// Image sizes: one pixel, one column, one row, primes, ordinary sizes.
+/// Image sizes: one pixel, one column, one row, primes, and ordinary sizes.
 const SIZES: [(u32, u32); 7] = [(1, 1), (1, 37), (41, 1), (13, 17), (31, 29), (50, 37), (127, 64)];
 
-/// How kernels are compiled and executed.
+/// How kernels are compiled and executed in this run.
 static KERNELS: LazyLock<Kernels<'static>> = LazyLock::new(|| {
     if executes_device_code() {
         let machine = exclusive();
         let device = Device::open_with(0, &runtime()).expect("the simulated device opens");
-        // All tests share the machine. It stays reserved until the process ends.
+        // All tests of this program share the simulated machine. It stays reserved until the
+        // process ends.
         std::mem::forget(machine);
         return Kernels::Device(Box::leak(Box::new(device)));
     }
-    // Compiled kernels are kept, because there are hundreds of texts.
+    // The compiler keeps compiled kernels in a folder, because there are hundreds of texts.
     let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/feedwater-host-kernels");
     let compiler = HostCompiler::keeping_in(folder).expect("the target directory can be written");
     Kernels::Host(Box::leak(Box::new(compiler)))
 });
 
-/// Kinds of all built-in operators. With them, one text of the program kernel serves all chains.
+/// Kinds of the actions of all built-in operators. If the program kernel supports all of them, one
+/// text of it serves all chains.
 static KNOWN: LazyLock<Vec<Kind>> = LazyLock::new(|| {
     feedwater::internals::op::examples()
         .iter()
@@ -52,7 +54,7 @@ static KNOWN: LazyLock<Vec<Kind>> = LazyLock::new(|| {
         .collect()
 });
 
-/// A comparison that cannot run is also a failure.
+/// Compares the implementations for a case. Fails if they differ, or if the comparison cannot run.
 fn check(case: Case<'_>) {
     case.check().unwrap_or_else(|error| panic!("{error}"));
 }
@@ -93,8 +95,8 @@ fn evaluation() -> Operators {
     ]
 }
 
-/// Returns a random chain of example operators. Each operator accepts the pixels of the previous
-/// one.
+/// Returns a random chain of example operators, in which each operator accepts the pixels of the
+/// previous one.
 fn drawn(seed: u64) -> Operators {
     let mut rng = SampleRng::new(SampleKey { seed, epoch: 0, index: 0 }, 9);
     let (mut chain, mut pixels) = (Operators::new(), PixelType::U8);
@@ -109,8 +111,8 @@ fn drawn(seed: u64) -> Operators {
     chain
 }
 
-/// Returns the cases of an operator or a filter to compare: normally all, but only a third if the
-/// slow interpreter executes them. Consecutive values of `number` select different thirds.
+/// Selects cases to compare. Normally returns all cases. If the slow interpreter executes them,
+/// returns only every third one. `number` selects which.
 fn some_of<T>(all: impl IntoIterator<Item = T>, number: usize) -> impl Iterator<Item = T> {
     let (first, step) = if executes_device_code() { (number % 3, 3) } else { (0, 1) };
     all.into_iter().skip(first).step_by(step)
@@ -149,8 +151,9 @@ fn every_operator_and_chain_in_every_element_type_and_layout() {
         let pixels = last_pixels(chain);
         let dtypes = DType::ALL.into_iter().filter(|&dtype| output::check(pixels, dtype).is_ok());
         let all: Vec<_> = dtypes.flat_map(|dtype| Layout::ALL.map(|it| (dtype, it))).collect();
-        // Each combination has its own kernels to compile and interpret. The code that writes elements
-        // is the same after every operator, so a single combination suffices for device code.
+        // Every combination of element type and layout has its own kernels to compile and
+        // interpret. The code that writes elements is the same after every operator, so a single
+        // combination suffices for device code.
         let some = if executes_device_code() { 1 } else { all.len() };
         for &(dtype, layout) in all.iter().cycle().skip(number).take(some) {
             check(Case { dtype, layout, ..case(chain, &image) });
@@ -158,7 +161,7 @@ fn every_operator_and_chain_in_every_element_type_and_layout() {
     }
 }
 
-/// Compares values where rounding to the 16-bit types changes, as the fill of a crop: ties,
+/// Writes floats as the fill of a crop that are difficult to round to the 16-bit types: ties,
 /// overflow, subnormal numbers and zeros.
 #[test]
 fn floats_are_rounded_to_the_nearest_element() {
@@ -252,8 +255,8 @@ fn an_image_downscaled_by_the_decoder() {
     }
 }
 
-/// Tests the main use case in its real size. Every window, mirrored or not, ends at different
-/// addresses.
+/// Tests the usual training chain in its real size. Windows differ in position and mirroring, so
+/// their rows end at different memory addresses.
 #[test]
 fn training_in_its_real_size() {
     let chain: Operators = vec![
@@ -270,7 +273,8 @@ fn training_in_its_real_size() {
     }
 }
 
-/// Crops resampled images at every border, inside and outside, and mirrors them in between.
+/// Crops resampled images inside and outside of every border, and mirrors them before and after the
+/// crop.
 #[test]
 fn tiles_may_be_cropped_padded_and_mirrored() {
     let (width, height) = (29, 23);
@@ -304,7 +308,7 @@ fn tiles_may_be_cropped_padded_and_mirrored() {
     }
 }
 
-/// The image has more pixels than a block counts, and no tile divides their number.
+/// The image has more pixels than one block counts. No tile size divides its sides.
 #[test]
 fn tables_of_images_that_several_blocks_count() {
     let image = random_image(Size::new(131, 127), 17);
@@ -322,8 +326,8 @@ fn tables_of_images_that_several_blocks_count() {
     }
 }
 
-/// Tests positions that are summed along rows and columns, or along both. Strong shears leave
-/// Pillow's range of integers.
+/// Tests affine maps whose positions are summed along rows, along columns, or along both. With
+/// strong shears, the positions leave Pillow's range of integers.
 #[test]
 fn sums_of_positions() {
     let affine = |scale: f64, shear: [f64; 2], translate: [f64; 2]| -> Operators {
@@ -347,8 +351,8 @@ fn sums_of_positions() {
     }
 }
 
-/// Tests images that shrink so much that no tile holds a column's taps, and images with almost no
-/// taps.
+/// Tests images that shrink so much that no tile holds all taps (input pixels) of a column, and
+/// images with almost no taps.
 #[test]
 fn extreme_reductions() {
     let filters = ["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"];
@@ -366,8 +370,8 @@ fn extreme_reductions() {
     }
 }
 
-/// The tiled kernel multiplies the three bytes of a coefficient separately. The highest byte is
-/// signed.
+/// The tiled kernel multiplies each of the three bytes of a coefficient separately, and the highest
+/// byte is signed. So every coefficient must fit into three bytes.
 #[test]
 fn coefficients_fit_into_three_bytes() {
     let filters = ["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"];

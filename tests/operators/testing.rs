@@ -1,5 +1,5 @@
-//! Uses `feedwater::testing` like another crate would. It must detect and locate every planted
-//! error.
+//! Uses `feedwater::testing` as another crate would. Each operator here has one planted error,
+//! which the parity check must detect and locate.
 
 use crate::common::words::has_words;
 use feedwater::internals::geometry::{Roi, Size};
@@ -13,21 +13,21 @@ use feedwater::testing::{Implementation, Parity, ParityError, check_operator};
 #[repr(u64)]
 enum DataError {
     Nothing,
-    /// The fast path gives another blue value at the pixel (2, 3).
+    /// The fast path (CPU transform) gives another blue value at the pixel (2, 3).
     FastPath,
-    /// The fast path is wrong for pixels that the reference does not compute.
+    /// The fast path is wrong for pixels that only it computes, and not the reference.
     Corner,
-    /// The operator draws a table without declaring it.
+    /// The operator draws a table, but does not declare the kind.
     Kinds,
-    /// The demand is one column too wide.
+    /// The demanded part of the input is one column too wide.
     Demand,
-    /// The stated output size differs from the actual one.
+    /// The declared output size differs from the actual one.
     Size,
-    /// The setting is invalid.
+    /// The operator's setting is invalid.
     Setting,
 }
 
-/// An operator for the CPU that halves every value, with a planted error.
+/// An operator for the CPU that halves every value. It has the given planted error.
 #[derive(Clone, Copy, Debug)]
 struct Dimmed(DataError);
 
@@ -133,7 +133,7 @@ fn errors_of_each_form_are_detected() {
         (DataError::Demand, &["2x1+0+0", "1x1"][..]),
         (DataError::Size, &["Dimmed(Size)", "fixed_output", "7x7", "draw", "1x1"]),
         (DataError::Kinds, &["Dimmed(Kinds)", "Image", "draw", "Table"]),
-        // This is the message of the operator's own check.
+        // These are words of the message of the operator's own check.
         (DataError::Setting, &["dimmed.factor", "must be 2"]),
     ] {
         let Err(ParityError::Invalid { problem, case }) = check_operator(Dimmed(fault)) else {
@@ -146,8 +146,8 @@ fn errors_of_each_form_are_detected() {
     assert!(has_words(&error.to_string(), &["dimmed", "bytes", "normalize"]), "{error}");
 }
 
-/// An operator that inverts the image. Its CUDA text is correct if `RIGHT`, and otherwise wrong for
-/// white.
+/// An operator that inverts images. Its CUDA text is correct if `RIGHT` is true. Otherwise the text
+/// is wrong for white.
 #[derive(Clone, Copy, Debug)]
 struct Inverted<const RIGHT: bool>;
 
@@ -213,14 +213,14 @@ fn errors_of_the_cuda_text_are_detected() {
     let found = difference(check_operator(Inverted::<false>));
     assert_eq!((found.form, found.channel), (Implementation::HostProgram, 1));
     assert_eq!((found.expected, found.found), (0.0, 1.0));
-    // The message contains the form, the size, the channel and both values.
+    // The message contains the implementation, the image size, and both values.
     let size = found.input.to_string();
     let text = ParityError::Differs(Box::new(found)).to_string();
     assert!(text.contains(Implementation::HostProgram.name()), "{text}");
     assert!(has_words(&text, &[&size, "1", "0"]), "{text}");
 }
 
-/// An operator whose CUDA text uses an undefined name.
+/// An operator whose CUDA text uses an undefined name, so it does not compile.
 #[derive(Clone, Copy, Debug)]
 struct Unfinished;
 

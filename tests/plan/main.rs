@@ -1,4 +1,5 @@
-//! From a pipeline file to a plan: settings, decisions, memory limits, and error messages.
+//! From a pipeline file to a plan: settings, the plan's decisions, memory limits, and error
+//! messages.
 
 mod budget;
 #[path = "../common/mod.rs"]

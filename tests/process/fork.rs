@@ -1,5 +1,5 @@
-//! Loaders in a child process after `fork`, which copies no threads. Batches are errors there, and
-//! drops return.
+//! Loaders in a child process after `fork`, which does not copy threads. In the child, batches are
+//! errors, and dropping a loader returns.
 #![allow(unsafe_code, reason = "fork is unsafe")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,22 +12,22 @@ use crate::in_own_process;
 use feedwater::error::Error;
 use feedwater::loader::{DeviceChoice, Loader, Stats};
 
-/// Number of forks. With so many, some happen while other threads hold locks.
+/// Number of forks. Because there are many, some of them happen while other threads hold locks.
 const FORKS: usize = 20;
 
-/// Runs `child` in a forked process. Returns whether it exited without a panic.
+/// Runs `child` in a forked process. Returns whether the process exited without a panic.
 fn ends_well(child: impl FnOnce()) -> bool {
-    // SAFETY: the child process runs `child` on its only thread, and then exits without running
+    // SAFETY: the child process runs `child` on its only thread. Then it exits without running
     // other code of this program.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "fork");
     if pid == 0 {
         let code = i32::from(catch_unwind(AssertUnwindSafe(child)).is_err());
-        // SAFETY: ends the child at once.
+        // SAFETY: `_exit` ends the child at once.
         unsafe { libc::_exit(code) };
     }
     let mut status = 0;
-    // A hanging child is killed after a minute.
+    // A child that hangs is killed after a minute.
     for _ in 0..6000 {
         // SAFETY: `status` is a local variable, and this function created the child.
         if unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } == pid {
@@ -35,7 +35,7 @@ fn ends_well(child: impl FnOnce()) -> bool {
         }
         sleep(Duration::from_millis(10));
     }
-    // SAFETY: as above.
+    // SAFETY: `status` is a local variable, and this function created the child.
     unsafe {
         libc::kill(pid, libc::SIGKILL);
         libc::waitpid(pid, &mut status, 0);
@@ -63,7 +63,8 @@ fn a_child_gets_an_error_instead_of_a_batch_and_the_parent_continues() {
         let mut epoch = loader.epoch();
         assert!(epoch.next().unwrap().is_ok());
         assert!(ends_well(|| {
-            // There are more batches than can be ready. The child does not even get ready batches.
+            // The epoch has more batches than can be ready. The child does not get even those that
+            // are ready.
             assert!(is_forked(epoch.next().unwrap().err()));
             assert!(epoch.next().is_none());
             assert!(is_forked(epoch.choose(epoch.choice()).err()));
@@ -109,7 +110,7 @@ fn a_child_drops_loaders_and_batches_of_its_parent() {
     }
 }
 
-/// A loader that the child builds works in the child.
+/// A loader that is built in the child works there.
 #[test]
 fn a_child_builds_its_own_loader() {
     if !in_own_process("fork::a_child_builds_its_own_loader", "") {

@@ -1,5 +1,5 @@
 //! Behaviour that concerns a whole process: `fork`, file descriptors, libraries of profilers, and
-//! subscribers. Each test runs in its own process.
+//! subscribers of `tracing`. Each test runs in its own process.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -11,8 +11,8 @@ mod tracing;
 use std::env;
 use std::process::Command;
 
-/// Runs the named test again in its own process, after a shell command. Returns true in that
-/// process.
+/// Runs the named test again in a new process, after a shell command. Returns true in the new
+/// process, and false in this one when the test has passed there.
 fn in_own_process(test: &str, command: &str) -> bool {
     const MARK: &str = "FEEDWATER_TEST_PROCESS";
     if env::var_os(MARK).is_some() {
@@ -28,7 +28,7 @@ fn in_own_process(test: &str, command: &str) -> bool {
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let problem = String::from_utf8_lossy(&output.stderr);
-    // A filter that matches no test would also succeed.
+    // With a filter that matches no test, the program would succeed too.
     let passed = output.status.success() && text.contains(" 1 passed");
     assert!(passed, "{test} after `{command}`: {text}{problem}");
     false

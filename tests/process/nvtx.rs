@@ -1,6 +1,6 @@
-//! NVTX ranges, checked with a library that records calls like that of a profiler (NVTX 3). It is
-//! written after the numbers and layouts of nvtxTypes.h. A process opens only one such library, so
-//! each test runs in a process of its own.
+//! NVTX ranges. The tests use a library that records calls, as the library of a profiler does (NVTX
+//! 3). Its numbers and layouts follow nvtxTypes.h. A process opens only one such library, so each
+//! test runs in its own process.
 
 use std::collections::BTreeSet;
 use std::ffi::CStr;
@@ -15,11 +15,11 @@ use feedwater::loader::{DeviceChoice, Loader};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use tempfile::TempDir;
 
-/// A library that counts ranges by the first letter of their names. It also counts errors: a range
-/// within a range, and an end without a begin.
+/// A library that has none of the functions of a profiler's library.
 const OTHER: &str = "extern \"C\" int nothing() { return 0; }";
 
-/// A library like that of a profiler. The variable PROFILER selects its behaviour: `refuses`,
+/// A library like that of a profiler. It records ranges and errors: a range that begins or ends at
+/// the wrong time. The environment variable PROFILER selects its behaviour: `refuses`,
 /// `takes nothing` or `knows no domains`. By default it accepts everything.
 const PROFILER: &str = r#"
 #include <cstdint>
@@ -112,18 +112,21 @@ fn build(dir: &Path, text: &str) -> PathBuf {
 
 #[allow(unsafe_code)]
 fn open(path: &Path) -> Library {
-    // SAFETY: the library only initializes its counters.
+    // SAFETY: initializing the library only sets its counters.
     unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.unwrap()
 }
 
-/// Returns what the profiler's library recorded on the thread of this number; 0 is its initialization.
+/// Returns what the profiler's library recorded on thread number `thread`. For 0, returns the
+/// record of its initialization.
 #[allow(unsafe_code)]
 fn told(library: &Library, thread: i32) -> String {
     type Ranges = extern "C" fn(i32) -> *const std::ffi::c_char;
     let name: &[u8] = if thread == 0 { b"protocol" } else { b"ranges" };
-    // SAFETY: both are functions of `PROFILER`. `protocol` ignores the argument.
+    // SAFETY: `protocol` and `ranges` are functions of `PROFILER` with this signature. `protocol`
+    // ignores the argument.
     let text = unsafe { library.get::<Ranges>(name) }.unwrap()(thread);
-    // SAFETY: they return strings, which no other thread changes now.
+    // SAFETY: both functions return strings with a NUL byte. No other thread changes the strings
+    // now.
     unsafe { CStr::from_ptr(text) }.to_str().unwrap().trim().to_string()
 }
 
@@ -142,8 +145,8 @@ fn run(nvtx: bool) -> Loader {
     loader
 }
 
-/// Runs the named test in its own process under a profiler with this library and behaviour. Returns
-/// the output.
+/// Runs the named test in a new process under a profiler with this library and behaviour. Returns
+/// the output of the process.
 fn under(name: &str, path: &Path, how: &str) -> String {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
@@ -155,8 +158,7 @@ fn under(name: &str, path: &Path, how: &str) -> String {
     text
 }
 
-/// Returns the path of the profiler's library in a process that [`under`] started, and `None` in
-/// others.
+/// Returns the path of the profiler's library if [`under`] started this process, otherwise `None`.
 fn child(name: &str) -> Option<PathBuf> {
     env::var("NVTX_CHILD").is_ok_and(|it| it == name).then(|| {
         let path = env::var_os("NVTX_INJECTION64_PATH").unwrap();
@@ -181,8 +183,8 @@ fn without_a_profiler_ranges_are_a_warning() {
     assert!(warnings[0].contains("NVTX_INJECTION64_PATH"), "{warnings:?}");
 }
 
-/// Ranges are nested on several threads. After the profiler removes its functions, there are no
-/// more ranges.
+/// On several threads, ranges are recorded with their nesting. After the profiler removes its
+/// functions, nothing more is recorded.
 #[test]
 #[allow(unsafe_code)]
 fn a_profiler_gets_ranges_nested_and_paired_on_every_thread() {
@@ -210,7 +212,7 @@ fn a_profiler_gets_ranges_nested_and_paired_on_every_thread() {
         }
     });
     let library = open(&path);
-    // The profiler initializes once, and requests everything that it may.
+    // The profiler is initialized once. These are the numbers of the functions that it requested.
     assert_eq!(told(&library, 0), "start version 3 16 9 15 7 16 7");
     let domain = if plain { "" } else { "feedwater" };
     let once =
@@ -218,7 +220,7 @@ fn a_profiler_gets_ranges_nested_and_paired_on_every_thread() {
     for thread in 1..=4 {
         assert_eq!(told(&library, thread), vec![once.as_str(); 100].join(" "));
     }
-    // SAFETY: `leave` is the function of `PROFILER`.
+    // SAFETY: `leave` is a function of `PROFILER` without arguments.
     unsafe { library.get::<extern "C" fn()>(b"leave") }.unwrap()();
     nvtx.begin(c"late");
     nvtx.end();
@@ -254,11 +256,11 @@ fn a_profiler_gets_the_stages_of_a_loader() {
     println!("the child is done");
 }
 
-/// Function that starts a profiler's library.
+/// Name of the function that starts the library of a profiler.
 const ENTRY: &str = "InitializeInjectionNvtx2";
 
-/// A broken profiler only prevents ranges. A warning gives the reason and advice. The loader is
-/// unaffected.
+/// With a broken profiler, only the ranges are missing. A warning gives the reason and advice. The
+/// loader works as before.
 #[test]
 fn a_broken_profiler_is_a_warning() {
     let name = "nvtx::a_broken_profiler_is_a_warning";
@@ -278,7 +280,7 @@ fn a_broken_profiler_is_a_warning() {
         fs::write(dir.path().join("text.so"), "no library").unwrap();
         let text = warning(&dir.path().join("text.so"), "");
         assert!(text.contains("file too short") || text.contains("invalid ELF"), "{text}");
-        // This path turns NVTX off, so nothing is opened.
+        // The path `./.` turns NVTX off, so nothing is opened.
         let off = warning(Path::new("./."), "");
         assert!(!off.contains("Is a directory"), "{off}");
         let refused = warning(&path, "refuses");

@@ -1,4 +1,4 @@
-//! Sources of thousands of files in a process that may open only few. The limit applies to the
+//! Sources with thousands of files, in a process that may open only a few. The limit applies to the
 //! whole process, so a shell sets it for each test.
 
 use std::fs;
@@ -16,17 +16,17 @@ use feedwater::storage::Storage;
 const FILES: u64 = 3_000;
 const THREADS: u64 = 8;
 
-/// Runs the named test with a hard limit of 256 descriptors. Returns true in that process.
+/// Runs the named test in a new process that may open 256 files. Returns true in that process.
 fn with_few_descriptors(test: &str) -> bool {
     in_own_process(test, "ulimit -n 256")
 }
 
-/// Returns the bytes of a sample. All samples differ.
+/// Returns the bytes of sample `number`. All samples are different.
 fn sample(number: u64) -> Vec<u8> {
     (0..48).map(|at| (number.wrapping_mul(31) + at * at) as u8 ^ (number >> 8) as u8).collect()
 }
 
-/// Reads every sample with several threads, in an order that never reads a file twice in a row.
+/// Reads every sample on several threads. No file is read twice in a row.
 fn read_all(source: &dyn Source, expected: impl Fn(u64) -> Vec<u8> + Sync) {
     assert_eq!(source.len(), FILES);
     thread::scope(|scope| {
@@ -58,12 +58,12 @@ fn masked(bytes: &[u8]) -> [u8; 4] {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
 }
 
-/// Encodes a protocol buffer field with fewer than 128 bytes.
+/// Encodes a protocol buffer field whose content has fewer than 128 bytes.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2, bytes.len() as u8], bytes].concat()
 }
 
-/// Encodes a file of one record that has only `image/encoded`.
+/// Encodes a TFRecord file with one record, whose only feature is `image/encoded`.
 fn record_file(image: &[u8]) -> Vec<u8> {
     let feature = field(1, &field(1, image));
     let entry = [field(1, b"image/encoded"), field(2, &feature)].concat();
@@ -72,7 +72,7 @@ fn record_file(image: &[u8]) -> Vec<u8> {
     [&len, &masked(&len)[..], &data, &masked(&data)].concat()
 }
 
-/// Encodes a `.npy` file of one grey image of 8x6.
+/// Encodes a `.npy` file with one grey image of 8x6 pixels.
 fn npy_file(pixels: &[u8]) -> Vec<u8> {
     let head = "{'descr': '|u1', 'fortran_order': False, 'shape': (1, 6, 8), }";
     let head = format!("{head:<117}\n");
@@ -97,8 +97,8 @@ fn record_files() {
     let settings = TfRecordSettings { label: String::new(), ..Default::default() };
     let source = TfRecord::open(&paths, &settings).unwrap();
     read_all(&source, sample);
-    // If other code uses all remaining descriptors, the pool closes some of its own. If that is not
-    // enough, the error explains it.
+    // Other code may use all remaining descriptors. Then the pool of open files closes some of its
+    // own. If that is not enough, the error explains it.
     let mut taken = Vec::new();
     let error = loop {
         match Storage::default().open(&paths[0]) {
@@ -109,10 +109,10 @@ fn record_files() {
     assert!(taken.len() > 200 && error.to_string().contains("ulimit -n"), "{error}");
     taken.truncate(taken.len() - 2 * THREADS as usize);
     read_all(&source, sample);
-    // From now on the pool may use all remaining descriptors.
+    // Now the pool of open files may use all remaining descriptors.
     drop(taken);
-    // If a file changes while it is closed, its sample is an error, as if the file had changed
-    // while open.
+    // A file may change while the pool has closed it. Its sample is then an error, as if the file
+    // had changed while it was open.
     for (path, change) in paths.iter().zip(["cut", "other"]) {
         match change {
             "cut" => fs::File::options().write(true).open(path).unwrap().set_len(20).unwrap(),

@@ -1,4 +1,4 @@
-//! Events for the `tracing` crate.
+//! Events that feedwater reports to the `tracing` crate.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -84,8 +84,8 @@ fn every_stage_of_a_sample_and_every_batch_is_an_event() {
         assert_eq!(indices, (0..20).collect::<Vec<_>>(), "{stage}");
     }
     let batches = told.iter().filter(|it| it.0 == "feedwater::batch");
-    // There is an event for each published batch, and one for each batch that the consumer
-    // receives.
+    // One event is reported for each batch that is published, and one for each batch that the
+    // consumer receives.
     for field in ["published", "waited_nanoseconds"] {
         let of = batches.clone().filter(|it| it.2.contains_key(field));
         let numbers: Vec<_> = of.map(|it| (it.1, it.2["batch"].clone())).collect();

@@ -1,5 +1,5 @@
-//! Scripted server on the loopback. It serves objects by path with HTTP and S3 (`GET` and `HEAD`
-//! with `Range` and `If-Match`, `ListObjectsV2`). Tests can make single requests fail.
+//! A scripted server on the loopback interface. It serves objects by path with HTTP and S3 (`GET`
+//! and `HEAD` with `Range` and `If-Match`, `ListObjectsV2`). Tests can make single requests fail.
 
 #![allow(dead_code)]
 
@@ -12,25 +12,25 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Failure of a single request.
+/// How the server fails one request.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
-    /// Answers with this status, without an object.
+    /// Answers with this status and without an object.
     Status(u16),
-    /// Closes the connection before an answer.
+    /// Closes the connection without an answer.
     Close,
     /// Closes the connection after this many bytes of the body.
     Cut(usize),
-    /// Never answers, but keeps the connection open.
+    /// Sends no answer, and keeps the connection open.
     Hang,
-    /// Delays the answer by this time.
+    /// Sends the answer after this delay.
     Late(Duration),
-    /// Sends the body in pieces of this many bytes, with this time between them.
+    /// Sends the body in pieces of this many bytes, with this delay between them.
     Slow(usize, Duration),
-    /// Sends a body that is shorter by this many bytes. The length in the head matches the shorter
-    /// body.
+    /// Sends a body from which this many bytes are missing. The length in the head is that of the
+    /// shorter body.
     Short(usize),
-    /// Sends the head of another range than the requested one.
+    /// Answers with a head that names another range than the requested one.
     OtherRange,
     /// Flips the bits of this byte of the body.
     Flipped(usize),
@@ -62,24 +62,25 @@ struct State {
     gathers: Option<Gathers>,
     whole_files_only: bool,
     names_in_a_page: Option<usize>,
-    /// Prefix of the paths whose requests are counted while they are in flight.
+    /// Only requests for paths with this prefix are counted as in flight.
     counted: String,
 }
 
-/// Requests that are answered only when enough of them are waiting.
+/// Requests that are held until `count` of them are in flight at the same time, at the latest until
+/// `until`.
 struct Gathers {
-    /// Number of requests that are answered at once before that.
+    /// Number of requests that are still answered at once, before requests are held.
     free: usize,
     count: usize,
     until: Instant,
 }
 
 impl Shared {
-    /// Whether requests must still wait for others.
+    /// Whether held requests must still wait for others.
     fn has_to_gather(&self) -> bool {
         let most = self.most_in_flight.load(Ordering::SeqCst);
         let mut state = self.state.lock().unwrap();
-        // Requests are gathered only once, because later requests may belong to another test.
+        // Requests are held only once, because later requests may belong to another test.
         let gathers = &mut state.gathers;
         gathers.take_if(|it| most >= it.count || Instant::now() >= it.until);
         gathers.is_some()
@@ -90,10 +91,10 @@ impl Shared {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     pub method: String,
-    /// Path without the query.
+    /// Path of the request without the query.
     pub path: String,
     pub range: Option<Range<usize>>,
-    /// Lines of the head: names in lower case, and values.
+    /// Lines of the request's head: names in lower case, and values.
     pub head: Vec<(String, String)>,
 }
 
@@ -117,7 +118,7 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let state = Arc::new(Shared::default());
         let (shared, serve) = (state.clone(), Arc::new(serve));
-        // The thread runs until the process ends.
+        // The thread that accepts connections runs until the process ends.
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (shared, serve) = (shared.clone(), serve.clone());
@@ -133,7 +134,7 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
-    /// Adds an object. Its path begins with `/`.
+    /// Adds an object. Its path must begin with `/`.
     pub fn put(&self, path: &str, bytes: impl Into<Vec<u8>>) {
         self.lock().objects.insert(path.into(), Arc::new(bytes.into()));
     }
@@ -148,11 +149,11 @@ impl Server {
         self.lock().latency = latency;
     }
 
-    /// Answers the next `free` requests at once, and holds all later ones until `count` requests
-    /// wait at the same time. So a test does not depend on how fast requests arrive. After a
+    /// Answers the next `free` requests at once. Holds all later ones until `count` requests are in
+    /// flight at the same time. So a test does not depend on how fast requests arrive. After a
     /// minute, all are answered.
     pub fn gather(&self, free: usize, count: usize) {
-        // Cancelled requests of earlier tests are in flight until their latency is over.
+        // A cancelled request of an earlier test stays in flight until its latency is over.
         let until = Instant::now() + Duration::from_secs(60);
         while self.state.in_flight.load(Ordering::SeqCst) > 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
@@ -177,8 +178,9 @@ impl Server {
         self.lock().log.iter().filter(|it| it.path.starts_with(prefix)).cloned().collect()
     }
 
-    /// Removes the requests for paths with this prefix from the log. From now on, counts only such
-    /// requests as in flight, because cancelled requests of other tests may still arrive.
+    /// Removes the requests for paths with this prefix from the log. From now on, only such
+    /// requests are counted as in flight, because cancelled requests of other tests may still
+    /// arrive.
     pub fn forget(&self, prefix: &str) {
         let mut state = self.lock();
         state.log.retain(|it| !it.path.starts_with(prefix));
@@ -187,7 +189,7 @@ impl Server {
         self.state.most_in_flight.store(0, Ordering::SeqCst);
     }
 
-    /// Maximum number of requests that waited for their answer at the same time.
+    /// Returns the maximum number of requests that waited for their answer at the same time.
     pub fn most_in_flight(&self) -> usize {
         self.state.most_in_flight.load(Ordering::SeqCst)
     }
@@ -230,8 +232,8 @@ fn serve(stream: impl Read + Write, shared: &Shared) {
             thread::sleep(Duration::from_millis(1));
         }
         thread::sleep(latency);
-        // Counts the request as answered before sending, because the client may send its next
-        // request right after the answer.
+        // The request is counted as answered before the answer is sent, because the client may send
+        // the next request right after it receives the answer.
         shared.in_flight.fetch_sub(counted, Ordering::SeqCst);
         if !send(reader.get_mut(), &request, answer, fault) {
             return;
@@ -371,7 +373,7 @@ impl State {
     }
 }
 
-/// Sends an answer. Returns whether the connection stays open.
+/// Sends an answer with the fault, if there is one. Returns whether the connection stays open.
 fn send(stream: &mut impl Write, request: &Request, answer: Answer, fault: Option<Fault>) -> bool {
     let Answer { mut status, mut head, body, part } = answer;
     let mut body = body[part].to_vec();

@@ -1,7 +1,8 @@
-"""Runs a command with real servers on the loopback: with_servers.py FOLDER COMMAND...
+"""Runs a command with real servers on the loopback interface. Usage: with_servers.py FOLDER COMMAND...
 
-Two servers have the files of FOLDER: an S3 emulator (moto) in the bucket `feedwater`, and Python's HTTP server, which
-does not support range requests. AWS_ENDPOINT_URL and FEEDWATER_HTTP_SERVER pass their addresses to the command.
+Two servers serve the files of FOLDER. One is an S3 emulator (moto) with the files in the bucket `feedwater`. The other
+one is Python's HTTP server, which does not support range requests. The environment variables AWS_ENDPOINT_URL and
+FEEDWATER_HTTP_SERVER give their addresses to the command.
 """
 
 import functools
@@ -45,7 +46,7 @@ def main():
     files.daemon_threads = True
     threading.Thread(target=files.serve_forever, daemon=True).start()
     os.environ["FEEDWATER_HTTP_SERVER"] = f"http://127.0.0.1:{files.server_port}"
-    # The threads of the servers run until the process ends.
+    # The servers' threads never end, so the process exits without waiting for them.
     code = subprocess.run(command, check=False).returncode
     sys.stdout.flush()
     os._exit(code)

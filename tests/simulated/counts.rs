@@ -1,18 +1,18 @@
 //! Counters of the simulated machine.
 
-/// Memory of one kind.
+/// Allocations of one kind of memory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimMemory {
     /// Live allocations.
     pub allocations: u64,
-    /// Bytes of the live allocations.
+    /// Number of bytes that are allocated now.
     pub bytes: u64,
-    /// Maximum number of bytes at one time since the reset.
+    /// Maximum number of bytes that were allocated at one time since the reset.
     pub peak_bytes: u64,
 }
 
-/// Counters of the machine. Same layout as `SimCounts` in simulated.h.
+/// Counters of the simulated machine. The layout is that of `SimCounts` in simulated.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimCounts {
@@ -37,7 +37,7 @@ pub struct SimCounts {
 }
 
 impl SimCounts {
-    /// Number of live objects and allocations.
+    /// Returns the number of objects and allocations that exist now.
     pub fn live(&self) -> u64 {
         self.device.allocations
             + self.pinned.allocations
@@ -48,7 +48,7 @@ impl SimCounts {
             + self.nvjpeg_objects
     }
 
-    /// Number of wrong uses of the API or of memory.
+    /// Returns the number of wrong uses of the API or of memory.
     pub fn faults(&self) -> u64 {
         self.overruns
             + self.write_combined
@@ -59,8 +59,8 @@ impl SimCounts {
     }
 }
 
-/// Statistics of the interpreter since the reset, summed over launches. Same layout as `SimTotals`
-/// in simulated.h.
+/// Statistics of the PTX interpreter since the reset, summed over launches. The layout is that of
+/// `SimTotals` in simulated.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimTotals {
@@ -68,18 +68,18 @@ pub struct SimTotals {
     pub blocks: u64,
     /// Executed instructions, each counted once per warp.
     pub instructions: u64,
-    /// Sum over instructions of the lanes that executed them.
+    /// Sum over all instructions of the number of lanes that executed the instruction.
     pub lanes: u64,
     pub branches: u64,
     pub divergent_branches: u64,
     pub shared_wavefronts: u64,
-    /// Number of wavefronts that the same accesses would need without bank conflicts.
+    /// Number of wavefronts that the accesses to shared memory would need without bank conflicts.
     pub ideal_wavefronts: u64,
     /// Number of 32-byte sectors of global memory that were loaded.
     pub sectors_loaded: u64,
     pub sectors_stored: u64,
     pub mma: u64,
     pub barriers: u64,
-    /// Sum over launches of the number of instructions of the longest block.
+    /// Sum over launches of the number of instructions of the block that executed most.
     pub longest_blocks: u64,
 }

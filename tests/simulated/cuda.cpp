@@ -1,12 +1,12 @@
 // A simulated CUDA driver for tests. It simulates the API and the order of events, but not speed.
 //
 // Streams are queues whose operations run later: when the host waits for them, or when the
-// scheduler selects them. So a missing wait causes a wrong result. With `lazy`, operations run as
-// late as possible. With `eager`, they run immediately. With `random`, any stream may run ahead
-// after any call, depending on a seed.
+// scheduler selects them. A missing wait therefore causes a wrong result. With the schedule `lazy`,
+// operations run as late as possible. With `eager`, they run immediately. With `random`, operations
+// of any stream may run after any call, and a seed decides which.
 //
-// Each stream has its own clock, which events with time stamps record (machine.h). Such events are
-// only for measuring. Waiting for one counts as misuse.
+// Each stream has its own clock. Events with time stamps record its time (machine.h). Such events
+// are only for measuring, so waiting for one counts as misuse.
 //
 // Each device has a primary context. Each thread has a stack of contexts, whose top is current.
 // Objects belong to the context in which they were created. The rules for objects of another
@@ -20,8 +20,8 @@
 #define ENTER(name)                                            \
     std::lock_guard<std::recursive_mutex> guard(mutex);        \
     if (int code = enter(name)) return code;
-// Destroys the object even if the call is made to fail, as the driver does when it reports an
-// earlier error.
+// Like ENTER, for calls that destroy an object. The object is destroyed even if the call is made to
+// fail, because the real driver may report an earlier error in such a call.
 #define ENTER_DESTROY(name)                                    \
     std::lock_guard<std::recursive_mutex> guard(mutex);        \
     int injected = enter(name);
@@ -35,8 +35,8 @@
         counts.misused++;                                      \
         return INVALID_HANDLE;                                 \
     }
-// The driver allows memory of another device than that of the stream. The stream then does not
-// order accesses to it. feedwater never does this.
+// The driver permits memory of another device than that of the stream, but then the stream does not
+// order the accesses. feedwater never does this, so it counts as misuse.
 #define IN_ORDER(allocation)                                   \
     if ((allocation)->context != stream->context) {            \
         fprintf(stderr, "simulated driver: memory of another context than the stream's\n"); \
@@ -70,7 +70,7 @@ API int cuDeviceGetName(char* name, int bytes, int) {
 
 API int cuDeviceGetAttribute(int* value, int attribute, int) {
     ENTER("cuDeviceGetAttribute")
-    switch (attribute) {                   // of an H200
+    switch (attribute) {                   // the attributes are those of an H200
         case 16: *value = 132; break;      // multiprocessors
         case 33: *value = 0x1b; break;     // PCI bus id, here and in nvml.cpp
         case 34: *value = 3; break;
@@ -116,7 +116,7 @@ static int bind(Context* context) {
     return SUCCESS;
 }
 
-// Replaces the top of the thread's stack. Null removes the top.
+// Replaces the top of the thread's stack of contexts. Null removes the top.
 API int cuCtxSetCurrent(void* wanted) {
     ENTER("cuCtxSetCurrent")
     if (wanted && !(context_of(wanted) && context_of(wanted)->retains)) return bind(context_of(wanted));
@@ -141,14 +141,15 @@ API int cuThreadExchangeStreamCaptureMode(int* mode) {
     return SUCCESS;
 }
 
-// While another thread captures a graph in the global mode, calls from threads in the global mode
-// fail and are counted.
+// Sets whether a thread captures a graph in CUDA's global mode. Meanwhile, calls from threads whose
+// mode is global fail and count as misuse.
 API void sim_capture(int wanted) { capturing = wanted; }
 
 API int cuCtxSynchronize() {
     ENTER("cuCtxSynchronize")
     NEED_CONTEXT
-    // Fails in any mode of the thread, because the context has a stream that is being captured.
+    // This call fails whatever the mode of the thread, because the context has a stream that is
+    // being captured.
     if (capturing) {
         counts.misused++;
         return CAPTURE_UNSUPPORTED;
@@ -197,7 +198,7 @@ static void copy_in(void* target, const void* source, size_t bytes) {
     wrote(target, bytes);
 }
 
-// Reads page-locked sources when the copy runs, and other sources during the call, like the driver.
+// Like the driver, reads page-locked sources when the copy runs, and other sources during the call.
 API int cuMemcpyHtoDAsync_v2(unsigned long long target, const void* source, size_t bytes, void* handle) {
     ENTER("cuMemcpyHtoDAsync")
     NEED_CONTEXT
@@ -301,7 +302,7 @@ API int cuStreamWaitEvent(void* handle, void* event, unsigned) {
     auto found = events.find(event);
     if (found == events.end()) return INVALID_HANDLE;
     if (found->second->timed) counts.timed_waits++;
-    // Waits for the last record before this call, not for later ones.
+    // The stream waits for the last record before this call, not for later ones.
     stream->waited = true;
     if (found->second->recorded > 0) stream->queue.push_back({{}, found->second, {}, found->second->recorded});
     schedule();
@@ -358,7 +359,7 @@ API int cuEventRecord(void* event, void* handle) {
     return SUCCESS;
 }
 
-// The event gets a hidden stream that waits for every stream of the context.
+// A hidden stream records the event after it has waited for every stream of the context.
 API int cuCtxRecordEvent(void* context, void* event) {
     ENTER("cuCtxRecordEvent")
     auto found = events.find(event);
@@ -383,8 +384,8 @@ API int cuCtxRecordEvent(void* context, void* event) {
     return SUCCESS;
 }
 
-// Like the driver's function. Additionally, both events must be of one stream and in this order,
-// which is a rule of feedwater only.
+// Like the driver's function. In addition, both events must be of one stream and in this order.
+// This is a rule of feedwater, not of CUDA.
 API int cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
     ENTER("cuEventElapsedTime")
     NEED_CONTEXT
@@ -404,7 +405,7 @@ API int cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
     return SUCCESS;
 }
 
-// Each query completes one more operation, so that polling loops end.
+// Each query runs one more operation, so that loops that poll an event end.
 API int cuEventQuery(void* event) {
     ENTER("cuEventQuery")
     BESIDE_A_CAPTURE
@@ -435,7 +436,7 @@ API int cuEventSynchronize(void* event) {
     return sticky;
 }
 
-// Opens a shared object that was compiled for the host.
+// Writes a shared object, which was compiled for the host, to a temporary file and opens it.
 static void* open_object(const char* bytes, size_t count) {
     std::string path = std::filesystem::temp_directory_path() / "feedwater-module-XXXXXX";
     int file = mkstemp(path.data());
@@ -454,8 +455,8 @@ API int cuModuleLoadData(void** out, const void* image) {
     memcpy(&header, image, sizeof header);
     bool ptx = !memcmp(header.magic, SIM_PTX_MAGIC, sizeof header.magic);
     if (!ptx && memcmp(header.magic, SIM_CUBIN_MAGIC, sizeof header.magic)) return INVALID_IMAGE;
-    // Intermediate code (PTX) runs on its architecture and newer ones. Machine code runs only on
-    // its own architecture.
+    // Intermediate code (PTX) runs on its own architecture and on newer ones. Machine code runs
+    // only on its own architecture.
     if (ptx && !compiles_ptx) return UNSUPPORTED_PTX_VERSION;
     if (ptx ? header.architecture > capability : header.architecture != capability) return NO_BINARY_FOR_GPU;
     const char* code = (const char*)image + sizeof header;
@@ -477,16 +478,17 @@ static bool find_kernel(void* module, Function* function) {
     return count >= 0;
 }
 
-// feedwater's kernels have the arguments const Sample* samples, int count, int width, int height,
-// and int shared_bytes if tiled. Other kernels declare the sizes of their arguments, ended by a
-// zero.
+// Finds a kernel in a shared object. feedwater's kernels have the arguments const Sample* samples,
+// int count, int width, int height, and int shared_bytes if they are tiled. Other kernels declare
+// the sizes of their arguments in a list that ends with 0.
 static bool find_host_kernel(void* library, Function* function) {
     const std::string& name = function->name;
     std::vector<unsigned> sizes = {8, 4, 4, 4};
     if (name == "tiled") sizes.push_back(4);
     if (auto* declared = (const unsigned*)dlsym(library, (name + "__param_bytes").c_str()))
         for (sizes.clear(); *declared; declared++) sizes.push_back(*declared);
-    // Each argument is aligned to 8 bytes, because the host's entry point takes pointers to them.
+    // Each argument is aligned to 8 bytes, because the entry point for the host takes pointers to
+    // them.
     for (size_t i = 0; i < sizes.size(); i++) function->params.push_back({8 * i, sizes[i]});
     function->host = (decltype(Function::host))dlsym(library, (name + "__host").c_str());
     return function->host;
@@ -514,8 +516,8 @@ API int cuFuncSetAttribute(void* handle, int attribute, int value) {
     ENTER("cuFuncSetAttribute")
     NEED_CONTEXT
     if (((Function*)handle)->context != here) return INVALID_CONTEXT;
-    // Attribute 8: maximum dynamic shared memory per block, as on Hopper. Attribute 9: preferred
-    // carve-out in percent.
+    // Attribute 8 is the maximum dynamic shared memory of a block, here that of Hopper. Attribute 9
+    // is the preferred carve-out in percent.
     if (attribute == 8 && value >= 0 && value <= 227 << 10) ((Function*)handle)->most_shared = value;
     else if (attribute == 9 && value >= -1 && value <= 100) ((Function*)handle)->carveout = value;
     else return INVALID_VALUE;
@@ -556,7 +558,7 @@ static void run_kernel(const Function& function, PtxShape shape, std::vector<cha
     uint64_t faults = executor()->launch(function.code, function.context->memory, function.name.c_str(), &shape, params.data(),
                                          params.size(), &totals, report);
     kernel_faults(faults);
-    // CUDA_ERROR_LAUNCH_FAILED, so that tests which do not check the counters fail too.
+    // This is CUDA_ERROR_LAUNCH_FAILED. With it, tests that do not check the counters fail too.
     if (faults) sticky = 719;
 }
 
@@ -570,7 +572,7 @@ API int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsi
     // "A kernel launch will fail if it is issued to a stream that is not associated to the current device" (programming guide).
     if (function->context != here || stream->context != here) return INVALID_HANDLE;
     if ((int)shared_bytes > function->most_shared) return INVALID_VALUE;
-    // Arguments are copied now. Memory to which they point is read when the kernel runs.
+    // Arguments are copied now. The memory to which they point is read when the kernel runs.
     auto copies = std::make_shared<std::vector<char>>();
     for (size_t i = 0; i < function->params.size(); i++) {
         auto [offset, bytes] = function->params[i];
@@ -589,8 +591,9 @@ API int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsi
     function->launched = true;
     late_uploads += stream->copied_behind;
     stream->waited = stream->copied_behind = false;
-    // A multiprocessor of Hopper has 228 KiB. Each block needs 1 KiB more than it requests. Without
-    // a preference, the driver may choose a carve-out that holds only one block.
+    // A multiprocessor of Hopper has 228 KiB of shared memory, and each block needs 1 KiB more than
+    // it requests. Without a preference, the driver may choose a carve-out that holds only one
+    // block.
     if (shared_bytes) {
         int blocks = (228 << 10) / ((int)shared_bytes + 1024) * function->carveout / 100;
         most_resident = std::max(1, blocks);
@@ -662,9 +665,9 @@ API void sim_counts(SimCounts* out) {
     *out = told();
 }
 
-// Environment variables for child processes. SIM_FAIL is a call of sim_fail ("cuLaunchKernel 5
-// 719"). SIM_DEVICES is the number of devices. SIM_COUNTS names a file to which the counters are
-// written when the process ends.
+// Environment variables for child processes. SIM_FAIL has the arguments of a call of sim_fail
+// ("cuLaunchKernel 5 719"). SIM_DEVICES is the number of devices. SIM_COUNTS is a file to which the
+// counters are written when the process ends.
 static struct Environment {
     Environment() {
         char name[64];
@@ -678,7 +681,7 @@ static struct Environment {
     }
     ~Environment() {
         write_counts();
-        // Ends with an error after faults of device code, whatever the tests checked.
+        // After faults of device code, the process ends with an error, whatever the tests checked.
         if (!all_kernel_faults) return;
         fprintf(stderr, "simulated driver: %llu faults of device code\n", all_kernel_faults);
         _exit(99);
@@ -700,14 +703,14 @@ static struct Environment {
     }
 } environment;
 
-// Sets the compute capability of every device, and whether the driver accepts intermediate code.
+// Sets the compute capability of every device, and whether the driver accepts PTX.
 API void sim_architecture(unsigned wanted, int with_ptx) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     capability = wanted;
     compiles_ptx = with_ptx;
 }
 
-// Returns the device memory in use, and the number of launches since the last reset.
+// Returns the device memory in use in bytes, and the number of launches since the last reset.
 API void sim_on_device(int device, unsigned long long* bytes, unsigned long long* launches) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     *bytes = contexts[device].bytes;
@@ -724,13 +727,13 @@ API void sim_memory_limit(unsigned long long bytes) {
     memory_limit = bytes;
 }
 
-// Simulates a kernel that caused an error: every later wait reports it.
+// From now on, every wait returns this error, as after a kernel that caused it.
 API void sim_lose_device(int code) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     sticky = code;
 }
 
-// Enqueues work that only takes this time, like a training step.
+// Queues an operation that only takes time, as a training step does.
 API int sim_work(void* handle, unsigned long long nanoseconds) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     STREAM(handle)
@@ -739,8 +742,8 @@ API int sim_work(void* handle, unsigned long long nanoseconds) {
     return SUCCESS;
 }
 
-// Returns how many blocks a multiprocessor held at the last launch with dynamic shared memory,
-// limited by that memory.
+// Returns how many blocks a multiprocessor could hold at the last launch with dynamic shared
+// memory. Only this memory limits the number.
 API int sim_resident_blocks() {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     return most_resident;
@@ -751,7 +754,7 @@ API void sim_last_grid(unsigned* to) {
     memcpy(to, last_grid.data(), sizeof last_grid);
 }
 
-// Runs every later launch under every schedule. All results must be equal.
+// Sets whether every later launch runs under every schedule. All results must be equal.
 API void sim_every_schedule(int wanted) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     every_schedule = wanted;
@@ -762,7 +765,7 @@ API void sim_totals(SimTotals* out) {
     *out = totals;
 }
 
-// Returns the number of faults of device code. The test expected them, so the process may end
+// Returns the number of faults of device code, which the test expected. The process may then end
 // without an error.
 API unsigned long long sim_expect_kernel_faults() {
     std::lock_guard<std::recursive_mutex> guard(mutex);
@@ -778,7 +781,7 @@ API unsigned long long sim_late_uploads() {
     return late_uploads;
 }
 
-// Enqueues work that does not end, like a step that waits for other ranks.
+// Queues an operation that does not end, like a training step that waits for other ranks.
 API int sim_endless(void* handle) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     STREAM(handle)
@@ -786,7 +789,7 @@ API int sim_endless(void* handle) {
     return SUCCESS;
 }
 
-// Ends all endless work.
+// Lets all endless operations end.
 API void sim_end_work() {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     for (auto& [handle, stream] : streams)
@@ -795,8 +798,8 @@ API void sim_end_work() {
     released.notify_all();
 }
 
-// From now on, calls of the JPEG engines end only after sim_end_work. A host that waits for such a
-// call waits until then.
+// From now on, calls of the JPEG engines end only when sim_end_work is called. If the host waits
+// for such a call, it waits until then.
 API void sim_hold_engines() {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     holding = true;
@@ -829,20 +832,20 @@ API void sim_destroyed_in_use() {
     counts.destroyed_in_use++;
 }
 
-// nvJPEG contains the CUDA runtime, which does not survive the end of the context. So the context
-// must be kept, and does not count as a leak.
+// nvJPEG contains the CUDA runtime, which fails if the context ends. So the context must be kept,
+// and does not count as a leak.
 API void sim_context_used() {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     if (Context* here = current()) here->used_by_nvjpeg = true;
 }
 
-// Returns the current context if it is usable, else null.
+// Returns the current context, or null if there is none or it has ended.
 API void* sim_current() {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     return current();
 }
 
-// Counts a call that would crash the real library or return wrong pixels.
+// Counts a call with which the real library would crash or return wrong pixels.
 API void sim_misused(const char* what) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     fprintf(stderr, "simulated nvJPEG: %s\n", what);
@@ -859,7 +862,8 @@ API void sim_wrote(void* bytes, size_t count) {
     wrote(bytes, count);
 }
 
-// Runs the function ahead of every stream, like engines that ignore stream order.
+// Runs the function before all work that is queued in streams, as engines do that ignore the order
+// of streams.
 API void sim_run_now(void (*function)(void*), void* data) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     function(data);

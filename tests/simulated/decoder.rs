@@ -1,5 +1,5 @@
-//! The decoder of the simulated nvJPEG as a shared library. The environment variable
-//! `SIM_NVJPEG_DECODER` names it for other processes.
+//! The decoder of the simulated nvJPEG as a shared library, for processes other than tests. The
+//! environment variable `SIM_NVJPEG_DECODER` has its path.
 
 #![allow(unsafe_code, reason = "C calls it")]
 
@@ -8,7 +8,7 @@ mod libjpeg;
 /// Decodes with libjpeg-turbo. The arguments are those of `Decode` in mod.rs.
 ///
 /// # Safety
-/// `bytes` has `count` bytes, and `rgb` has three bytes for each pixel of the window.
+/// `bytes` must point to `count` bytes, and `rgb` to three bytes for each pixel of the window.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sim_decode(
     bytes: *const u8,
@@ -20,6 +20,6 @@ pub unsafe extern "C" fn sim_decode(
     height: i32,
     rgb: *mut u8,
 ) -> i32 {
-    // SAFETY: the same arguments as ours.
+    // SAFETY: passes on this function's arguments.
     unsafe { libjpeg::libjpeg(bytes, count, reduction, x, y, width, height, rgb) }
 }

@@ -1,9 +1,9 @@
-//! Real device code on the simulated machine: NVIDIA's NVRTC compiles kernels, and the PTX
+//! Executes real device code on the simulated machine: NVIDIA's NVRTC compiles kernels, and the PTX
 //! interpreter executes them.
 //!
-//! Two environment variables turn this on, for the tests and for processes that they start:
+//! Two environment variables turn this on, for tests and for processes that tests start.
 //! `SIM_NVRTC` is the path of `libnvrtc.so`, and `SIM_PTX` is the path of the interpreter's shared
-//! library. `tests/device_code/run.sh` sets them. With `SIM_EVERY_SCHEDULE`, every launch runs
+//! library. `tests/device_code/run.sh` sets both. With `SIM_EVERY_SCHEDULE`, every launch runs
 //! under every schedule of warps and blocks, which takes five times as long.
 
 use std::ffi::{CStr, c_char, c_int};
@@ -12,17 +12,19 @@ use super::{SimTotals, Simulated};
 
 const VARIABLES: [&str; 2] = ["SIM_NVRTC", "SIM_PTX"];
 
-/// Whether kernels are compiled by NVRTC and interpreted. Otherwise they are compiled for the host.
+/// Whether NVRTC compiles kernels and the interpreter executes them. Otherwise kernels are compiled
+/// for the host.
 ///
 /// # Panics
-/// If only one of the variables is set.
+/// Panics if only one of the two environment variables is set.
 pub fn executes_device_code() -> bool {
     let set = VARIABLES.map(|name| std::env::var_os(name).is_some());
     assert_eq!(set[0], set[1], "{VARIABLES:?} must be set together");
     set[0]
 }
 
-/// Identifies the compiler, so that results of different compilers are cached separately.
+/// Returns a text that identifies the compiler, so that results of different compilers are cached
+/// separately.
 pub(super) fn version() -> String {
     match executes_device_code() {
         true => std::env::var("SIM_NVRTC").expect("a path in UTF-8"),
@@ -31,8 +33,8 @@ pub(super) fn version() -> String {
 }
 
 impl Simulated {
-    /// Runs every launch under every schedule of warps and blocks. All results must be equal. By
-    /// default and after a reset, successive launches use different schedules, unless
+    /// Sets whether every launch runs under every schedule of warps and blocks. All results must be
+    /// equal. By default and after a reset, successive launches use different schedules, unless
     /// `SIM_EVERY_SCHEDULE` is set.
     pub fn every_schedule(&self, wanted: bool) {
         let put = |f: extern "C" fn(c_int)| f(wanted.into());
@@ -47,18 +49,18 @@ impl Simulated {
         totals
     }
 
-    /// Returns what NVRTC and its assembler printed at the last compilation. For machine code, this
-    /// includes registers and spills of each kernel.
+    /// Returns what NVRTC and its assembler printed during the last compilation. If they produced
+    /// machine code, the text includes the registers and spills of each kernel.
     pub fn compiler_log(&self) -> String {
         let get = |f: extern "C" fn() -> *const c_char| {
-            // SAFETY: the string ends with NUL, and no test changes it meanwhile.
+            // SAFETY: the string ends with a NUL byte, and only a compilation changes it.
             unsafe { CStr::from_ptr(f()) }.to_string_lossy().into_owned()
         };
         self.call(&self.libraries.nvrtc, "sim_nvrtc_log", get)
     }
 
-    /// Returns the number of faults of device code since the reset, and marks them as expected. A
-    /// process with unexpected faults ends with an error.
+    /// Returns the number of faults of device code since the reset, and marks these faults as
+    /// expected. A process with unexpected faults ends with an error.
     pub fn expected_kernel_faults(&self) -> u64 {
         let get = |f: extern "C" fn() -> u64| f();
         self.call(&self.libraries.driver, "sim_expect_kernel_faults", get)

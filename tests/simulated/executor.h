@@ -1,6 +1,7 @@
-// Executes real device code: NVRTC compiles texts (nvrtc.cpp), and the PTX interpreter (crates/ptx)
-// runs them. The environment variable SIM_PTX names its shared library. Without it, kernels are
-// shared objects for the host. Part of cuda.cpp. Must match crates/ptx/src/c_interface.rs.
+// Executes real device code: NVRTC compiles kernels (nvrtc.cpp), and the PTX interpreter
+// (crates/ptx) executes them. The environment variable SIM_PTX is the path of the interpreter's
+// shared library. If it is not set, kernels are shared objects for the host. This file is a part of
+// cuda.cpp. It must match crates/ptx/src/c_interface.rs.
 #pragma once
 #include <dlfcn.h>
 
@@ -53,7 +54,7 @@ struct Executor {
     }
 };
 
-// Returns the interpreter, or null without SIM_PTX.
+// Returns the interpreter, or null if SIM_PTX is not set.
 Executor* executor() {
     static Executor* made = getenv("SIM_PTX") ? new Executor(getenv("SIM_PTX")) : nullptr;
     return made;

@@ -1,4 +1,4 @@
-//! Files for the simulated nvJPEG, and the pixels that it decodes from them.
+//! Files for the simulated nvJPEG, and the pixels that it computes from them.
 
 use feedwater::internals::geometry::{Roi, Size};
 
@@ -6,13 +6,14 @@ use super::Simulated;
 #[allow(unused_imports, reason = "some tests need a pattern only")]
 pub use super::libjpeg::libjpeg;
 
-/// Returns the frame header of a baseline file with three components in 4:2:0, followed by `tag`.
+/// Returns a file with the frame header of a baseline JPEG with three components in 4:2:0, followed
+/// by the byte `tag`. There are no pixels.
 pub fn file(size: Size, tag: u8) -> Vec<u8> {
     file_with(size, 0xc0, &[0x22, 0x11, 0x11], tag)
 }
 
-/// Like [`file`], with another frame marker and other components. A component is given by its
-/// sampling: horizontal * 16 + vertical.
+/// Like [`file`], with another frame marker and other components. `sampling` has one number for
+/// each component: horizontal factor * 16 + vertical factor.
 pub fn file_with(size: Size, frame: u8, sampling: &[u8], tag: u8) -> Vec<u8> {
     let (width, height) = ((size.width as u16).to_be_bytes(), (size.height as u16).to_be_bytes());
     let mut bytes = vec![0xff, 0xd8, 0xff, frame, 0, 8 + 3 * sampling.len() as u8, 8];
@@ -26,8 +27,8 @@ pub fn file_with(size: Size, frame: u8, sampling: &[u8], tag: u8) -> Vec<u8> {
     bytes
 }
 
-/// Returns the pixels that the simulated nvJPEG outputs without a decoder: a function of the file's
-/// bytes and the position.
+/// Returns the pixels that the simulated nvJPEG outputs if no decoder is set: a pattern that
+/// depends on the file's bytes and the position.
 pub fn pattern(bytes: &[u8], window: Roi) -> Vec<u8> {
     reduced_pattern(bytes, 1, window)
 }
@@ -46,7 +47,7 @@ pub fn reduced_pattern(bytes: &[u8], reduction: u32, window: Roi) -> Vec<u8> {
     rgb
 }
 
-/// Cuts the rows of `inner` out of the pixels of `outer`.
+/// Returns the pixels of the window `inner`, given those of the window `outer`.
 pub fn cut(pixels: &[u8], outer: Roi, inner: Roi) -> Vec<u8> {
     let (x, y) = ((inner.x - outer.x) as usize, (inner.y - outer.y) as usize);
     let (pitch, row) = (3 * outer.width as usize, 3 * inner.width as usize);
@@ -54,7 +55,7 @@ pub fn cut(pixels: &[u8], outer: Roi, inner: Roi) -> Vec<u8> {
     rows.flat_map(|it| it[3 * x..][..row].to_vec()).collect()
 }
 
-/// Checks that no object or allocation is left, and that nothing was misused.
+/// Checks that no object or allocation is left, and that no call was wrong.
 pub fn assert_clean(machine: &Simulated, what: &str) {
     let counts = machine.counts();
     assert_eq!(counts.live(), 0, "{what}: leaked: {counts:?}");

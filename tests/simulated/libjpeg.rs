@@ -1,5 +1,5 @@
-//! Decoder for the simulated nvJPEG. The example `simulated-decoder` builds this file as a shared
-//! library, for processes other than tests.
+//! Decoder for the simulated nvJPEG. For processes other than tests, the example
+//! `simulated-decoder` builds this file as a shared library.
 
 #![allow(unsafe_code, reason = "C calls it")]
 
@@ -7,10 +7,10 @@ use feedwater::internals::decode::Decoders;
 use feedwater::internals::geometry::Roi;
 use feedwater::internals::header::Header;
 
-/// Decodes with libjpeg-turbo. The arguments are those of `Decode`.
+/// Decodes with libjpeg-turbo. The arguments are those of the type `Decode` in mod.rs.
 ///
 /// # Safety
-/// `bytes` has `count` bytes, and `rgb` has three bytes for each pixel of the window.
+/// `bytes` must point to `count` bytes, and `rgb` to three bytes for each pixel of the window.
 pub unsafe extern "C" fn libjpeg(
     bytes: *const u8,
     count: usize,
@@ -22,7 +22,8 @@ pub unsafe extern "C" fn libjpeg(
     rgb: *mut u8,
 ) -> i32 {
     const BAD_JPEG: i32 = 3;
-    // SAFETY: the caller passes `count` bytes, and a buffer for the pixels of the window.
+    // SAFETY: the caller passes a pointer to `count` bytes, and one to memory for the pixels of the
+    // window.
     let (bytes, rgb) = unsafe {
         let rgb = std::slice::from_raw_parts_mut(rgb, (3 * width * height) as usize);
         (std::slice::from_raw_parts(bytes, count), rgb)

@@ -1,5 +1,5 @@
-// The simulated machine: its memory, the queues of its streams, and the scheduler. Part of
-// cuda.cpp.
+// The simulated machine: its memory, the queues of its streams, and the scheduler. This file is a
+// part of cuda.cpp.
 #pragma once
 #include "executor.h"
 #include "simulated.h"
@@ -35,16 +35,16 @@ constexpr size_t GUARD_BYTES = 64;
 constexpr size_t CODE_BYTES = 1 << 20;                 // device memory for code, allocated at a kernel's first launch
 constexpr unsigned char POISON = 0xCD, GUARD = 0xA5;
 
-// Duration of an operation in its stream, in nanoseconds. These are arbitrary constants, not
-// measurements.
+// Durations of operations in their streams, in nanoseconds. The constants are arbitrary, not
+// measured.
 constexpr unsigned long long COPY_NS = 1;              // per byte copied or set
 constexpr unsigned long long KERNEL_NS = 1000;         // per layer of a kernel's grid
 constexpr unsigned long long DECODE_NS = 5000;         // per operation of nvJPEG
 
 constexpr int MOST_DEVICES = 8;
 
-// The primary context of a device. Its address is its handle. It ends when it was released as often
-// as retained.
+// The primary context of a device. Its address is its handle. The context ends when it has been
+// released as often as it was retained.
 struct Context {
     unsigned long long retains = 0, life = 0;
     bool used_by_nvjpeg = false;
@@ -54,7 +54,7 @@ struct Context {
     void* memory = nullptr;                            // memory object of the interpreter
 };
 
-// Binding of a thread to a context. It ends with the context.
+// Binding of a thread to a context. The binding ends with the context.
 struct Binding { Context* context; unsigned long long life; };
 
 struct Event {
@@ -84,14 +84,14 @@ struct Operation {
     bool endless = false;                  // runs until sim_end_work
 };
 
-// Each stream has its own clock. It adds up the times of the stream's operations, and advances to
-// the times of events for which the stream waits. So times do not depend on the schedule. The time
-// of the host is not simulated.
+// A stream. Its clock adds up the durations of the stream's operations, and advances to the times
+// of events for which the stream waits. The times therefore do not depend on the schedule. The host
+// has no simulated time.
 struct Stream {
     Context* context = nullptr;
     std::deque<Operation> queue;
     unsigned long long time = 0;
-    bool waited = false, copied_behind = false;   // since the last kernel: waited for an event, and uploaded after such a wait
+    bool waited = false, copied_behind = false;   // since the last kernel: waited for an event; uploaded after that wait
 };
 
 struct Module {
@@ -155,7 +155,7 @@ thread_local int capture_mode = 0;         // 0: global
 std::atomic<bool> capturing{false};
 thread_local char thread_stream[MOST_DEVICES];  // their addresses are the keys of the thread's default streams
 
-// Returns the counters for tests. A context that is kept for nvJPEG does not count as a leak.
+// Returns the counters for tests. A context that nvJPEG needs does not count as a leak.
 SimCounts told() {
     SimCounts it = counts;
     for (Context& context : contexts)
@@ -163,7 +163,7 @@ SimCounts told() {
     return it;
 }
 
-// Returns the current context if it is usable, else null.
+// Returns the current context, or null if there is none or it has ended.
 Context* current() {
     if (bindings.empty()) return nullptr;
     auto [context, life] = bindings.back();
@@ -186,7 +186,7 @@ const Allocation* find(const Memory& memory, const void* pointer, size_t bytes) 
 
 bool within(const Memory& memory, const void* pointer, size_t bytes) { return find(memory, pointer, bytes); }
 
-// Tells the interpreter that something other than a kernel has written device memory.
+// Tells the interpreter that device memory was written, but not by a kernel.
 void wrote(const void* pointer, size_t bytes) {
     Executor* executor = ::executor();
     const Allocation* found = executor && bytes ? find(device_memory, pointer, bytes) : nullptr;
@@ -198,8 +198,8 @@ void kernel_faults(uint64_t count) {
     all_kernel_faults += count;
 }
 
-// Reports reads of memory that nothing has written. A host that reads it would get bytes of another
-// batch.
+// Reports that the host reads memory to which nothing was written. On a real GPU, such memory may
+// have bytes of another batch.
 void read_by_host(const void* pointer, size_t bytes) {
     Executor* executor = ::executor();
     const Allocation* found = executor && bytes ? find(device_memory, pointer, bytes) : nullptr;
@@ -226,8 +226,8 @@ void run_head(Stream& stream) {
 bool reach(const EventRef& event, unsigned long long generation);
 void schedule();
 
-// Runs the next operation of this stream after its waits. Other streams may run ahead. Returns
-// false if endless work is before it.
+// Runs the next operation of this stream after the operations for which it waits, and perhaps
+// operations of other streams. Returns false if an endless operation is before it.
 bool advance(Stream& stream) {
     if (stream.queue.front().endless) return false;
     if (!runnable(stream)) {
@@ -270,8 +270,7 @@ bool drain(Context* context) {
     return drained;
 }
 
-// Reports a host that waits for endless work, because it would wait forever. If the engines are
-// held, it waits until sim_end_work instead.
+// Counts misuse if the host waits for endless work, because it would wait forever.
 void wait(bool ended) {
     if (ended) return;
     fprintf(stderr, "simulated driver: the host waits for work that does not end\n");
@@ -288,7 +287,7 @@ template <class Ended> void wait_until(Ended ended) {
 }
 
 
-// Runs the scheduler after a call that does not wait.
+// Called after each call that does not wait. Runs the operations that the schedule selects.
 void schedule() {
     if (mode == SIM_EAGER) return (void)drain_all();
     if (mode != SIM_RANDOM) return;
@@ -339,7 +338,7 @@ int allocate(Memory& memory, void** pointer, size_t bytes, SimMemory& count, Con
     return SUCCESS;
 }
 
-// Frees memory after waiting for all streams of its context, as cudaFree does.
+// Frees memory after a wait for all streams of its context, like cudaFree.
 int release(Memory& memory, void* pointer, SimMemory& count) {
     auto found = memory.find((uintptr_t)pointer);
     if (found == memory.end()) return INVALID_VALUE;
@@ -368,7 +367,7 @@ Stream* default_stream(Context* context, void* key) {
 }
 
 // The next operation of the legacy default stream waits for the default streams of all threads. The
-// reverse is not simulated, so that no code relies on it.
+// driver also does the reverse, but this is not simulated, so that no code relies on it.
 Stream* legacy_stream(Context* context) {
     Stream& legacy = *default_stream(context, &context->legacy_stream);
     for (void* handle : context->thread_streams) {
@@ -383,8 +382,8 @@ Stream* legacy_stream(Context* context) {
     return &legacy;
 }
 
-// Returns a stream by its handle. Default streams are those of the current context, as with the
-// driver.
+// Returns a stream by its handle. The handles of default streams mean those of the current context,
+// as in the driver.
 Stream* stream_of(void* handle) {
     if ((uintptr_t)handle <= 2) {
         Context* context = current();

@@ -1,9 +1,9 @@
-//! Simulated CUDA libraries. They are built with the machine's C++ compiler and loaded instead of
-//! the real ones.
+//! Simulated versions of CUDA's libraries. They are built with the machine's C++ compiler and
+//! loaded instead of the real ones.
 //!
 //! [`exclusive`] resets the simulated machine and gives a test exclusive use of it. The machine
-//! simulates the API and the order of events, not speed. The top of each source file describes its
-//! behaviour.
+//! simulates the API and the order of events, but not speed. A comment at the top of each C++ file
+//! describes its behaviour.
 
 #![allow(unsafe_code, dead_code)]
 
@@ -26,7 +26,7 @@ use feedwater::internals::gpu::nvjpeg::{self, Backend};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use sha2::{Digest, Sha256};
 
-/// The libraries, their test functions, and the lock that serializes tests.
+/// The libraries, with the functions that tests call, and the lock that serializes tests.
 struct Libraries {
     runtime: Runtime,
     directory: PathBuf,
@@ -37,24 +37,24 @@ struct Libraries {
     order: Mutex<()>,
 }
 
-/// The simulated machine, for one test at a time.
+/// The simulated machine. Only one test at a time has it.
 pub struct Simulated {
     libraries: &'static Libraries,
     _order: MutexGuard<'static, ()>,
 }
 
-/// When operations in streams run.
+/// When the simulated machine runs the operations that are queued in streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schedule {
-    /// Only when the host waits for them.
+    /// Operations run only when the host waits for them.
     Lazy,
     /// Immediately.
     Eager,
-    /// Any stream may run ahead after any call, depending on this seed.
+    /// After any call, operations of any stream may run. The seed decides which.
     Random(u64),
 }
 
-/// Readings of the simulated NVML, in percent, bytes, or kilobytes per second.
+/// Readings of the simulated NVML. Their units are percent, bytes, or kilobytes per second.
 #[derive(Clone, Copy, Debug)]
 pub enum Reading {
     Gpu,
@@ -66,9 +66,9 @@ pub enum Reading {
     Received,
 }
 
-/// Function that decodes a window of a file. Arguments: bytes, count, divisor of both sides (1, 2,
-/// 4, 8), x, y, width and height in the reduced image, and RGB rows without padding. Returns an
-/// nvJPEG status, 0 for success.
+/// A function that decodes a window of a file. Its arguments are the file's bytes and their count,
+/// the divisor of both sides (1, 2, 4 or 8), x, y, width and height in the reduced image, and a
+/// pointer for RGB rows without padding. It returns an nvJPEG status, 0 for success.
 pub type Decode = unsafe extern "C" fn(
     *const c_uchar,
     usize,
@@ -80,13 +80,14 @@ pub type Decode = unsafe extern "C" fn(
     *mut c_uchar,
 ) -> c_int;
 
-/// Duration of an operation in its stream, in nanoseconds: per byte copied or set, per layer of a
-/// kernel's grid, per operation of nvJPEG. Equal to the constants in machine.h.
+/// Simulated duration of an operation in its stream, in nanoseconds: for each byte that is copied
+/// or set, for each layer of a kernel's grid, and for each operation of nvJPEG. Equal to the
+/// constants in machine.h.
 pub const COPY_NS: u64 = 1;
 pub const KERNEL_NS: u64 = 1000;
 pub const DECODE_NS: u64 = 5000;
 
-/// Error codes for [`Simulated::fail`].
+/// Error code of CUDA for [`Simulated::fail`].
 pub const OUT_OF_MEMORY: c_int = 2;
 pub const LAUNCH_FAILED: c_int = 719;
 
@@ -99,24 +100,25 @@ pub fn exclusive() -> Simulated {
     machine
 }
 
-/// Command that imitates a successful check whether the engines decode windows.
+/// Returns a command that imitates a successful check of the engines' windows.
 pub fn checking_program() -> [OsString; 2] {
     ["echo", "windows: begun windows: equal"].map(OsString::from)
 }
 
-/// Returns a handle for using the simulated libraries.
+/// Returns a runtime that uses the simulated libraries.
 pub fn runtime() -> Runtime {
     install().runtime.clone()
 }
 
-/// Returns the directory for files of the tests. Runs share it.
+/// Returns the folder of the simulated libraries, in which tests may store files. Later test runs
+/// use the same folder.
 pub fn directory() -> &'static Path {
     &install().directory
 }
 
-/// Returns environment variables with which another program uses the simulated libraries and their
-/// kernel cache. Each process simulates a machine of its own, so tests that only start programs run
-/// in parallel and need no [`exclusive`] machine.
+/// Returns the environment variables with which another program uses the simulated libraries and
+/// their kernel cache. Each process simulates a machine of its own. So tests that only start
+/// programs can run in parallel, and need no [`exclusive`] machine.
 pub fn environment() -> [(&'static str, PathBuf); 4] {
     let files = [
         ("FEEDWATER_LIBCUDA", "libcuda.so"),
@@ -128,7 +130,7 @@ pub fn environment() -> [(&'static str, PathBuf); 4] {
 }
 
 impl Simulated {
-    /// Resets the machine, including counters and injected failures.
+    /// Resets the machine with its counters and injected failures.
     pub fn restart(&self) {
         nvjpeg::forget_backends();
         self.call(&self.libraries.driver, "sim_reset", |f: extern "C" fn()| f());
@@ -149,7 +151,7 @@ impl Simulated {
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_reset", |f: extern "C" fn()| f());
     }
 
-    /// Sets the schedule of operations.
+    /// Sets when queued operations run.
     pub fn schedule(&self, schedule: Schedule) {
         let (mode, seed) = match schedule {
             Schedule::Lazy => (0, 0),
@@ -161,9 +163,9 @@ impl Simulated {
         });
     }
 
-    /// Lets the `nth` call of a function from now on (1 is the next) fail with `code`. `""` counts
-    /// calls of all functions. Names have no version suffix: `cuMemAlloc`. Functions of nvJPEG fail
-    /// with "execution failed" instead of `code`.
+    /// Lets a call of the function `name` fail with `code`: the next call if `nth` is 1, the one
+    /// after it if `nth` is 2. An empty name counts calls of all functions. Names have no version
+    /// suffix: `cuMemAlloc`. Functions of nvJPEG fail with "execution failed" instead of `code`.
     pub fn fail(&self, name: &str, nth: u64, code: c_int) {
         nvjpeg::forget_backends();
         let name = CString::new(name).unwrap();
@@ -193,12 +195,13 @@ impl Simulated {
         counts
     }
 
-    /// Sets the number of GPUs. 1 after the reset.
+    /// Sets the number of GPUs. After the reset, there is 1.
     pub fn devices(&self, count: c_int) {
         self.call(&self.libraries.driver, "sim_devices", |f: extern "C" fn(c_int)| f(count));
     }
 
-    /// Returns the bytes of a GPU's memory in use, and its number of launches since the reset.
+    /// Returns how many bytes of a GPU's memory are in use, and its number of launches since the
+    /// reset.
     pub fn on_device(&self, ordinal: c_int) -> (u64, u64) {
         let (mut bytes, mut launches) = (0, 0);
         let get =
@@ -207,14 +210,15 @@ impl Simulated {
         (bytes, launches)
     }
 
-    /// Limits device memory and page-locked memory, in bytes. Unlimited after the reset.
+    /// Limits the device memory and the page-locked memory to `bytes` bytes each. After the reset,
+    /// they are unlimited.
     pub fn memory_limit(&self, bytes: u64) {
         self.call(&self.libraries.driver, "sim_memory_limit", |f: extern "C" fn(u64)| f(bytes));
     }
 
-    /// Sets whether another thread is capturing a graph in the global mode. False after the reset.
-    /// During the capture, threads that have not relaxed their capture mode cannot wait for or
-    /// query events: such calls fail and count as misuse.
+    /// Sets whether another thread is capturing a graph in CUDA's global mode. After the reset, no
+    /// thread is. During a capture, threads that have not relaxed their capture mode cannot wait
+    /// for events or query them: such calls fail and count as misuse.
     pub fn capturing(&self, wanted: bool) {
         self.call(
             &self.libraries.driver,
@@ -223,19 +227,19 @@ impl Simulated {
         );
     }
 
-    /// From now on, lets every wait report this error, as after a kernel that caused it.
+    /// From now on, every wait returns this error, as CUDA does after a kernel caused it.
     pub fn lose_device(&self, code: c_int) {
         self.call(&self.libraries.driver, "sim_lose_device", |f: extern "C" fn(c_int)| f(code));
     }
 
-    /// Enqueues work that only takes this time.
+    /// Queues an operation that only takes time.
     pub fn work(&self, stream: &Stream, nanoseconds: u64) {
         let put = |f: extern "C" fn(*mut c_void, u64) -> c_int| f(stream.raw(), nanoseconds);
         assert_eq!(self.call(&self.libraries.driver, "sim_work", put), 0);
     }
 
-    /// Sets the architecture of the GPUs (90 for sm_90), and whether the driver accepts PTX. 90 and
-    /// true after the reset.
+    /// Sets the architecture of the GPUs (90 for sm_90), and whether the driver accepts PTX. After
+    /// the reset, these are 90 and true.
     pub fn architecture(&self, capability: u32, accepts_ptx: bool) {
         self.call(&self.libraries.driver, "sim_architecture", |f: extern "C" fn(u32, c_int)| {
             f(capability, accepts_ptx.into());
@@ -258,21 +262,22 @@ impl Simulated {
             &self.libraries.nvrtc,
             "sim_nvrtc_target",
             |f: extern "C" fn() -> *const c_char| {
-                // SAFETY: a static array with a NUL byte, which no test writes meanwhile.
+                // SAFETY: `f` returns a static array with a NUL byte. No test writes to it
+                // meanwhile.
                 unsafe { CStr::from_ptr(f()) }.to_string_lossy().into_owned()
             },
         )
     }
 
-    /// Enqueues work that does not end before [`end_work`](Self::end_work). If the host waits for
-    /// this work, it does not really wait, and the call counts as misuse.
+    /// Queues work that does not end before [`end_work`](Self::end_work). A wait of the host for
+    /// this work returns at once, and counts as misuse.
     pub fn endless_work(&self, stream: &Stream) {
         let put = |f: extern "C" fn(*mut c_void) -> c_int| f(stream.raw());
         assert_eq!(self.call(&self.libraries.driver, "sim_endless", put), 0);
     }
 
-    /// Lets calls of the engines last until [`end_work`](Self::end_work). A host that waits for
-    /// such a call waits until then.
+    /// Lets calls of the JPEG engines last until [`end_work`](Self::end_work). If the host waits
+    /// for such a call, it waits until then.
     pub fn hold_engines(&self) {
         self.call(&self.libraries.driver, "sim_hold_engines", |f: extern "C" fn()| f());
     }
@@ -287,49 +292,49 @@ impl Simulated {
         self.call(&self.libraries.driver, "sim_end_work", |f: extern "C" fn()| f());
     }
 
-    /// Returns the number of launches since the reset for which an upload was enqueued in the
-    /// kernel's stream after a wait for an event.
+    /// Returns the number of launches since the reset whose parameters were uploaded in the
+    /// kernel's own stream after a wait for an event. Such an upload is delayed by that wait.
     pub fn late_uploads(&self) -> u64 {
         self.call(&self.libraries.driver, "sim_late_uploads", |f: extern "C" fn() -> u64| f())
     }
 
-    /// Returns how many blocks a multiprocessor held at the last launch with dynamic shared memory,
-    /// limited by that memory. 0 before the first launch.
+    /// Returns how many blocks a multiprocessor could hold at the last launch with dynamic shared
+    /// memory. Only this memory limits the number. 0 before the first such launch.
     pub fn resident_blocks(&self) -> c_int {
         self.call(&self.libraries.driver, "sim_resident_blocks", |f: extern "C" fn() -> c_int| f())
     }
 
-    /// Returns the number of kernel texts compiled in this process.
+    /// Returns the number of kernel texts that were compiled in this process.
     pub fn compilations(&self) -> u64 {
         self.call(&self.libraries.nvrtc, "sim_compilations", |f: extern "C" fn() -> u64| f())
     }
 
-    /// Returns how often the compiler was opened in this process.
+    /// Returns how often the compiler's library was opened in this process.
     pub fn compiler_openings(&self) -> u64 {
         self.call(&self.libraries.nvrtc, "sim_compiler_openings", |f: extern "C" fn() -> u64| f())
     }
 
-    /// Sets a reading of NVML. After the reset, no reading is supported.
+    /// Sets the value of a reading of NVML. After the reset, no reading is supported.
     pub fn nvml(&self, reading: Reading, value: i64) {
         self.call(&self.libraries.nvml, "sim_nvml_set", |f: extern "C" fn(c_int, i64)| {
             f(reading as c_int, value)
         });
     }
 
-    /// Returns how many initialisations of NVML have not been shut down.
+    /// Returns how many initializations of NVML have not been shut down yet.
     pub fn nvml_users(&self) -> i64 {
         self.call(&self.libraries.nvml, "sim_nvml_initialised", |f: extern "C" fn() -> c_long| f())
     }
 
     fn call<F: Copy, R>(&self, library: &Library, name: &str, call: impl FnOnce(F) -> R) -> R {
-        // SAFETY: `F` is the type of this function in the C++ sources of this folder. The library
-        // is never closed.
+        // SAFETY: `F` is the type of this function in the C++ files of this folder. The library is
+        // never closed, so the function stays valid.
         let function = unsafe { library.get::<F>(name.as_bytes()) }.unwrap();
         call(*function)
     }
 }
 
-/// Builds the libraries, unless they were already built from this version of their sources.
+/// Builds the simulated libraries, unless they have already been built from the same sources.
 fn install() -> &'static Libraries {
     static LIBRARIES: OnceLock<Libraries> = OnceLock::new();
     LIBRARIES.get_or_init(|| {
@@ -353,8 +358,9 @@ fn install() -> &'static Libraries {
             build(&sources, &directory);
         }
 
-        // cudarc and the dynamic linker identify loaded libraries by their sonames. cudarc tries
-        // `libcuda.so` first, and must find the simulated one even if a real driver is installed.
+        // cudarc and the dynamic linker identify loaded libraries by the name that the library
+        // contains (soname). cudarc tries `libcuda.so` first. It must find the simulated library
+        // even if a real driver is installed.
         let path = |file: &str| directory.join(file);
         let (driver, nvrtc, nvjpeg) =
             (path("libcuda.so"), path("libnvrtc.so"), path("libnvjpeg.so"));
@@ -365,7 +371,7 @@ fn install() -> &'static Libraries {
             .with_library(LibraryName::NvJpeg, &nvjpeg)
             .with_library(LibraryName::Nvml, &nvml)
             .with_cache_directory(directory.join("kernels"));
-        // SAFETY: our own libraries, whose initialisers have no side effects.
+        // SAFETY: these libraries are our own, and loading them has no side effects.
         let open =
             |path: PathBuf| unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.unwrap();
         let (driver, nvrtc, nvjpeg) = (open(driver), open(nvrtc), open(nvjpeg));
@@ -403,12 +409,13 @@ fn build(sources: &Path, directory: &Path) {
         assert!(status.success(), "{source} does not compile");
     }
     if fs::rename(&building, directory).is_err() {
-        // Another test process was faster, so its build is used.
+        // Another test process has built the libraries first, so its build is used.
         fs::remove_dir_all(&building).unwrap();
     }
 }
 
-/// Root of the repository. Other packages of the workspace use this module too.
+/// Returns the root of the repository. Other packages of the workspace use this module too, so
+/// `CARGO_MANIFEST_DIR` may be a folder below the root.
 fn repository() -> &'static Path {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = package.ancestors().find(|it| it.join("kernels").is_dir());

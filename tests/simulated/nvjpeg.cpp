@@ -1,23 +1,24 @@
 // A simulated nvJPEG on the streams of the simulated driver. It has the backends HYBRID and
 // GPU_HYBRID for single images in decoupled phases, and HARDWARE for batches.
 //
-// Pixels come from the decoder that the test sets, from the function sim_decode of the library that
-// the environment variable SIM_NVJPEG_DECODER names, or from a pattern. A copy of this library that
-// is named libnvjpeg.so.12 is version 12.4.0. Data moves as in nvJPEG, so using a buffer too early
+// Pixels are computed by the decoder that the test sets, by the function sim_decode of the library
+// in the environment variable SIM_NVJPEG_DECODER, or as a pattern. A copy of this library that is
+// named libnvjpeg.so.12 is version 12.4.0. Data moves as in nvJPEG, so using a buffer too early
 // causes a wrong image:
-// * HYBRID: the host phase writes the pixels to the page-locked buffer, the transfer copies them to
-//   the device buffer in stream order, and the device phase writes the destination.
+// * HYBRID: the host phase writes the pixels to the page-locked buffer. The transfer copies them to
+//   the device buffer in stream order. The device phase writes the destination.
 // * GPU_HYBRID: the transfer copies the file to the device buffer, in stream order if the file is
-//   in page-locked memory. The device phase decodes the content of the device buffer at that time.
-// * HARDWARE: like Hopper's engines, decodes and writes the destination during the call, regardless
-//   of the stream. With sim_nvjpeg_set_hopper(0), it does so in stream order.
+//   in page-locked memory. The device phase decodes what the device buffer contains when it runs.
+// * HARDWARE: decodes and writes the destination during the call, regardless of the stream, as the
+//   engines of Hopper GPUs do. With sim_nvjpeg_set_hopper(0), does so in stream order.
 //
-// Known bugs of the real library are simulated. A state whose image failed returns the pixels of
-// the previous image. A bitstream that did not parse accepts no other file. Versions before 13.2
-// decode the outermost pixels of a window wrongly. With sim_nvjpeg_set_skipping(3), the engines
-// skip every third image and report success. With sim_nvjpeg_set_lenient(1), decoding on the device
-// does not report a broken file, and returns the pixels decoded so far. Destroying objects that the
-// device still uses counts as misuse. So do calls that would crash the real library.
+// Known bugs of the real library are simulated. After an image failed, its state returns the pixels
+// of the previous image. After a bitstream failed to parse a file, it accepts no other file.
+// Versions before 13.2 decode the outermost pixels of a window wrongly. With
+// sim_nvjpeg_set_skipping(3), the engines skip every third image and report success. With
+// sim_nvjpeg_set_lenient(1), decoding on the device does not report a broken file, and returns the
+// pixels decoded so far. It counts as misuse to destroy objects that the device still uses, and to
+// make calls with which the real library would crash.
 #define SIM_NVJPEG
 #include "simulated.h"
 
@@ -39,14 +40,15 @@ enum { SUCCESS = 0, INVALID_PARAMETER = 2, BAD_JPEG = 3, NOT_SUPPORTED = 4, ALLO
        ARCH_MISMATCH = 7, NOT_IMPLEMENTED = 9, INCOMPLETE = 10 };
 enum { DEFAULT = 0, HYBRID = 1, GPU_HYBRID = 2, HARDWARE = 3 };
 
-// Maximum image side for the engines, in pixels.
+// Maximum width and height of an image for the JPEG engines, in pixels.
 constexpr int ENGINE_SIDE = 16000;
 
-// Window to decode, in pixels of the reduced image. `reduction` divides the sides of the file's
-// image.
+// A window to decode, in pixels of the reduced image. The sides of the file's image are divided by
+// `reduction`.
 struct Window { int reduction, x, y, width, height; };
 
-// Decodes the window of a file into RGB rows without padding. Returns a status.
+// A function that decodes the window of a file into RGB rows without padding, and returns an nvJPEG
+// status.
 typedef int (*Decode)(const uint8_t* bytes, size_t count, int reduction, int x, int y, int width, int height,
                       uint8_t* rgb);
 
@@ -56,19 +58,19 @@ struct Allocator {
     void* context;
 };
 
-// The caller's allocators. The handle stores pointers, because nvJPEG does not guarantee to copy
-// the allocators.
+// A library handle. It stores pointers to the caller's allocators, because nvJPEG does not
+// guarantee that it copies them.
 struct Handle { Allocator *device, *pinned; unsigned flags; int backend; void* context = sim_current(); };
 struct Decoder { int backend; };
 
-// Like the CUDA runtime, nvJPEG works in the current context, which must be the context in which
-// its objects were created.
+// Like the CUDA runtime, nvJPEG works in the current context. It must be the context in which
+// nvJPEG's objects were created.
 void need_context(void* context) {
     if (context != sim_current()) sim_misused("called in another context than that of its handle");
 }
 struct Params { int format, scale, x, y, width, height; };
 
-// Reference count of an object. Operations in a stream that use the object hold a reference.
+// Reference count of an object. Each queued operation that uses the object holds a reference.
 typedef std::shared_ptr<int> InUse;
 
 struct Buffer {
@@ -76,7 +78,7 @@ struct Buffer {
     InUse in_use = std::make_shared<int>(0);
     void* data = nullptr;
     size_t bytes = 0;
-    void* last_stream = nullptr;                   // reported on destruction, whether the stream still exists or not
+    void* last_stream = nullptr;                   // stream of the last image, passed to `release` even if it no longer exists
     void* context = sim_current();
 
     int grow(size_t wanted, void* stream) {
@@ -97,44 +99,44 @@ struct Buffer {
     }
 };
 
-// A parsed file. The caller owns the bytes.
+// A parsed file. The caller owns its bytes.
 struct Stream {
     const uint8_t* bytes = nullptr;
     size_t count = 0;
     int width = 0, height = 0, components = 0, frame = 0;
-    int sampling[4] = {0, 0, 0, 0};                // per component: horizontal * 16 + vertical
+    int sampling[4] = {0, 0, 0, 0};                // per component: horizontal factor * 16 + vertical factor
     bool interleaved = true, broken = false;
 };
 
 struct State {
     InUse in_use = std::make_shared<int>(0);
     Buffer *pinned = nullptr, *device = nullptr;
-    Window window = {1, 0, 0, 0, 0};               // window to decode
+    Window window = {1, 0, 0, 0, 0};               // window that is decoded
     int image_width = 0, image_height = 0;
-    const uint8_t* bytes = nullptr;                // bytes of the file, for GPU_HYBRID
+    const uint8_t* bytes = nullptr;                // the file for GPU_HYBRID
     size_t count = 0;
     bool decoded = false, transferred = false, tainted = false;
-    std::unique_ptr<Buffer> own;                   // buffers that are not attached
+    std::unique_ptr<Buffer> own;                   // buffers that the state owns if none are attached
     int batch = 0;
 };
 
 int version[3] = {13, 3, 2};
 Decode decode = nullptr;
 bool scratch = false, hopper = true, lenient = false;
-unsigned skip_every = 0;                           // the engines skip every so many images; 0: none
+unsigned skip_every = 0;                           // the engines skip every image with a multiple of this number; 0 for none
 std::atomic<unsigned> engine_images{0};
-int refused_sampling = 0;                          // luma sampling factors that the engines refuse
-bool admits = false;                               // whether a support query reports such files as supported
+int refused_sampling = 0;                          // sampling factors of luma that the engines refuse
+bool admits = false;                               // whether a support query reports refused files as supported
 int engines = 7;
 size_t own_bytes = 0, sample_factor = 1, trial_factor = 1;
 int stray_backend = 0, stray_levels = 0;
 std::atomic<unsigned long long> decoded_images[4];
-std::atomic<unsigned long long> calls_of[65];        // calls of the engines, by their number of images up to 64
-std::atomic<unsigned long long> windows{0};          // windows that the engines decoded
-std::atomic<unsigned long long> mixed_calls{0};     // calls of the engines with images of several chroma samplings
+std::atomic<unsigned long long> calls_of[65];        // number of calls of the engines by their number of images, up to 64
+std::atomic<unsigned long long> windows{0};          // number of windows that the engines decoded
+std::atomic<unsigned long long> mixed_calls{0};     // number of calls of the engines with several chroma subsamplings
 
-// Pattern that depends on the file's bytes and on the position. A reduced image samples the pattern
-// in larger steps.
+// Writes a pattern that depends on the file's bytes and the position. A reduced image samples the
+// pattern in larger steps.
 int pattern(const uint8_t* bytes, size_t count, int reduction, int x0, int y0, int width, int height, uint8_t* rgb) {
     unsigned sum = 0;
     for (size_t i = 0; i < count; i++) sum = sum * 31 + bytes[i];
@@ -144,7 +146,8 @@ int pattern(const uint8_t* bytes, size_t count, int reduction, int x0, int y0, i
     return SUCCESS;
 }
 
-// Returns the decoder that the environment variable names, or null.
+// Returns the decoder in the library that the environment variable SIM_NVJPEG_DECODER names, or
+// null.
 Decode named_decoder() {
     const char* path = getenv("SIM_NVJPEG_DECODER");
     if (!path) return nullptr;
@@ -157,14 +160,14 @@ Decode named_decoder() {
     return (Decode)found;
 }
 
-// Sets the version that the name of this library implies.
+// Sets the version that the file name of this library implies.
 __attribute__((constructor)) void take_version() {
     Dl_info file;
     const char* end = dladdr((void*)take_version, &file) ? strrchr(file.dli_fname, '.') : nullptr;
     if (end && !strcmp(end, ".12")) version[0] = 12, version[1] = 4, version[2] = 0;
 }
 
-// Parses the markers up to the first scan. Files may end before it.
+// Parses the markers up to the first scan. A file may end before its first scan.
 int parse(const uint8_t* bytes, size_t count, Stream* stream) {
     *stream = Stream();
     stream->bytes = bytes;
@@ -197,15 +200,15 @@ int parse(const uint8_t* bytes, size_t count, Stream* stream) {
     return stream->frame ? SUCCESS : INCOMPLETE;
 }
 
-// Whether this is a trial file, with which feedwater measures nvJPEG's memory. A comment in the
-// file says so.
+// Whether this is a trial file, with which feedwater measures nvJPEG's memory. Such a file has a
+// comment at its beginning.
 bool is_trial(const uint8_t* bytes, size_t count) { return count > 64 && memmem(bytes, 64, "feedwater trial", 15); }
 
 size_t memory_factor(const uint8_t* bytes, size_t count) { return is_trial(bytes, count) ? trial_factor : sample_factor; }
 
 bool is_refused(const Stream& stream) { return stream.components == 3 && stream.sampling[0] == refused_sampling; }
 
-// Returns whether a backend supports a file.
+// Returns success if the backend supports the file, otherwise the status of its error.
 int takes(int backend, const Stream& stream) {
     if (backend == HARDWARE && is_refused(stream)) return NOT_SUPPORTED;
     bool sequential = stream.frame != 0xC2;
@@ -220,7 +223,7 @@ int takes(int backend, const Stream& stream) {
     return known && stream.sampling[1] == 0x11 && stream.sampling[2] == 0x11 ? SUCCESS : NOT_SUPPORTED;
 }
 
-// Sets the window to the one in the parameters, or to the whole image.
+// Sets the window to that of the parameters, or to the whole image if the parameters have none.
 bool choose(const Params& p, const Stream& stream, Window* window) {
     bool whole = p.x == 0 && p.y == 0 && p.width == -1 && p.height == -1;
     int reduction = 1 << p.scale;
@@ -268,8 +271,8 @@ template <class T> int destroy_used(T* it) {
 }  // namespace
 
 #define ENTER(name) if (sim_enter(name)) return EXECUTION_FAILED;
-// Like ENTER. Calls for trial files are neither counted nor made to fail, because tests mean calls
-// for samples.
+// Like ENTER, but calls for trial files are neither counted nor made to fail, because tests count
+// calls for samples.
 #define ENTER_FOR(bytes, count, name) if (!is_trial(bytes, count)) ENTER(name)
 
 API void sim_nvjpeg_set_version(int major, int minor, int patch) {
@@ -282,9 +285,10 @@ API void sim_nvjpeg_set_skipping(unsigned every) { skip_every = every; }
 API void sim_nvjpeg_set_refusing(int sampling, int admitted) { refused_sampling = sampling, admits = admitted; }
 API void sim_nvjpeg_set_lenient(int wanted) { lenient = wanted; }
 API void sim_nvjpeg_set_stray(int backend, int levels) { stray_backend = backend, stray_levels = levels; }
-// Factors by which samples and trial files need more buffer memory.
+// Sets by which factors samples and trial files need more buffer memory.
 API void sim_nvjpeg_set_memory_factors(size_t samples, size_t trials) { sample_factor = samples, trial_factor = trials; }
-// Device memory in bytes that a decode state allocates in addition to the attached buffers.
+// Sets how many bytes of device memory a decode state allocates in addition to the attached
+// buffers.
 API void sim_nvjpeg_set_own(size_t bytes) { own_bytes = bytes; }
 API void sim_nvjpeg_set_engines(int count) { engines = count; }
 API unsigned long long sim_nvjpeg_decoded(int backend) { return decoded_images[backend]; }
@@ -307,7 +311,7 @@ API int nvjpegGetProperty(unsigned property, int* value) {
 
 static int create_handle(int backend, Allocator* device, Allocator* pinned, unsigned flags, Handle** out) {
     sim_context_used();
-    // feedwater requests interpolated chroma. Other flags are a mistake.
+    // feedwater requests interpolated chroma (32). Other flags are a mistake.
     if ((backend != DEFAULT && backend != HARDWARE) || flags != 32) return INVALID_PARAMETER;
     if (backend == HARDWARE && engines == 0) return ARCH_MISMATCH;
     return create(out, new Handle{device, pinned, flags, backend});
@@ -315,14 +319,15 @@ static int create_handle(int backend, Allocator* device, Allocator* pinned, unsi
 
 API int nvjpegCreateEx(int backend, void* device, void* pinned, unsigned flags, Handle** out) {
     ENTER("nvjpegCreateEx")
-    // nvJPEG's default allocators are not simulated. Handles that use them cannot decode.
+    // nvJPEG's default allocators are not simulated, so feedwater must pass its own
+    // (nvjpegCreateExV2).
     if (device || pinned) return INVALID_PARAMETER;
     return create_handle(backend, nullptr, nullptr, flags, out);
 }
 API int nvjpegCreateExV2(int backend, Allocator* device, Allocator* pinned, unsigned flags, Handle** out) {
     ENTER("nvjpegCreateExV2")
-    // Like the real library, rejects null allocators. As in nvjpeg.h, the order of the fields is
-    // malloc, free, context.
+    // The real library rejects null allocators too. The fields have the order of nvjpeg.h: malloc,
+    // free, context.
     if (!device || !pinned || !device->allocate || !device->release || !pinned->allocate || !pinned->release)
         return INVALID_PARAMETER;
     return create_handle(backend, device, pinned, flags, out);
@@ -379,7 +384,7 @@ API int nvjpegJpegStreamDestroy(Stream* it) { sim_enter("nvjpegJpegStreamDestroy
 
 API int nvjpegJpegStreamParse(Handle*, const uint8_t* bytes, size_t count, int, int save_stream, Stream* stream) {
     ENTER_FOR(bytes, count, "nvjpegJpegStreamParse")
-    if (save_stream) return INVALID_PARAMETER;       // would make an extra copy, which feedwater does not use
+    if (save_stream) return INVALID_PARAMETER;       // this makes an additional copy, which feedwater does not use
     if (stream->broken) return BAD_JPEG;
     int code = parse(bytes, count, stream);
     stream->broken = code != SUCCESS;
@@ -495,11 +500,12 @@ API int nvjpegDecodeJpegHost(Handle* handle, Decoder* decoder, State* state, Par
     std::vector<uint8_t> rgb;
     int code = decode_window(decoder->backend, stream->bytes, stream->count, state->window, stream->width, stream->height, rgb);
     if (code && !(decoder->backend == GPU_HYBRID && lenient)) return code;
-    // HYBRID stores coefficients of the whole image, 16 bits each. GPU_HYBRID stores some tables.
+    // HYBRID stores the coefficients of the whole image with 16 bits each. GPU_HYBRID stores some
+    // tables.
     size_t kept = decoder->backend == HYBRID ? size_t(6) * stream->width * stream->height : 1024;
     kept *= memory_factor(stream->bytes, stream->count);
     if (int code = state->pinned->grow(kept, nullptr)) return code;
-    // If the state has failed before, the buffer still contains the previous image.
+    // If the state failed before, the buffer still contains the previous image.
     if (!tainted && decoder->backend == HYBRID) memcpy(state->pinned->data, rgb.data(), rgb.size());
     state->bytes = stream->bytes;
     state->count = stream->count;
@@ -537,11 +543,11 @@ API int nvjpegDecodeJpegTransferToDevice(Handle* handle, Decoder* decoder, State
     const void* source = on_device ? state->bytes : state->pinned->data;
     Copy copy = {state->device->data, source, bytes, 1, bytes,
                  state->in_use, state->pinned->in_use, state->device->in_use};
-    // If the state has failed before, it still has the previous file.
+    // If the state failed before, it still has the previous file.
     if (on_device && was_tainted) copy.rows = 0;
     std::vector<uint8_t> staged;
     if (on_device && !sim_pinned(state->bytes, state->count)) {
-        // From pageable memory, the file is copied before the call returns.
+        // A file in pageable memory is copied before the call returns.
         staged.assign(state->bytes, state->bytes + state->count);
         auto* held = new std::pair<std::vector<uint8_t>, Copy>(std::move(staged), copy);
         held->second.source = held->first.data();
@@ -557,8 +563,8 @@ API int nvjpegDecodeJpegTransferToDevice(Handle* handle, Decoder* decoder, State
     return SUCCESS;
 }
 
-// Job that decodes a file when the operation runs, from the device buffer or from the caller's
-// memory.
+// Job that decodes a file when its operation runs. The file is in the device buffer or in the
+// caller's memory.
 struct DecodeJob {
     int backend;
     const uint8_t* bytes;
@@ -585,7 +591,7 @@ API int nvjpegDecodeJpegDevice(Handle* handle, Decoder* decoder, State* state, u
     if (handle) need_context(handle->context);
     if (!state->transferred) return INVALID_PARAMETER;
     const Window& window = state->window;
-    // Layout of nvjpegImage_t: four pointers, then four pitches.
+    // An nvjpegImage_t has four pointers, then four pitches.
     size_t pitch = ((size_t*)image)[4], row_bytes = size_t(3) * window.width;
     if (pitch < row_bytes) return INVALID_PARAMETER;
     size_t rows = window.height;
@@ -637,7 +643,7 @@ API int nvjpegDecodeBatchedInitialize(Handle* handle, State* state, int batch, i
     return SUCCESS;
 }
 
-// Same layout as nvjpegImage_t.
+// The layout is that of nvjpegImage_t.
 struct Image { uint8_t* channel[4]; size_t pitch[4]; };
 
 API int nvjpegDecodeBatchedEx(Handle* handle, State* state, const uint8_t* const* files, const size_t* counts,
@@ -675,7 +681,7 @@ API int nvjpegDecodeBatchedEx(Handle* handle, State* state, const uint8_t* const
     mixed_calls += samplings.size() > 1;
     if (!code) code = state->own->grow(needed, stream);
     // A call that fails has already started to decode. If the state failed before, nothing is
-    // written, so the previous images remain.
+    // written, so the destinations keep the previous images.
     size_t count = 0;
     for (DecodeJob& job : *jobs) {
         if (is_trial(job.bytes, job.count)) continue;
@@ -692,7 +698,7 @@ API int nvjpegDecodeBatchedEx(Handle* handle, State* state, const uint8_t* const
         for (DecodeJob& job : *jobs) job.window.height = 0;
     }
     if (sim_engines_are_held() && !is_trial(files[0], counts[0]) && sim_endless(stream)) return EXECUTION_FAILED;
-    // At least a marker is enqueued, so that the stream ends after the engines' work.
+    // At least an empty job is queued, so that the stream ends after the engines' work.
     if (sim_enqueue(stream, [](void* data) {
             std::unique_ptr<std::vector<DecodeJob>> it((std::vector<DecodeJob>*)data);
             for (const DecodeJob& job : *it) decode_image(job);

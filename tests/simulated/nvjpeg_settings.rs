@@ -8,7 +8,7 @@ use feedwater::internals::gpu::nvjpeg::{self, Backend};
 use super::{Decode, Simulated};
 
 impl Simulated {
-    /// Sets the version of nvJPEG. 13.3.2 after the reset.
+    /// Sets the version of nvJPEG. After the reset, it is 13.3.2.
     pub fn nvjpeg_version(&self, major: c_int, minor: c_int, patch: c_int) {
         self.call(
             &self.libraries.nvjpeg,
@@ -19,23 +19,23 @@ impl Simulated {
         );
     }
 
-    /// Sets whether nvJPEG allocates memory for the device phase of each image and frees it at
-    /// once, in stream order.
+    /// Sets whether nvJPEG allocates memory for the device phase of each image. It frees this
+    /// memory at once, in stream order.
     pub fn nvjpeg_scratch(&self, wanted: bool) {
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_scratch", |f: extern "C" fn(c_int)| {
             f(wanted.into())
         });
     }
 
-    /// Sets the device memory in bytes that each decode state of a single image allocates. 0 after
-    /// the reset.
+    /// Sets how many bytes of device memory each decode state for single images allocates. After
+    /// the reset, it is 0.
     pub fn nvjpeg_own(&self, bytes: usize) {
         nvjpeg::forget_backends();
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_own", |f: extern "C" fn(usize)| f(bytes));
     }
 
-    /// Sets factors for the memory that samples and trial images need in nvJPEG's buffers. 1 after
-    /// the reset.
+    /// Sets factors for the memory that nvJPEG's buffers need for samples and for trial images.
+    /// After the reset, they are 1.
     pub fn nvjpeg_memory_factors(&self, samples: usize, trials: usize) {
         nvjpeg::forget_backends();
         self.call(
@@ -45,7 +45,8 @@ impl Simulated {
         );
     }
 
-    /// Sets the number of JPEG engines. 7 after the reset. With 0, there is no hardware backend.
+    /// Sets the number of JPEG engines. After the reset, there are 7. With 0, the hardware backend
+    /// is not available.
     pub fn hardware_engines(&self, count: c_int) {
         nvjpeg::forget_backends();
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_engines", |f: extern "C" fn(c_int)| {
@@ -53,26 +54,27 @@ impl Simulated {
         });
     }
 
-    /// Sets whether the engines write their destinations during the call, regardless of the stream,
-    /// as Hopper's do. True after the reset. Otherwise they read the files and write the pixels in
-    /// stream order.
+    /// Sets whether the JPEG engines write their destinations during the call, regardless of the
+    /// stream, as those of Hopper GPUs do. This is so after the reset. Otherwise they read the
+    /// files and write the pixels in stream order.
     pub fn hopper(&self, wanted: bool) {
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_hopper", |f: extern "C" fn(c_int)| {
             f(wanted.into())
         });
     }
 
-    /// Lets the engines skip every `every`-th image and report success. 0, the value after the
-    /// reset, skips none.
+    /// Lets the JPEG engines skip every `every`-th image and report success. With 0, the value
+    /// after the reset, they skip none.
     pub fn skipping(&self, every: u32) {
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_skipping", |f: extern "C" fn(u32)| {
             f(every)
         });
     }
 
-    /// Lets the engines refuse files with three components whose first has these sampling factors
-    /// (horizontal * 16 + vertical). If `admitted`, a support query reports such files as supported
-    /// nevertheless. 0 and false after the reset.
+    /// Lets the JPEG engines refuse files with three components whose first component has these
+    /// sampling factors (horizontal * 16 + vertical). If `admitted` is true, a support query
+    /// reports such files as supported nevertheless. After the reset, the engines refuse no such
+    /// files.
     pub fn refusing(&self, sampling: c_int, admitted: bool) {
         self.call(
             &self.libraries.nvjpeg,
@@ -81,9 +83,9 @@ impl Simulated {
         );
     }
 
-    /// Sets whether decoding on the device (`nvjpeg-hardware`, `nvjpeg-gpu`) ignores errors of the
-    /// decoder. The pixels are then those that the decoder left, 0xee where it wrote none. False
-    /// after the reset.
+    /// Sets whether the routes that decode on the device (`nvjpeg-hardware`, `nvjpeg-gpu`) ignore
+    /// errors of the decoder. The pixels are then those that the decoder wrote, and 0xee elsewhere.
+    /// After the reset, errors are reported.
     pub fn lenient(&self, wanted: bool) {
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_lenient", |f: extern "C" fn(c_int)| {
             f(wanted.into())
@@ -97,19 +99,19 @@ impl Simulated {
         })
     }
 
-    /// Returns the number of windows that the engines decoded.
+    /// Returns the number of windows that the JPEG engines have decoded.
     pub fn windows(&self) -> u64 {
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_windows", |f: extern "C" fn() -> u64| f())
     }
 
-    /// Returns the number of calls of the engines with images of several chroma samplings since the
-    /// reset.
+    /// Returns how many calls of the JPEG engines since the reset had images of different chroma
+    /// subsamplings.
     pub fn mixed_calls(&self) -> u64 {
         let symbol = "sim_nvjpeg_mixed_calls";
         self.call(&self.libraries.nvjpeg, symbol, |f: extern "C" fn() -> u64| f())
     }
 
-    /// Adds an error of `levels` to every byte that a backend decodes. 0 after the reset.
+    /// Adds `levels` to every byte that a backend decodes. After the reset, nothing is added.
     pub fn stray(&self, backend: Backend, levels: u8) {
         self.call(
             &self.libraries.nvjpeg,
@@ -118,8 +120,8 @@ impl Simulated {
         );
     }
 
-    /// Sets the decoder. With `None`, pixels are a pattern that depends on the file's bytes and the
-    /// position.
+    /// Sets the decoder that nvJPEG calls for pixels. With `None`, pixels are a pattern that
+    /// depends on the file's bytes and the position.
     pub fn set_decoder(&self, decode: Option<Decode>) {
         self.call(
             &self.libraries.nvjpeg,
@@ -128,8 +130,8 @@ impl Simulated {
         );
     }
 
-    /// Returns the number of calls of the engines for samples since the reset, by their number of
-    /// images up to 64.
+    /// Returns how many calls of the JPEG engines for samples there were since the reset, by their
+    /// number of images up to 64.
     pub fn call_sizes(&self) -> BTreeMap<u32, u64> {
         let of = |images| {
             self.call(
@@ -142,7 +144,7 @@ impl Simulated {
     }
 }
 
-/// Returns the number of a backend in nvjpeg.h.
+/// Returns the number that nvjpeg.h gives a backend.
 fn number(backend: Backend) -> c_int {
     match backend {
         Backend::Hybrid => 1,

@@ -1,7 +1,6 @@
-// A simulated NVML with one device on the bus. Its readings are set by a test or by the environment
-// variable SIM_NVML: seven numbers in the order of the enumeration below, separated by commas.
-// Every call is counted and can be made to fail, like those of the driver. Readings that are not
-// set are unsupported.
+// A simulated NVML with one device. A test sets its readings, or the environment variable SIM_NVML:
+// seven numbers in the order of the enumeration below, separated by commas. Every call is counted
+// and can be made to fail, like calls of the driver. Readings that are not set are unsupported.
 #define SIM_NVJPEG
 #include "simulated.h"
 
@@ -16,7 +15,8 @@ enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, 
 
 long initialised = 0;
 char device;
-// Units: percent, percent, percent, bytes, bytes, KB/s, KB/s. Negative values mean unsupported.
+// Units of the readings: percent, percent, percent, bytes, bytes, KB/s, KB/s. A negative value
+// means that the reading is unsupported.
 enum { GPU, JPEG, DECODER, USED, TOTAL, SENT, RECEIVED, READINGS };
 long long readings[READINGS];
 
@@ -57,7 +57,7 @@ API int nvmlSystemGetNVMLVersion(char* text, unsigned bytes) {
 API int nvmlDeviceGetHandleByPciBusId_v2(const char* place, void** out) {
     ENTER("nvmlDeviceGetHandleByPciBusId_v2")
     if (!initialised) return UNINITIALIZED;
-    if (strcmp(place, "00000002:1b:03.0")) return NOT_FOUND;      // as in cuda.cpp
+    if (strcmp(place, "00000002:1b:03.0")) return NOT_FOUND;      // the address that cuda.cpp gives
     *out = &device;
     return SUCCESS;
 }
@@ -75,7 +75,7 @@ API int nvmlDeviceGetUtilizationRates(void* handle, unsigned* rates) {
     NEED(handle)
     if (readings[GPU] < 0) return NOT_SUPPORTED;
     rates[0] = readings[GPU];
-    rates[1] = 99;                         // utilization of memory, which feedwater must not confuse with that of the GPU
+    rates[1] = 99;                         // utilization of memory, which feedwater must not report as that of the GPU
     return SUCCESS;
 }
 

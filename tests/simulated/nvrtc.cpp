@@ -1,6 +1,6 @@
-// A simulated run-time compiler. The machine's C++ compiler creates a shared object instead of a
-// cubin. If the environment variable SIM_NVRTC names NVIDIA's library, that library compiles, and
-// its PTX replaces the cubin (executor.h).
+// A simulated run-time compiler. The machine's C++ compiler creates a shared object in place of a
+// cubin. If the environment variable SIM_NVRTC is the path of NVIDIA's library, that library
+// compiles instead, and its PTX replaces the cubin (executor.h).
 #include "simulated.h"
 
 #include <dlfcn.h>
@@ -37,7 +37,7 @@ std::vector<int> architectures = {75, 80, 86, 89, 90, 100, 120};
 char last_target[32] = "";
 std::string last_log;
 
-// NVIDIA's library.
+// Functions of NVIDIA's library.
 struct Nvrtc {
     int (*create)(void**, const char*, const char*, int, const char* const*, const char* const*);
     int (*destroy)(void**);
@@ -67,7 +67,7 @@ struct Nvrtc {
     }
 };
 
-// Returns NVIDIA's library, or null without SIM_NVRTC.
+// Returns NVIDIA's library, or null if SIM_NVRTC is not set.
 Nvrtc* nvrtc() {
     static Nvrtc* made = getenv("SIM_NVRTC") ? new Nvrtc(getenv("SIM_NVRTC")) : nullptr;
     return made;
@@ -82,8 +82,8 @@ std::string image_of(const Program& program, int architecture, const std::string
     return std::string((char*)&header, sizeof header) + code;
 }
 
-// Compiles with the caller's options, and adds line numbers for reports. NVRTC returns PTX even if
-// machine code is requested.
+// Compiles with NVIDIA's library. Adds line numbers to the caller's options for error reports. The
+// result is PTX even if machine code is requested.
 int compile_for_device(Program* program, int architecture, int count, const char* const* given) {
     std::vector<const char*> options(given, given + count);
     options.push_back("-lineinfo");
@@ -163,7 +163,7 @@ API int nvrtcGetSupportedArchs(int* out) {
     return 0;
 }
 
-// A virtual architecture has no machine code.
+// Code for a virtual architecture has no machine code, so the size is 0.
 API int nvrtcGetCUBINSize(Program* program, size_t* bytes) {
     *bytes = program->is_virtual ? 0 : program->image.size();
     return 0;
@@ -204,10 +204,10 @@ API void sim_nvrtc_set_architectures(const int* known, int count) { architecture
 // Returns the architecture of the last compilation, such as "sm_90".
 API const char* sim_nvrtc_target() { return last_target; }
 
-// Returns the log of NVIDIA's library for the last compilation.
+// Returns the log that NVIDIA's library wrote during the last compilation.
 API const char* sim_nvrtc_log() { return last_log.c_str(); }
 
 API unsigned long long sim_compilations() { return __atomic_load_n(&compilations, __ATOMIC_RELAXED); }
 
-// Returns the number of version queries, which equals the number of openings.
+// Returns the number of queries of the version, one for each time that the library was opened.
 API unsigned long long sim_compiler_openings() { return __atomic_load_n(&openings, __ATOMIC_RELAXED); }

@@ -1,4 +1,4 @@
-// Declarations for the simulated libraries and the tests. Must match mod.rs and counts.rs.
+// Declarations that the simulated libraries and the tests share. Must match mod.rs and counts.rs.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -11,30 +11,30 @@ struct SimMemory {
 
 struct SimCounts {
     SimMemory device, pinned;
-    uint64_t contexts = 0, streams = 0, events = 0, modules = 0, nvjpeg_objects = 0;    // number of live objects
-    uint64_t timed_events = 0;                                                           // number of live ones, included in `events`
+    uint64_t contexts = 0, streams = 0, events = 0, modules = 0, nvjpeg_objects = 0;    // number of objects that exist now
+    uint64_t timed_events = 0;                                                           // number of those among `events` that record times
     uint64_t calls = 0, operations = 0, launches = 0, injected = 0;                      // since the last reset
-    uint64_t overruns = 0, write_combined = 0, timed_waits = 0, destroyed_in_use = 0, misused = 0;    // misuses
-    uint64_t kernel_faults = 0;                                                          // found by the interpreter
+    uint64_t overruns = 0, write_combined = 0, timed_waits = 0, destroyed_in_use = 0, misused = 0;    // wrong uses of the API or of memory
+    uint64_t kernel_faults = 0;                                                          // faults that the interpreter found
 };
 
-// Statistics of the interpreter, summed over launches.
+// Statistics of the interpreter, summed over launches. The fields are explained in counts.rs.
 struct SimTotals {
     uint64_t launches = 0, blocks = 0, instructions = 0, lanes = 0, branches = 0, divergent_branches = 0;
     uint64_t shared_wavefronts = 0, ideal_wavefronts = 0, sectors_loaded = 0, sectors_stored = 0, mma = 0, barriers = 0;
-    uint64_t longest_blocks = 0;    // instructions of each launch's longest block
+    uint64_t longest_blocks = 0;    // sum over launches of the instructions of the longest block
 };
 
-// Output of the simulated compiler: this header, followed by a shared object, or by PTX with a NUL
-// byte if NVRTC compiled it. For the host, cubins and PTX contain the same shared object, but the
-// driver treats them differently.
+// Output of the simulated compiler: this header, followed by a shared object for the host, or by
+// PTX with a NUL byte if NVRTC compiled it. For the host, cubins and PTX contain the same shared
+// object, but the driver treats them differently.
 #define SIM_CUBIN_MAGIC "SIMCUBIN"
 #define SIM_PTX_MAGIC "SIM PTX "
 struct SimImage {
     char magic[8];
     uint64_t architecture;                 // 90 for sm_90
     uint64_t bytes;
-    uint64_t device_code;                  // whether it is PTX
+    uint64_t device_code;                  // 1 if PTX follows, 0 if a shared object follows
 };
 
 #ifdef SIM_NVJPEG

@@ -1,5 +1,5 @@
-//! Objects under the transforms of a chain. Compares `annotation` with pycocotools and torchvision
-//! (tests/golden/coco.py), with the pixels that operators move, and with the batches of a loader.
+//! Annotated objects under the transforms of a chain. Compares `annotation` with pycocotools and
+//! torchvision (tests/golden/coco.py), with pixels that operators move, and with loaders' batches.
 
 use crate::common::{self, words::has_words};
 use std::fs;
@@ -78,7 +78,7 @@ fn masks_of_an_unmoved_image_equal_pycocotools() {
     assert_eq!(seen, expected.as_object().unwrap().len());
 }
 
-/// Returns the view after a chain of operators on an image of this size.
+/// Returns the view (the map from image to tensor) after operators on an image of this size.
 pub fn view(size: Size, operators: &[Arc<dyn Operator>]) -> View {
     let mut trace = Trace::new(size);
     let operators = operators.iter().map(|operator| &**operator);
@@ -126,7 +126,7 @@ fn boxes_equal_torchvision() {
                 continue;
             };
             let made = found.bbox.xywh();
-            // torchvision computes aspect ratios in f32.
+            // torchvision computes aspect ratios in f32, so results differ slightly.
             let near = made.iter().zip(expected).all(|(a, b)| (f64::from(*a) - b).abs() < 2e-3);
             assert!(near, "{case}: box {index} is {made:?}, torchvision has {expected:?}");
             kept += 1;
@@ -135,8 +135,8 @@ fn boxes_equal_torchvision() {
     assert!(kept > 700 && gone > 100, "{kept} {gone}");
 }
 
-/// Red encodes the column and green the row, so an operator that moves pixels without reporting it
-/// fails here. Operators that change values are tested with their formulas.
+/// Red encodes the column of a pixel and green the row. So the test fails for an operator that
+/// moves pixels without reporting it. Operators that change values are tested with their formulas.
 #[test]
 fn every_operator_reports_where_it_moves_pixels() {
     let size = Size::new(61, 47);
@@ -149,7 +149,7 @@ fn every_operator_reports_where_it_moves_pixels() {
             [Kind::Crop, Kind::Flip, Kind::Resample, Kind::Warp].iter().any(|it| it.is(*kind))
         };
         let kinds = operator.kinds();
-        // Boxes do not follow single pixels, nor pixels that a border repeats.
+        // The view does not follow pixels that move singly or that a border repeats.
         let not_boxes = ["gaussian_blur", "elastic"].contains(&operator.name());
         if !kinds.list().iter().all(moves) || not_boxes {
             if kinds.is_exact() && operator.name() != "pad" {
@@ -164,7 +164,7 @@ fn every_operator_reports_where_it_moves_pixels() {
             let view = trace.view;
             actions.demand(output.window());
             let HostImage::U8(out) = actions.reference(&src) else { panic!("expected bytes") };
-            // Tolerance: one pixel of the image, and the blur of a filter at an edge.
+            // The tolerance is one pixel of the image, plus the filter's blur at an edge.
             let near = |scale: f64| 1.0 + 0.6 * (1.0 / scale.abs()).max(1.0);
             for y in 0..output.height {
                 for x in 0..output.width {
@@ -172,8 +172,7 @@ fn every_operator_reports_where_it_moves_pixels() {
                     let [red, green, _] = out.pixel(x, y);
                     let place = format!("{operator:?}, {x}, {y}");
                     let Some((px, py)) = view.back(cx, cy) else {
-                        // Fill values of the examples. The empty corners of a warp are not exact to
-                        // the pixel.
+                        // Fill values of the example operators. A warp's corners may differ.
                         let fills = [[0, 0], [1, 128], [7, 7], [1, 100], [114, 114], [0, 1]];
                         let filled = fills.contains(&[red, green]);
                         assert!(filled || !view.is_axis_aligned(), "{place} is not fill");
@@ -197,7 +196,7 @@ fn every_operator_reports_where_it_moves_pixels() {
 #[test]
 fn run_lengths_are_sampled_at_pixel_centres() {
     let stored = Size::new(4, 3);
-    // In column-major order: 1 1 0, 0 1 1, 0 0 0, 1 0 1.
+    // The columns of the mask are 1 1 0, 0 1 1, 0 0 0 and 1 0 1.
     let runs = RunLengths::new(stored, [0, 2, 2, 2, 3, 1, 1, 1]).unwrap();
     let made = |view: View, orientation: Orientation| {
         let outline = Some(Segmentation::Runs(runs.clone()));
@@ -218,14 +217,13 @@ fn run_lengths_are_sampled_at_pixel_centres() {
     let mut padded = whole;
     padded.crop((3, 2), Size::new(2, 2));
     assert_eq!(made(padded, Orientation::UPRIGHT), [1, 0, 0, 0]);
-    // The stored image is rotated (EXIF 6): its first column is the first row of the upright image,
-    // from right to left.
+    // EXIF orientation 6: the stored image's first column is the upright one's first row, reversed.
     let upright = View::new(Size::new(3, 4));
     let turned = made(upright, Orientation::from_exif(6));
     assert_eq!(turned, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 0, 1]);
 }
 
-/// The texts in the golden file were written by pycocotools.
+/// pycocotools wrote the compressed texts of the golden file.
 #[test]
 fn compressed_run_lengths_are_those_of_pycocotools() {
     let file: Value = serde_json::from_slice(&fs::read(golden("instances.json")).unwrap()).unwrap();
@@ -300,7 +298,7 @@ fn a_mirrored_border_moves_boxes_like_a_border_of_one_colour() {
     }
 }
 
-/// Returns a JPEG with an EXIF orientation.
+/// Adds an EXIF orientation to a JPEG.
 fn turned(jpeg: &[u8], orientation: u8) -> Vec<u8> {
     let tiff = [b"Exif\0\0MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0", &[orientation][..]];
     let exif = [&tiff.concat()[..], &[0; 6]].concat();
@@ -308,8 +306,8 @@ fn turned(jpeg: &[u8], orientation: u8) -> Vec<u8> {
     [&jpeg[..2], &[0xff, 0xe1], &len, &exif, &jpeg[2..]].concat()
 }
 
-/// Creates images of these stored sizes and orientations. Each has a box `[4, 6, 20, 10]` and one
-/// in its corner.
+/// Creates a COCO set of images with these stored sizes and orientations. Each image has the box
+/// `[4, 6, 20, 10]` and a box in its corner.
 fn set(sizes: &[(Size, u8)], settings: &CocoSettings) -> (TempDir, Coco) {
     let root = tempfile::tempdir().unwrap();
     let (mut images, mut annotations) = (Vec::new(), Vec::new());
@@ -391,8 +389,8 @@ fn boxes_come_with_the_batch_and_do_not_depend_on_downscaling_in_the_decoder() {
     }
 }
 
-/// The window of `random_iou_crop` contains the centre of a box of the upright image. Objects whose
-/// centres are outside are dropped.
+/// `random_iou_crop` reads the boxes in the upright image, and its window contains the centre of
+/// one of them. Objects whose centres are outside of the window are dropped.
 #[test]
 fn operators_read_the_boxes_of_the_sample() {
     let sizes: Vec<_> =
@@ -447,7 +445,7 @@ fn positions_refer_to_the_stored_or_to_the_upright_image() {
             .xywh()
     };
     assert_eq!(first(Frame::Stored, true, 1, size), [4.0, 6.0, 20.0, 10.0]);
-    // Rotated clockwise: a distance of 6 from the top becomes 6 from the right.
+    // The image is rotated clockwise: a distance of 6 from the top becomes 6 from the right.
     assert_eq!(first(Frame::Stored, true, 6, size), [48.0 - 16.0, 4.0, 10.0, 20.0]);
     assert_eq!(first(Frame::Stored, true, 3, size), [64.0 - 24.0, 48.0 - 16.0, 20.0, 10.0]);
     assert_eq!(first(Frame::Stored, false, 6, size), [4.0, 6.0, 20.0, 10.0]);

@@ -1,4 +1,4 @@
-//! The setting `on_bad_shard`: shards that are damaged or cannot be opened.
+//! The setting `on_bad_shard`, which decides about shards that are damaged or cannot be opened.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use feedwater::source::{BadShards, ExclusionReason, Source, TfRecord, WebDataset
 use feedwater::storage::Storage;
 use tempfile::TempDir;
 
-/// Returns an archive of samples with these labels.
+/// Returns a tar archive of samples with these labels.
 fn archive(labels: std::ops::Range<i64>) -> Vec<u8> {
     let mut archive = tar::Builder::new(Vec::new());
     for label in labels {
@@ -60,7 +60,8 @@ fn bad_shards_are_errors_skipped_or_read_until_the_damage_and_every_loss_is_coun
     let root = shards();
     assert!(open(root.path(), "error").is_err());
     let bytes = fs::metadata(root.path().join("1.tar")).unwrap().len();
-    // Opens twice, to check that no incomplete table is stored.
+    // Opens the source twice. If the first time stored an incomplete table, the second time would
+    // differ.
     for _ in 0..2 {
         let source = open(root.path(), "skip").unwrap();
         assert_eq!(labels(&*source), Vec::from_iter((0..10).chain(20..30)));
@@ -85,7 +86,7 @@ fn bad_shards_are_errors_skipped_or_read_until_the_damage_and_every_loss_is_coun
             assert!(warning.contains(words), "{words}: {warning}");
         }
     }
-    // Replaces the bad shards by complete ones.
+    // Replaces the bad shards by intact ones.
     fs::write(root.path().join("1.tar"), archive(10..20)).unwrap();
     fs::write(root.path().join("3.tar"), archive(30..40)).unwrap();
     for policy in ["error", "skip", "until_damage"] {
@@ -113,10 +114,10 @@ fn records_before_the_damage_are_used_also_of_compressed_files() {
     };
     let count = open(BadShards::UntilDamage).unwrap().len();
     assert_eq!(count, 2);
-    // If the only shard is skipped, the error reports its damage.
+    // If the only shard is skipped, there are no samples. The error must report the shard's damage.
     let error = config_error(open(BadShards::Skip));
     assert!(error.problem.contains("skipped 1") && error.problem.contains("byte"), "{error}");
-    // A compressed file is decompressed in blocks of 1 MiB. The damaged block is lost.
+    // A compressed file is decompressed in blocks of 1 MiB. All bytes of a damaged block are lost.
     let packed = root.path().join("b.tar.gz");
     let image: Vec<u8> = (0..64 << 10).map(|at: u32| ((at * at) >> 7) as u8).collect();
     let mut archive = tar::Builder::new(Vec::new());
@@ -129,7 +130,7 @@ fn records_before_the_damage_are_used_also_of_compressed_files() {
         }
     }
     let deflated = miniz_oxide::deflate::compress_to_vec(&archive.into_inner().unwrap(), 1);
-    // The checksum at the end of the file is missing.
+    // The gzip trailer, which has the checksum, is missing.
     let head = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
     fs::write(&packed, [&head[..], &deflated].concat()).unwrap();
     let storage = Storage::default();
@@ -165,7 +166,7 @@ fn sources_without_shards_and_unknown_policies_are_refused() {
     refused(open(until), "source.on_bad_shard", &["skip"]);
 }
 
-/// The settings survive being written and read.
+/// The policy is the same after the settings are written to TOML and read again.
 #[test]
 fn the_policy_is_part_of_the_settings() {
     let root = shards();

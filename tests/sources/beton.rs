@@ -1,5 +1,5 @@
-//! Tests the documented behaviour of `Beton` on files written by ffcv (tests/golden/beton.py),
-//! intact and damaged.
+//! Tests what the documentation of `Beton` promises, on files written by ffcv
+//! (tests/golden/beton.py), intact and damaged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,11 +18,11 @@ use tempfile::TempDir;
 
 const LABELS: [i64; 6] = [7, 0, -3, 1 << 40, 5, 6];
 const FIELD: usize = 1 + 16 + 1024;
-/// Number of fields of all golden files except `fields.beton`.
+/// Number of fields in every golden file except `fields.beton`.
 const FIELDS: usize = 2;
-/// Offset of the table of samples in these files.
+/// Offset of the table of samples in every golden file except `fields.beton`.
 const TABLE: usize = 24 + FIELDS * FIELD;
-/// Bytes of a sample in this table: an image, padding and a number, or a number, an image and
+/// Bytes of a sample in the table: an image, padding and a number, or a number, an image and
 /// padding.
 const ROW: usize = 24;
 
@@ -31,7 +31,7 @@ fn golden(name: &str) -> Vec<u8> {
     fs::read(folder.join(name)).unwrap()
 }
 
-/// Creates a folder with these files.
+/// Creates a temporary folder with these files.
 fn folder(files: &[(&str, &[u8])]) -> TempDir {
     let root = tempfile::tempdir().unwrap();
     for (name, bytes) in files {
@@ -49,7 +49,8 @@ fn open_with(path: &Path, image: Option<&str>, label: Option<&str>) -> Result<Be
     Beton::open(&[path.into()], &settings)
 }
 
-/// Checks that a file with these bytes is refused at this byte, and values in the message.
+/// Checks that opening a file with these bytes is an error at byte `byte`, whose message contains
+/// `values`.
 #[track_caller]
 fn refused(bytes: &[u8], byte: usize, values: &[&str]) {
     let root = folder(&[("a.beton", bytes)]);
@@ -62,7 +63,8 @@ fn read(source: &Beton, index: u64) -> Result<Vec<u8>, Reason> {
     Ok(page.bytes().to_vec())
 }
 
-/// Returns an image of tests/golden/beton.py as `Beton` returns raw images.
+/// Returns image `number` that tests/golden/beton.py wrote, in the form in which `Beton` returns
+/// raw images: a PPM file.
 fn raw(name: &str, number: u32) -> Vec<u8> {
     let head = format!("P6\n{} {}\n255\n", 16 + 5 * number, 12 + 3 * number);
     [head.as_bytes(), &golden(&format!("{name}.{number}"))].concat()
@@ -72,7 +74,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
 }
 
-/// Returns the file with `number` written at offset `at`.
+/// Returns the file `bytes` in which the bytes from offset `at` are replaced by `number`.
 fn with(bytes: &[u8], at: usize, number: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes[at..at + number.len()].copy_from_slice(number);
@@ -133,10 +135,12 @@ fn fields_are_chosen_by_type_or_by_name_if_there_are_several() {
     let refused = |image, label, values: &[&str]| {
         refused_at(open_with(root.path(), image, label), "source.beton", 24, values);
     };
-    // The message has the type, the key to set, and the fields to choose from.
+    // The message must contain the type of the field, the key of the setting, and the fields that
+    // the setting may name.
     refused(None, None, &["RGBImageField", "source.image", "\"thumb\"", "\"image\""]);
     refused(Some("image"), None, &["IntField", "source.label", "\"label\"", "\"epoch\""]);
-    // The message has the type, the name, and the fields of the file.
+    // The message must contain the expected type, the name in the setting, and the fields of the
+    // file.
     let values =
         ["RGBImageField", "\"label\"", "source.image", "\"a name longer th\"", "FloatField"];
     refused(Some("label"), None, &values);
@@ -150,7 +154,7 @@ fn fields_are_chosen_by_type_or_by_name_if_there_are_several() {
             assert_eq!(read(&source, number).unwrap(), golden(&format!("fields.{number}")));
         }
     }
-    // The other image has a quarter of the sides.
+    // The thumbnail has a quarter of the image's width and height.
     let source = open_with(root.path(), Some("thumb"), Some("")).unwrap();
     let (whole, part) = (golden("raw.1"), read(&source, 1).unwrap());
     assert!(part.starts_with(b"P6\n6 4\n255\n"));
@@ -162,7 +166,7 @@ fn fields_are_chosen_by_type_or_by_name_if_there_are_several() {
     assert!(part[11..] == expected);
 }
 
-/// Of a name with more than 16 bytes, only the first 16 are stored and compared.
+/// A file stores only the first 16 bytes of a field's name. So only these are compared.
 #[test]
 fn names_are_truncated_like_the_writer_does() {
     let name = b"an image of a cat";
@@ -175,7 +179,7 @@ fn names_are_truncated_like_the_writer_does() {
 #[test]
 fn a_file_without_labels_has_minus_one_and_one_without_images_is_an_error() {
     let whole = golden("raw.beton");
-    // Changes the type of the number to an array at the same position.
+    // Changes the type of the label's field from a number to an array.
     let root = folder(&[("a.beton", &with(&whole, 24 + FIELD, &[4]))]);
     assert_eq!(open(root.path()).unwrap().label(0), -1);
     refused(&with(&whole, 24, &[3]), 24, &["RGBImageField", "\"image\"", "BytesField"]);
@@ -185,29 +189,29 @@ fn a_file_without_labels_has_minus_one_and_one_without_images_is_an_error() {
     }
 }
 
-/// Returns `raw.beton` with a `FloatField` of these values as its label.
+/// Returns `raw.beton` with its label's field changed to a `FloatField` with these values.
 fn with_floats(values: [f64; 5]) -> Vec<u8> {
     let floats = with(&golden("raw.beton"), 24 + FIELD, &[0]);
     (0..5).fold(floats, |bytes, row| {
-        // In a row, an image has 13 bytes, and a number is aligned to 8 bytes.
+        // In a row of the table, an image has 13 bytes. The number after it is aligned to 8 bytes.
         with(&bytes, TABLE + ROW * row + 16, &values[row].to_le_bytes())
     })
 }
 
 #[test]
 fn whole_floats_are_labels_and_any_other_float_is_an_error_with_file_sample_and_value() {
-    // Labels as ffcv wrote them.
+    // ffcv itself wrote these labels as floats.
     let root = folder(&[("a.beton", &golden("fields.beton"))]);
     let source = open_with(root.path(), Some("image"), Some("a name longer than 16 bytes"));
     let source = source.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!([0, 1, 2, 3].map(|index| source.label(index)), [0, 1, 2, 3]);
 
-    // Larger numbers may have been rounded when they were written.
+    // The writer may have rounded larger numbers, because they are not exact in f64.
     let most = ((1u64 << 53) - 1) as f64;
     let root = folder(&[("a.beton", &with_floats([3.0, -0.0, -7.0, most, -most]))]);
     let labels = |source: Beton| [0, 1, 2, 3, 4].map(|index| source.label(index));
     let expected = [3, 0, -7, (1 << 53) - 1, 1 - (1 << 53)];
-    // The first time from the file, the second time from the index beside it.
+    // Opens the file twice: the labels come from the file first, then from the index beside it.
     for _ in 0..2 {
         assert_eq!(labels(open(root.path()).unwrap()), expected);
         assert_eq!(labels(open_with(root.path(), None, Some("label")).unwrap()), expected);
@@ -217,7 +221,8 @@ fn whole_floats_are_labels_and_any_other_float_is_an_error_with_file_sample_and_
     for (value, shown) in
         [(0.5, "0.5"), (f64::NAN, "NaN"), (most + 1.0, "9007199254740992.0"), (1e300, "1e300")]
     {
-        // The message has the sample, its label, the field, the type to write, and the key to set.
+        // The message must contain the sample, its label, the field, its type, the type to write
+        // instead, and the key of the setting.
         let values = ["3", shown, "\"label\"", "FloatField", "IntField", "source.label"];
         let bytes = with_floats([1.0, 2.0, 3.0, value, 4.0]);
         refused(&bytes, TABLE + ROW * 3 + 16, &values);
@@ -243,9 +248,9 @@ fn a_hostile_number_is_an_error_with_its_byte() {
     let most = &u64::MAX.to_string()[..];
     let [early, odd] = [TABLE, table + 1].map(|at| at.to_string());
     for (bytes, byte, values) in [
-        // The message has the version and the supported one.
+        // The message must contain the version of the file and the supported version.
         (with(&whole, 0, &[3, 0]), 0, &["3", "2"][..]),
-        // The size of a page.
+        // The following files have a wrong page size.
         (with(&whole, 4, &[0; 4]), 4, &["0"]),
         (with(&whole, 4, &[1, 2, 0, 0]), 4, &["513"]),
         // Absurd counts.
@@ -255,18 +260,20 @@ fn a_hostile_number_is_an_error_with_its_byte() {
         (changed(8, 6), TABLE + 5 * ROW, &[]),
         (with(&whole, 2, &[0xff; 2]), 24 + 4 * FIELD, &[]),
         (with(&whole, 2, &[0; 2]), 24, &["RGBImageField"]),
-        // The start of the allocation table.
+        // The following files have a wrong offset of the allocation table.
         (changed(16, u64::MAX), 16, &[most]),
         (changed(16, TABLE as u64), 16, &[&early]),
         (changed(16, table as u64 + 1), 16, &[&odd]),
-        // The message has the sample, and the number of samples or the bytes of the image.
+        // The following files have wrong allocations. The message must contain the sample, and the
+        // number of samples or the number of bytes.
         (changed(16, table as u64 + 24), TABLE, &["0"]),
         (changed(table, 77), table, &["77", "5"]),
         (changed(table + 8, 0), TABLE, &["0"]),
         (changed(table + 16, u64::MAX), table, &["0", most]),
         (changed(table + 16, 575), table, &["0", "575"]),
         (changed(table + 16, 0), TABLE, &["0"]),
-        // Images: the message has the sample, its size and its mode.
+        // The following files have wrong images. The message must contain the sample, its size and
+        // its mode.
         (changed(pointer, u64::MAX), TABLE, &["0"]),
         (with(&whole, TABLE, &[2]), TABLE, &["0", "16x12", "2"]),
         (with(&whole, TABLE + 1, &[0, 0]), TABLE, &["0", "0x12"]),
@@ -276,7 +283,8 @@ fn a_hostile_number_is_an_error_with_its_byte() {
     }
 }
 
-/// Both tables agree on the position of an image, but no image can be there.
+/// The table of samples and the allocation table agree on the position of an image, but the
+/// position is not within a page between the tables.
 #[test]
 fn an_image_must_lie_within_a_page_between_the_tables() {
     let whole = golden("raw.beton");
@@ -308,7 +316,7 @@ fn an_image_must_lie_within_a_page_between_the_tables() {
     }
 }
 
-/// Fields without bytes have the same pointer as the next field.
+/// An allocation without bytes has the same pointer as the next one.
 #[test]
 fn allocations_without_bytes_are_skipped() {
     let whole = golden("jpg.beton");
@@ -334,7 +342,8 @@ fn a_truncated_file_is_an_error_at_any_length() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("a.beton");
         let table = u64_at(&whole, 16) as usize;
-        // Tests every length within the tables, and every thirteenth within arguments and pixels.
+        // Truncates the file at every length within the tables, and at every thirteenth length
+        // elsewhere.
         let everywhere = (0..whole.len()).step_by(13);
         for len in
             (0..64).chain(TABLE - 20..TABLE + 5 * ROW).chain(everywhere).chain(table..whole.len())
@@ -347,8 +356,8 @@ fn a_truncated_file_is_an_error_at_any_length() {
     }
 }
 
-/// A flipped bit in the tables gives an error, or samples within the file. In the data, it changes
-/// pixels.
+/// Flips one bit of each byte in turn. In the tables, the result is an error, or samples that lie
+/// within the file. In the data, pixels change.
 #[test]
 fn a_flipped_byte_is_an_error_or_a_sample_of_the_file() {
     let whole = golden("smart.beton");
@@ -377,7 +386,7 @@ fn a_flipped_byte_is_an_error_or_a_sample_of_the_file() {
             }
         }
     }
-    // Changes of names, labels, padding and the sizes of JPEGs may be undetected.
+    // A changed name, label, padding byte or size of a JPEG may stay undetected.
     assert!(errors > 200 && sound > 60, "{errors} {sound}");
 }
 
@@ -398,8 +407,8 @@ fn a_pipeline_file_names_fields() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Any numbers in the header, tables and types give an error, or a source whose samples are
-    /// within the file.
+    /// With arbitrary numbers in the header, tables and types, opening is an error, or all samples
+    /// lie within the file.
     #[test]
     fn any_tables_give_a_source_or_an_error(
         edits in prop::collection::vec(

@@ -1,4 +1,5 @@
-//! Class numbers: the same class table for every kind of source, and warnings about class names.
+//! Class numbers. Every kind of source supports the same class tables, and warns about unusual
+//! class names.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,8 +21,8 @@ use feedwater_tools::pack::{self, ShardFormat};
 use serde_json::json;
 use tempfile::TempDir;
 
-/// Creates a training set with folders of three classes, and validation sets without the second
-/// class in other formats.
+/// Creates a training set with folders of three classes. Also creates validation sets in several
+/// formats, in which the second class is missing.
 fn sets() -> TempDir {
     let root = tempfile::tempdir().unwrap();
     for (number, class) in ["ant", "bee", "cat"].into_iter().enumerate() {
@@ -80,7 +81,7 @@ fn every_source_has_the_numbers_of_the_table() {
             ("directory = \"train\"", vec![0, 1, 2]),
             ("directory = \"val\"", vec![0, 2]),
             ("list = \"val.csv\"", vec![2, 0]),
-            // Numeric labels do not change, and get names.
+            // Numeric labels stay the same and get the names of the table.
             ("list = \"numbers.csv\"", vec![2, 0]),
             ("concat = [{ directory = \"val\" }, { list = \"val.csv\" }]", vec![0, 2, 2, 0]),
             ("mixture = [{ list = \"val.csv\" }, { directory = \"val\" }]", vec![2, 0, 0, 2]),
@@ -92,7 +93,7 @@ fn every_source_has_the_numbers_of_the_table() {
             assert!(source.warnings().is_empty(), "{text}: {:?}", source.warnings());
         }
     }
-    // The table is applied before the filter, so the filter uses the numbers of the table.
+    // The class table is applied before the filter, so the filter contains numbers of the table.
     let text = format!("list = \"val.csv\"\n{CLASSES}\nfilter = {{ labels = [2] }}");
     assert_eq!(own(&text), [2]);
     let pipeline = Pipeline::from_toml(&format!("[source]\n{text}\n"), root.path()).unwrap();
@@ -112,8 +113,9 @@ fn class_to_index_numbers_the_classes_of_any_source() {
         let source = opened(&text, root.path()).unwrap();
         assert_eq!(source.classes(), ["", "cat|kitten", "", "", "ant"], "{key}");
     }
-    // The class table of a loader or a state works for other sets too. A part of a joined name that
-    // belongs to two classes has no number.
+    // The class table that a loader or a state contains can be used for other sets too. A joined
+    // name such as `a|b` stands for several names. A name that belongs to two joined names has no
+    // number.
     let table = ClassTable::new(["", "cat|kitten", "a|b", "a|c", "ant"]).unwrap();
     let numbers = ["cat", "kitten", "cat|kitten", "a", "b", "ant"].map(|name| table.number(name));
     assert_eq!(numbers, [Some(1), Some(1), Some(1), None, Some(2), Some(4)]);
@@ -138,7 +140,7 @@ fn samples_and_objects_of_other_classes_are_left_out_and_counted() {
         (excluded.why, &excluded.kind[..], excluded.count),
         (ExclusionReason::UnknownClass, "dog", 1)
     );
-    // The sample after the excluded one is the last of the list.
+    // The sample after the excluded one is still reported as the third of its list.
     assert_eq!(source.part(1).1, 2);
 
     let coco = opened(&format!("coco = \"val.json\"\n{CLASSES}"), root.path()).unwrap();
@@ -166,8 +168,8 @@ fn a_table_that_does_not_fit_is_an_error() {
     assert!(matches!(with("\"none.txt\""), Err(Error::Io { .. })));
     let numbers = opened("list = \"numbers.csv\"\nclasses = [\"ant\", \"bee\"]", root.path());
     refused(numbers, "source.classes", &["2", "cat/1.jpg", "0"]);
-    // A name with an additional blank is not a class of the table. The warning suggests the likely
-    // class.
+    // "cat " with a blank at the end is not a class of the table. The warning suggests the similar
+    // class "cat".
     fs::write(root.path().join("blank.csv"), "path,label\nval/cat/1.jpg,cat \nval/ant/1.jpg,ant\n")
         .unwrap();
     let blank = opened(&format!("list = \"blank.csv\"\n{CLASSES}"), root.path()).unwrap();
@@ -196,7 +198,8 @@ fn a_loader_has_the_numbers_of_another_one_and_its_state_knows_them() {
     assert_eq!(state.classes, train.state().classes);
     let without = |state| loader(list()).resume(state).build();
     refused(without(state), "state.classes", &["source.classes"]);
-    // A state from a version without class tables.
+    // A state that was saved before class tables existed has no classes. It can be resumed without
+    // one.
     let older = feedwater::LoaderState { classes: None, ..state };
     assert!(without(older).is_ok());
     let nameless = Loader::builder(crate::common::memory(4), training())
@@ -217,19 +220,19 @@ fn packed_shards_have_the_names_of_the_classes() {
         assert_eq!(manifest.shards.len(), 3, "the names must not count as samples");
         assert_eq!(pack::verify(&out, |_| {}).unwrap(), 3);
         let key = format.key();
-        // The first time, the shards are scanned. The second time, their stored tables are read.
+        // Opens the shards twice: first they are scanned, then their stored tables are read.
         for _ in 0..2 {
             let packed = opened(&format!("{key} = \"{key}\""), root.path()).unwrap();
             assert_eq!(packed.classes(), ["ant", "bee", "cat"], "{key}");
             assert_eq!(labels(&*packed), [0, 1, 2]);
             assert!(packed.excluded().is_empty(), "{:?}", packed.excluded());
         }
-        // A shard alone in another folder.
+        // One shard can be used alone, in another folder.
         let name = &manifest.shards[1].name;
         fs::copy(out.join(name), root.path().join(name)).unwrap();
         let alone = opened(&format!("{key} = \"{name}\""), root.path()).unwrap();
         assert_eq!((alone.classes().len(), labels(&*alone)), (3, vec![1]));
-        // A shard of another set, in which "cat" has another number.
+        // Shards of another set, in which "cat" has another number, must not be mixed with these.
         let val = Directory::open(root.path().join("val")).unwrap();
         let other = root.path().join(format!("{key}-val"));
         pack::pack(&val, &other, &settings, |_| {}).unwrap();
@@ -238,7 +241,7 @@ fn packed_shards_have_the_names_of_the_classes() {
         let joined = format!("concat = [{{ {key} = \"{key}\" }}, {{ {key} = \"{key}-val\" }}]");
         assert_eq!(labels(&*opened(&joined, root.path()).unwrap()), [0, 1, 2, 0, 2]);
     }
-    // Sets without class names have no member with names.
+    // If a set has no class names, its shards contain no file with names.
     let flat = FileList::open(root.path().join("numbers.csv")).unwrap();
     let out = root.path().join("flat");
     pack::pack(&flat, &out, &pack::Settings::default(), |_| {}).unwrap();
@@ -287,7 +290,7 @@ fn names_that_look_the_same_are_a_warning_with_the_table() {
     warned(&*forms, &["0 = \"cafe\\u{301}\"", "1 = \"caf\u{e9}\""]);
     let fine = list("d.csv", &format!("path,label\n{at},caf\u{e9}\n{at},Caf\u{e9}\n{at},a cat\n"));
     assert!(fine.warnings().is_empty(), "{:?}", fine.warnings());
-    // Two parts of a combination, neither of which has the problem alone.
+    // Neither of the two parts has similar class names, but their combination does.
     fs::write(root.path().join("e.csv"), format!("path,label\n{at},cat\u{a0}s\n")).unwrap();
     fs::write(root.path().join("f.csv"), format!("path,label\n{at},cat s\n")).unwrap();
     let joined = opened("concat = [{ list = \"e.csv\" }, { list = \"f.csv\" }]", root.path());

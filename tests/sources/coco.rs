@@ -1,5 +1,5 @@
-//! Tests the documented behaviour of `Coco` on a file in COCO's format (tests/golden/coco.py) and
-//! on invalid files built here.
+//! Tests what the documentation of `Coco` promises, on a file in COCO's format
+//! (tests/golden/coco.py) and on invalid files built here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub fn open(json: &str, settings: &CocoSettings) -> Result<Coco, Error> {
     Coco::open(path, settings)
 }
 
-/// Opens a set with one image of 8x6 and these annotations.
+/// Opens a set with one image of 8x6 pixels and these annotations.
 pub fn with(annotations: &Value) -> Result<Coco, Error> {
     let images = json!([{"id": 1, "file_name": "1.jpg", "width": 8, "height": 6}]);
     let categories = json!([{"id": 3, "name": "cat"}]);
@@ -40,14 +40,14 @@ pub fn with(annotations: &Value) -> Result<Coco, Error> {
     open(&all.to_string(), &CocoSettings::default())
 }
 
-/// Opens a set with one annotation that has these fields besides the required ones.
+/// Opens a set with one annotation. The annotation has the required fields and the fields `fields`.
 fn one(fields: Value) -> Result<Coco, Error> {
     let mut annotation = json!({"id": 77, "image_id": 1, "category_id": 3, "bbox": [0, 0, 1, 1]});
     annotation.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     with(&json!([annotation]))
 }
 
-/// Checks that an error names the file, and values in its message.
+/// Checks that the result is an error that names the file `a.json` and contains `values`.
 #[track_caller]
 pub fn invalid(result: Result<Coco, Error>, values: &[&str]) {
     refused(result, "source.coco", &[&["a.json"][..], values].concat());
@@ -90,7 +90,7 @@ fn samples_are_images_and_objects_annotations_in_file_order() {
     assert_eq!((&wrapper as &dyn Source).objects(1), coco.objects(1));
     assert_eq!((&wrapper as &dyn Source).canvas(1), coco.canvas(1));
     let described = coco.describe();
-    // The description has the numbers of images, objects and categories.
+    // The description must contain the numbers of images, objects and categories.
     assert!(has_words(&described, &["5", "60", "3"]), "{described}");
     assert!(described.contains("/tests/golden/coco"), "{described}");
 }
@@ -107,8 +107,8 @@ fn categories_are_numbered_in_the_order_of_their_ids() {
     assert_eq!(nameless.classes(), ["9"]);
 }
 
-/// File names may come from others. By default, they may name only files below the folder of the
-/// images.
+/// An annotation file may come from other people. By default, its file names may name only files
+/// below the folder of the images.
 #[test]
 fn file_names_stay_below_the_folder_unless_the_settings_allow_more() {
     let root = tempfile::tempdir().unwrap();
@@ -177,7 +177,7 @@ fn images_without_annotations_are_included_or_skipped() {
     let images: Vec<_> =
         (0..5).map(|id| json!({"id": id, "file_name": format!("{id}.jpg")})).collect();
     let annotation = |id: i64, image: i64| json!({"id": id, "image_id": image, "category_id": 3, "bbox": [id, 0, 1, 1]});
-    // The annotations come before the images, and in another order.
+    // In this file, the annotations precede the images and are in another order.
     let text = format!(
         "{{\"annotations\": {}, \"categories\": [{{\"id\": 3}}], \"images\": {}}}",
         json!([annotation(1, 3), annotation(2, 1), annotation(3, 3)]),
@@ -255,7 +255,7 @@ fn invalid_annotations_are_errors_that_name_the_id() {
             &[id, "counts", "12"],
         ),
         (json!({"segmentation": {"size": [6, 8], "counts": "4o"}}), &[id, "counts"]),
-        // The message has the byte and its value.
+        // The message must contain the position of the invalid byte and its value.
         (json!({"segmentation": {"size": [6, 8], "counts": "4 "}}), &[id, "counts", "1", "32"]),
         (
             json!({"segmentation": {"size": [6, 8], "counts": "O"}}),
@@ -293,7 +293,7 @@ fn invalid_json_is_an_error_with_the_location() {
     let box_of = |number: &str| {
         format!("{{\"annotations\": [\n{{\"id\": 1, \"bbox\": [0, 0, {number}, 1]}}]}}")
     };
-    // The message has line and column, and what was found.
+    // The message must contain the line, the column, and what was found there.
     for (text, values) in [
         ("", &["1", "0"][..]),
         ("[]", &["images", "annotations", "categories"]),
@@ -314,8 +314,8 @@ fn invalid_json_is_an_error_with_the_location() {
     assert!(matches!(missing, Err(Error::Io { .. })));
 }
 
-/// Any damage gives an error, or objects that can be mapped and rasterized in bounded time and
-/// memory.
+/// Damages a file at random. The result is an error, or objects that can be mapped and rasterized
+/// in bounded time and memory.
 #[test]
 fn damaged_files_are_errors_or_are_read() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/coco/instances.json");
@@ -358,8 +358,8 @@ fn damaged_files_are_errors_or_are_read() {
     assert!((20..280).contains(&read), "{read} of 300 were read");
 }
 
-/// Typical for COCO: an annotation with 80 coordinates of two decimals and a box has about 450
-/// bytes of JSON.
+/// A typical annotation has 80 coordinates with two decimals and a box, which are about 450 bytes
+/// of JSON. In memory it must take about two bytes per number.
 #[test]
 fn an_annotation_needs_about_two_bytes_per_number() {
     const COUNT: usize = 2000;
@@ -381,7 +381,7 @@ fn an_annotation_needs_about_two_bytes_per_number() {
 }
 
 proptest! {
-    /// The characters are those of compressed counts, so that most texts are parsed far.
+    /// Only characters of compressed counts are used, so most texts are parsed nearly to the end.
     #[test]
     fn no_text_of_counts_causes_more_than_an_error(text in "[0-o]{0,40}", width in 0u32..200, height in 0u32..200) {
         let size = Size::new(width, height);
@@ -403,7 +403,7 @@ fn the_image_folder_is_relative_to_the_pipeline_file_or_else_to_the_annotations(
     let text = "[source]\ncoco = \"marks/a.json\"\nimages = \"train\"\n";
     let open = || {
         let pipeline = Pipeline::from_toml(text, root.path()).unwrap();
-        // The serialized text works from another folder.
+        // The serialized settings have absolute paths, so they can be read from another folder.
         let again = Pipeline::from_toml(&pipeline.to_toml().unwrap(), "").unwrap();
         let location = |pipeline: Pipeline| pipeline.source.open().map(|it| it.location(0));
         let (one, two) = (location(pipeline), location(again));

@@ -1,4 +1,4 @@
-//! Variants of COCO's format that different tools write and that pycocotools reads.
+//! Variants of COCO's format that tools write and that pycocotools reads.
 
 use serde_json::json;
 
@@ -72,7 +72,7 @@ fn orphans_are_counted_and_repeated_ids_are_a_warning() {
     let [orphans] = &coco.excluded()[..] else { panic!("{:?}", coco.excluded()) };
     assert_eq!((orphans.why, orphans.count), (ExclusionReason::OrphanAnnotation, 2));
     assert!(has_words(&orphans.example, &["7", "99"]), "{orphans:?}");
-    // Both objects with the repeated ID are used, each with its own box.
+    // Two objects have the same ID. Both are used, each with its own box.
     let mut second = annotation(8, 1);
     second["bbox"] = json!([2, 2, 1, 1]);
     let coco = with(&json!([annotation(8, 1), second, annotation(9, 1)])).unwrap();
@@ -106,7 +106,8 @@ fn ids_may_be_texts() {
         "{:?}",
         coco.excluded()
     );
-    // It is unclear whether a text and a number are the same ID.
+    // IDs that are partly texts and partly numbers are an error, because "4" and 4 might mean the
+    // same image.
     let mixed = file.to_string().replace("\"id\":\"a.jpg\"", "\"id\":4");
     invalid(open(&mixed, &CocoSettings::default()), &["4", "\"b.jpg\""]);
 }

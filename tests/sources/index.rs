@@ -1,4 +1,5 @@
-//! Stored tables of samples: which file they belong to, and folders that others may write to.
+//! Stored tables of samples (indices). A table belongs to one version of a file. Tables may be in
+//! folders to which other users can write.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -11,7 +12,7 @@ use feedwater::source::custom::HostPage;
 use feedwater::source::settings::WebDatasetSettings;
 use feedwater::source::{Source, WebDataset};
 
-/// Returns an archive with one image and its label, both padded to a block.
+/// Returns a tar archive with an image and its label. Both are padded to a block of 512 bytes.
 fn archive(name: &str, image: &[u8], label: &str) -> Vec<u8> {
     let mut archive = tar::Builder::new(Vec::new());
     for (extension, bytes) in [("jpg", image), ("cls", label.as_bytes())] {
@@ -44,7 +45,8 @@ fn index_of(folder: &Path) -> PathBuf {
     found.next().unwrap()
 }
 
-/// Reproducible builds write such shards: all times are 0, and tar pads the lengths.
+/// Tools for reproducible builds write shards whose times are all 0, and tar pads the lengths. So
+/// another shard may have the same length and time.
 #[test]
 fn a_replaced_shard_of_the_same_length_and_time_is_scanned_again() {
     let root = tempfile::tempdir().unwrap();
@@ -66,8 +68,8 @@ fn a_replaced_shard_of_the_same_length_and_time_is_scanned_again() {
     assert_eq!(read(&open(&path)).unwrap(), (3, b"third".to_vec()));
 }
 
-/// The table of an open source is not compared with the file again. Instead, the header before each
-/// sample is.
+/// While a source is open, its table is not compared with the file again. Instead, the tar header
+/// before each sample is compared when the sample is read.
 #[test]
 fn a_shard_that_is_rewritten_while_it_is_read_is_an_error_of_the_sample() {
     let root = tempfile::tempdir().unwrap();
@@ -84,7 +86,7 @@ fn a_shard_that_is_rewritten_while_it_is_read_is_an_error_of_the_sample() {
     assert_eq!(read(&source).unwrap(), (1, b"one".to_vec()));
 }
 
-/// A folder from elsewhere may have a link in place of a table or of a temporary file.
+/// A folder from other people may have a link or a pipe in place of a table or a temporary file.
 #[test]
 fn opening_a_source_follows_no_link_and_opens_no_pipe() {
     let root = tempfile::tempdir().unwrap();
@@ -111,7 +113,7 @@ fn opening_a_source_follows_no_link_and_opens_no_pipe() {
     assert_eq!(fs::read(&index).unwrap(), whole);
 }
 
-/// The forged table names this file and has a correct checksum.
+/// The forged tables belong to this file and have correct checksums.
 #[test]
 fn a_forged_table_gives_an_error_of_the_sample_and_takes_no_memory() {
     let root = tempfile::tempdir().unwrap();
@@ -120,12 +122,12 @@ fn a_forged_table_gives_an_error_of_the_sample_and_takes_no_memory() {
     drop(open(&path));
     let index = index_of(root.path());
     let whole = fs::read(&index).unwrap();
-    // Makes the table a very long sparse file.
+    // Makes the table a sparse file of 3 GiB.
     File::options().write(true).open(&index).unwrap().set_len(3 << 30).unwrap();
     assert_eq!(read(&open(&path)).unwrap(), (1, b"one".to_vec()));
     assert_eq!(fs::read(&index).unwrap(), whole);
-    // The last entry lies before the facts at the end. Fields of an entry: offset, label, length,
-    // note.
+    // The table ends with the facts below, and its last entry precedes them. An entry has the
+    // fields offset, label, length and note.
     let facts = br#"{"excluded":[],"classes":[]}"#;
     assert!(whole.ends_with(facts));
     for (field, value) in [(0, 0u64), (0, 1024), (0, 100), (20, 0)] {
@@ -138,8 +140,8 @@ fn a_forged_table_gives_an_error_of_the_sample_and_takes_no_memory() {
         File::create(&index).unwrap().write_all(&forged).unwrap();
         assert_eq!(read(&open(&path)).unwrap_err(), Reason::Corrupt, "{field} {value}");
     }
-    // A forged table can contain any labels. So tables that others could write are not used but
-    // made again.
+    // A forged table can contain any labels. If other users could write to a table, it is not used.
+    // The shard is scanned again.
     let mut forged = whole.clone();
     let entry = forged.len() - facts.len() - 24;
     forged[entry + 8..][..8].copy_from_slice(&7u64.to_le_bytes());
@@ -152,8 +154,8 @@ fn a_forged_table_gives_an_error_of_the_sample_and_takes_no_memory() {
     assert_eq!(fs::read(&index).unwrap(), whole);
 }
 
-/// Tables are stored in the cache directory or nowhere. A cache directory that others can write to
-/// is not used.
+/// Tables are stored in the cache directory or not at all, depending on the setting. A cache
+/// directory to which other users can write is not used.
 #[test]
 fn the_settings_say_where_tables_are_stored() {
     use feedwater::storage::{IndexFiles, Storage, StorageSettings};
@@ -183,7 +185,7 @@ fn the_settings_say_where_tables_are_stored() {
     fs::set_permissions(cache.path(), fs::Permissions::from_mode(0o755)).unwrap();
     assert!(open(IndexFiles::Cache).is_empty());
     assert_eq!(counts(), [1, 1]);
-    // The table in the cache directory is used with this setting too.
+    // With this setting too, a table in the cache directory is used.
     open(IndexFiles::Beside);
     assert_eq!(counts(), [1, 1]);
     let [stored] = &fs::read_dir(cache.path()).unwrap().collect::<Vec<_>>()[..] else { panic!() };

@@ -1,5 +1,5 @@
-//! Plans inspect the samples that a source's table lists as the largest, wherever they are in the
-//! set.
+//! A source's table may list its largest samples. A plan inspects these samples, wherever they are
+//! in the set.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,8 @@ use tempfile::TempDir;
 
 const SMALL: (u32, u32) = (16, 12);
 const HUGE: (u32, u32) = (1200, 900);
-/// Number of images. The huge image at index `PLACE` is not among 1024 or 256 evenly spaced ones.
+/// Number of images. A plan that inspects only 1024 or 256 evenly spaced images would miss the huge
+/// image at index `PLACE`.
 const IMAGES: u64 = 5000;
 const PLACE: u64 = 2502;
 
@@ -43,7 +44,7 @@ fn files() -> TempDir {
     root
 }
 
-/// Writes a COCO set of these files. `size` returns the size recorded for each image.
+/// Writes a COCO set of these files. `size` returns the size that the set records for an image.
 fn coco(root: &Path, size: impl Fn(u64) -> Option<(u32, u32)>) -> Arc<dyn Source> {
     let images = (0..IMAGES).map(|id| {
         let name = if id == PLACE { "huge.jpg" } else { "small.jpg" };
@@ -64,11 +65,11 @@ fn true_size(id: u64) -> Option<(u32, u32)> {
     Some(if id == PLACE { HUGE } else { SMALL })
 }
 
-/// Writes a `.beton` file of these JPEGs, with the fields of a file written by ffcv.
+/// Writes a `.beton` file of these JPEGs, with the same fields as a file that ffcv wrote.
 fn beton(root: &Path) -> Arc<dyn Source> {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/beton/jpg.beton");
     let golden = fs::read(golden).unwrap();
-    // The header describes two fields: an image and a number. Samples are rows of 24 bytes.
+    // The header describes two fields, an image and a number. Each sample is a row of 24 bytes.
     let table = 24 + 2 * (1 + 16 + 1024);
     let [small, huge] = ["small.jpg", "huge.jpg"].map(|name| fs::read(root.join(name)).unwrap());
     let first = table as u64 + 24 * IMAGES;
@@ -106,12 +107,13 @@ fn beton(root: &Path) -> Arc<dyn Source> {
 fn a_huge_image_listed_in_the_table_is_planned_for() {
     let root = files();
     assert_eq!(planned(coco(root.path(), true_size)), "1200x900");
-    // The first time from the file, the second time from the index beside it.
+    // Opens the file twice: the sizes come from the file first, then from the index beside it.
     assert_eq!(planned(beton(root.path())), "1200x900");
     assert_eq!(planned(beton(root.path())), "1200x900");
 }
 
-/// A wrong table only affects which headers the plan reads.
+/// A wrong table only affects which headers the plan reads. The plan uses the real sizes in these
+/// headers.
 #[test]
 fn a_missing_or_wrong_table_does_no_harm() {
     let root = files();
@@ -176,7 +178,8 @@ fn combined_sources_forward_it_with_their_own_indices() {
     let without = Subset::range(source.clone(), 3000..4000).unwrap();
     assert_eq!(without.largest_samples(1), []);
     let parts = || vec![(other.clone(), 2.0), (source.clone(), 1.0)];
-    // The mixtures draw each sample at least once, or fewer than half of them.
+    // The first two mixtures draw every sample at least once. The third one draws fewer than half
+    // of them.
     for samples in [None, Some(60_000), Some(9_000)] {
         let mixed = Mixture::new(parts(), samples).unwrap();
         for (index, pixels) in mixed.largest_samples(4) {

@@ -1,5 +1,5 @@
-//! Tests the documented behaviour of `FileList` with tables and JSON lines. tests/sources/source.rs
-//! covers text.
+//! Tests what the documentation of `FileList` promises, for tables and JSON lines.
+//! tests/sources/source.rs tests lists in plain text.
 
 use crate::common::words::has_words;
 use crate::common::{self, config_error, position};
@@ -13,7 +13,7 @@ use feedwater::source::{FileList, Source};
 use feedwater::storage::{Storage, StorageSettings};
 use tempfile::TempDir;
 
-/// Opens a list after making sure that at least one of its files exists.
+/// Opens a list with this text. Makes sure that at least one of the listed files exists.
 fn with(name: &str, text: &str, settings: &FileListSettings) -> Result<FileList, Error> {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join(name);
@@ -25,7 +25,7 @@ fn open(name: &str, text: &str) -> Result<FileList, Error> {
     with(name, text, &FileListSettings::default())
 }
 
-/// Returns file name and label of each sample, in order.
+/// Returns the file name and the label of each sample, in order.
 fn samples(list: &FileList) -> Vec<(String, i64)> {
     let name = |index| list.path(index).file_name().unwrap().to_str().unwrap().to_string();
     (0..list.len()).map(|index| (name(index), list.label(index))).collect()
@@ -37,7 +37,7 @@ fn expect(list: &FileList, expected: &[(&str, i64)]) {
     assert_eq!(samples(list), expected);
 }
 
-/// Checks the line of an error, and values in its message.
+/// Checks that the error is at this line, and that its message contains `values`.
 #[track_caller]
 fn check(error: &ConfigError, line: u64, values: &[&str]) {
     assert!(error.key.starts_with("source.list: "), "{error}");
@@ -52,7 +52,7 @@ fn refused(name: &str, text: &str, line: u64, values: &[&str]) {
     check(&error, line, values);
 }
 
-/// Checks the key of an error that has no line, and values in its message.
+/// Checks that the error has this key without a line, and that its message contains `values`.
 #[track_caller]
 fn check_key(error: &ConfigError, key: &str, values: &[&str]) {
     assert_eq!(error.key, key, "{error}");
@@ -140,7 +140,7 @@ fn text_labels_are_classes_in_byte_order() {
     expect(&list, &[("a.jpg", 1), ("b.jpg", 0), ("c.jpg", -1)]);
 }
 
-/// pandas writes integer columns with missing values as floats.
+/// Integers may be written as floats, because pandas does so if a column has missing values.
 #[test]
 fn integers_are_labels_in_any_notation() {
     let labels = [0, 1, 2, 9, 10, 11, -3];
@@ -219,7 +219,7 @@ fn lines_rows_paths_and_names_are_bounded() {
 
 #[test]
 fn integer_and_text_labels_do_not_mix() {
-    // The message has the name, and line and number of the first integer.
+    // The message must contain the class name, and the line and value of the first integer.
     refused("a.csv", "path,label\n1,3\n2,4\n3,cat\n", 4, &["\"cat\"", "2", "3"]);
     refused("a.csv", "path,label\n1,cat\n2,5\n", 2, &["\"cat\"", "3", "5"]);
     let lines = "{\"path\": \"1\", \"label\": \"x\"}\n{\"path\": \"2\", \"label\": 9}\n";
@@ -266,7 +266,7 @@ fn invalid_lines_are_errors_with_the_line() {
         ("a.csv", "path,label\n,1\n", 2, &["path"]),
         ("a.csv", "path,label\na,\n", 2, &["label"]),
         ("a.csv", "path,label\na,1\nb,1.5\n", 3, &["\"1.5\"", "labels", "\"text\""]),
-        // The message has the column in the line.
+        // The message must contain the column in the line.
         ("a.jsonl", "{\"path\": \"a\"}\n{\"path\": ", 2, &["9"]),
         ("a.jsonl", "[]", 1, &[]),
         ("a.jsonl", "{\"path\": 3}", 1, &["\"path\"", "3"]),
@@ -279,7 +279,7 @@ fn invalid_lines_are_errors_with_the_line() {
     ] {
         refused(name, text, line, values);
     }
-    // Parsing stops at the maximum depth, long before the end of the line.
+    // Parsing stops at the maximum depth, long before the line ends.
     let deep = format!("{{\"path\": \"a\"}}\n{{\"x\": {}", "[".repeat(1 << 16));
     let error = config_error(open("a.jsonl", &deep));
     check(&error, 2, &[]);
@@ -291,7 +291,7 @@ fn invalid_lines_are_errors_with_the_line() {
     check_key(&error, "source.list", &["a.csv", "UTF-8", "6"]);
 }
 
-/// Uses several MiB in each format, so that lines span the blocks in which the file is read.
+/// The lists have several MiB, so some lines span two of the blocks in which the file is read.
 #[test]
 fn long_lists_keep_their_order_and_the_numbers_of_their_lines() {
     const LINES: usize = 60_000;
@@ -324,7 +324,7 @@ fn long_lists_keep_their_order_and_the_numbers_of_their_lines() {
     }
 }
 
-/// Returns the error for a list in `root` none of whose files exist.
+/// Writes a list into `root` of which no file exists, and returns the error.
 fn none_there(root: &TempDir, name: &str, text: &str) -> ConfigError {
     fs::write(root.path().join(name), text).unwrap();
     config_error(FileList::open(root.path().join(name)))
@@ -343,33 +343,34 @@ fn a_list_without_any_existing_file_is_an_error_on_opening() {
     for (name, text) in [("a.txt", &many), ("a.csv", &table), ("a.jsonl", &objects)] {
         let error = none_there(&root, &format!("lists/{name}"), text);
         let (list, first) = (format!("{base}/{name}"), format!("{base}/train/0.jpg"));
-        // The message has the list, the number of its files, the number of checked files, and the
-        // first file.
+        // The message must contain the list, the number of its files, the number of checked files,
+        // and the first file.
         check_key(&error, "source.list", &[&list, "1000", "16", "\"train/0.jpg\"", &first]);
     }
     let of_it = root.path().join("none/of it.jpg");
     let error = none_there(&root, "one.txt", &format!("{}\t3\n", of_it.display()));
     check_key(&error, "source.list", &["one.txt", "1", &format!("{of_it:?}")]);
 
-    // A path below a file does not exist either. One existing file among those checked suffices,
+    // A path below a file does not exist either. It suffices if one of the checked files exists,
     // even an empty one.
     fs::create_dir(folder.join("train")).unwrap();
     fs::write(folder.join("train/0.jpg"), "").unwrap();
     assert!(FileList::open(folder.join("a.csv")).is_ok());
     let error = none_there(&root, "b.txt", "lists/a.csv/1.jpg\n");
     check_key(&error, "source.list", &["b.txt", "1", &format!("{base}/a.csv/1.jpg")]);
-    // The last of the sixteen checked files is number 937.
+    // Sixteen files are checked. The last one is number 937.
     fs::rename(folder.join("train/0.jpg"), folder.join("train/937.jpg")).unwrap();
     assert!(FileList::open(folder.join("a.jsonl")).is_ok());
-    // When the plan searches the largest file, it checks up to 4096 entries. Any file with bytes
-    // suffices.
+    // When the plan searches for the largest file, it checks up to 4096 entries. It suffices if one
+    // of them has bytes.
     fs::rename(folder.join("train/937.jpg"), folder.join("train/938.jpg")).unwrap();
     assert!(FileList::open(folder.join("a.txt")).is_err());
     fs::write(folder.join("train/938.jpg"), "bytes").unwrap();
     assert!(FileList::open(folder.join("a.txt")).is_ok());
 }
 
-/// Only servers know whether files at URLs exist.
+/// Whether a file at a URL exists is known only to the server. A list with URLs is therefore not
+/// checked.
 #[test]
 fn a_list_with_urls_is_not_checked_for_existing_files() {
     let root = tempfile::tempdir().unwrap();
@@ -377,14 +378,16 @@ fn a_list_with_urls_is_not_checked_for_existing_files() {
     fs::write(root.path().join("a.txt"), text).unwrap();
     let allowed = StorageSettings { allow_urls: vec!["127.0.0.1:1".into()], ..Default::default() };
     let storage = Storage::new(&allowed).unwrap();
-    // Without the feature `remote`, the error is about the URL.
+    // Without the feature `remote`, the URL is an error. In no case is the error about the missing
+    // file.
     match FileList::open_with(root.path().join("a.txt"), &Default::default(), &storage) {
         Ok(list) => assert_eq!(list.len(), 2),
         Err(error) => assert!(!error.to_string().contains("gone.jpg"), "{error}"),
     }
 }
 
-/// Rows may come from others. By default, they may name only files below the folder of the list.
+/// A list may come from other people. By default, its rows may name only files below the folder of
+/// the list.
 #[test]
 fn rows_stay_below_the_folder_of_the_list_unless_the_settings_allow_more() {
     let root = tempfile::tempdir().unwrap();
@@ -414,7 +417,7 @@ fn rows_stay_below_the_folder_of_the_list_unless_the_settings_allow_more() {
         list.read(1, &mut page, 100).unwrap();
         assert_eq!(page.bytes(), b"b.jpg");
     }
-    // A path that looks as if it were inside the folder, but leaves it through a link.
+    // As a text, the path is inside the folder. It leaves the folder through a link.
     fs::create_dir(root.path().join("elsewhere")).unwrap();
     std::os::unix::fs::symlink("../elsewhere", folder.join("l")).unwrap();
     let error = config_error(open("l/../b.jpg", StorageSettings::default()));
@@ -430,7 +433,7 @@ fn rows_stay_below_the_folder_of_the_list_unless_the_settings_allow_more() {
         let error = config_error(open(url, StorageSettings::default()));
         assert!(error.problem.contains(&format!("allow_urls = [{host:?}]")), "{error}");
     }
-    // The folder is relative to the pipeline file.
+    // The folder in `allow_folders` is relative to the pipeline file.
     fs::write(folder.join("list.txt"), "../b.jpg\t1\n").unwrap();
     let text = "[source]\nlist = \"set/list.txt\"\n[storage]\nallow_folders = [\".\"]\n";
     Pipeline::from_toml(text, root.path()).unwrap().open().unwrap();

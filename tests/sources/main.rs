@@ -1,4 +1,4 @@
-//! Every source: samples, errors, and combinations.
+//! Tests every source: samples, errors, and combinations.
 
 mod annotation;
 mod bad_shards;

@@ -1,5 +1,5 @@
-//! Tests the documented behaviour of `Npy` on files written by NumPy (tests/golden/npy.py) and on
-//! invalid files built here.
+//! Tests what the documentation of `Npy` promises, on files written by NumPy (tests/golden/npy.py)
+//! and on invalid files built here.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -29,7 +29,7 @@ fn golden(name: &str) -> Vec<u8> {
     fs::read(golden_folder().join(name)).unwrap()
 }
 
-/// Creates a folder with these files.
+/// Creates a temporary folder with these files.
 fn folder(files: &[(&str, &[u8])]) -> TempDir {
     let root = tempfile::tempdir().unwrap();
     for (name, bytes) in files {
@@ -52,13 +52,14 @@ fn opened(bytes: &[u8]) -> Result<Npy, Error> {
     open(root.path().join("x.npy"))
 }
 
-/// Checks the byte of an error in a file, and values in its message.
+/// Checks that opening a file with these bytes is an error at byte `byte`, whose message contains
+/// `values`.
 #[track_caller]
 fn refused(bytes: &[u8], byte: u64, values: &[&str]) {
     refused_at(opened(bytes), "source.npy", byte, values);
 }
 
-/// Returns the size of a sample and its pixels. For grey samples, only the first channel.
+/// Returns the size and the pixels of a sample. For grey samples, returns only the first channel.
 fn read(source: &Npy, index: u64) -> Result<(Size, Vec<u8>), Reason> {
     let mut page = HostPage::default();
     source.read(index, &mut page, 1 << 30).map_err(|fault| fault.reason)?;
@@ -76,7 +77,7 @@ fn read(source: &Npy, index: u64) -> Result<(Size, Vec<u8>), Reason> {
     Ok((header.size, pixels))
 }
 
-/// Returns a file of version 1.0 with this header, followed by these elements.
+/// Returns a `.npy` file of version 1.0 with this header and these elements.
 fn file(header: &str, elements: &[u8]) -> Vec<u8> {
     let len = (header.len() as u16).to_le_bytes();
     [b"\x93NUMPY\x01\x00", &len[..], header.as_bytes(), elements].concat()
@@ -158,8 +159,8 @@ fn labels_are_integers_of_any_size_and_byte_order() {
         for name in names {
             let labels = golden(&format!("labels-{name}.npy"));
             let root = folder(&[("x.npy", &rgb), ("y.npy", &labels)]);
-            // The path is relative to the folder of the first stack, or absolute. The label file is
-            // not used as a stack.
+            // The path of the labels is absolute, or relative to the folder of the first stack. The
+            // file of labels is not used as a stack of images.
             for labels in [Path::new("y.npy"), &root.path().join("y.npy")] {
                 let source = open_with(root.path(), labels.to_str().unwrap()).unwrap();
                 assert_eq!(source.len(), 4);
@@ -186,7 +187,7 @@ fn several_stacks_and_label_files_are_concatenated() {
     assert_eq!(read(&source, 6).unwrap().1, golden("gray.raw")[108..]);
     assert_eq!(read(&source, 3).unwrap().1, golden("rgb-1.raw")[315..]);
     assert!(source.location(4).ends_with("b.npy[0]"), "{}", source.location(4));
-    // The description has a file, the number of other files, and the number of samples.
+    // The description must contain a file, the number of other files, and the number of samples.
     let (described, first) = (source.describe(), at("a.npy"));
     assert!(has_words(&described, &[first.to_str().unwrap(), "1", "7"]), "{described}");
     assert_eq!(source.largest_bytes(), Some(11 + 105));
@@ -200,13 +201,13 @@ fn labels_that_do_not_fit_are_errors() {
         let root = folder(&[("x.npy", &golden("rgb-1.npy")), ("y.npy", labels)]);
         open_with(root.path().join("x.npy"), "y.npy")
     };
-    // The message has the file, the number of its labels, and the number of samples.
+    // The message must contain the file, the number of its labels, and the number of samples.
     let three = with(&file(&header("|i1", "(3,)"), &[1, 2, 3]));
     common::refused(three, "source.labels", &["y.npy", "3", "4"]);
     let head = header("<u8", "(4,)");
     let large = [&[0; 16][..], &[0xff; 8], &[0; 8]].concat();
-    // The message has the shape, or the type and how to write a supported one, or a label and its
-    // value.
+    // The message must contain the shape. For a wrong type it must contain the type, and how to
+    // write a supported one. For a wrong label it must contain its position and value.
     for (labels, byte, values) in [
         (file(&header("|i1", "(4, 1)"), &[0; 4]), 0, &["(4, 1)"][..]),
         (file(&header("<f4", "(4,)"), &[0; 16]), 0, &["<f4", "y.astype(np.int64)"]),
@@ -230,7 +231,7 @@ fn unsupported_arrays_are_errors_with_advice() {
         ("refused-fortran.npy", 10, &["np.ascontiguousarray"][..]),
         ("refused-float.npy", 0, &["<f4", "|u1", "np.uint8"]),
         ("refused-bool.npy", 0, &["|b1", "|u1", "np.uint8"]),
-        // The type is a list of fields.
+        // The array's type is a list of fields.
         ("refused-fields.npy", 20, &[]),
         ("refused-alpha.npy", 0, &["(2, 5, 6, 4)", "x[..., :3]"]),
         ("refused-one.npy", 0, &["(5, 7, 3)", "x[None]"]),
@@ -261,7 +262,7 @@ fn headers_are_parsed_like_in_python_and_others_are_errors_with_the_byte() {
         assert_eq!(read(&source, 1).unwrap(), (Size::new(5, 1), b"56789".to_vec()));
     }
     let keys = ["descr", "fortran_order", "shape"];
-    // The message has the byte and what is expected there.
+    // The message must contain what is expected at this byte.
     for (header, byte, values) in [
         ("", 10, &["'{'"][..]),
         ("{}", 10, &keys),
@@ -291,11 +292,12 @@ fn headers_are_parsed_like_in_python_and_others_are_errors_with_the_byte() {
 #[test]
 fn absurd_shapes_are_errors_and_allocate_nothing() {
     let most = "18446744073709551615";
-    // Each case has the shape, the offset of the error after the header, and values in the message.
+    // Each case has the shape, the offset of the error after the header, and values that the
+    // message must contain.
     for (shape, place, values) in [
-        // The message has the number of elements and the end of the file.
+        // The message must contain the number of elements and the end of the file.
         ("(3, 1, 5)", 0, &["15", "83"][..]),
-        // The message has the number of bytes after the array, and its shape.
+        // The message must contain the number of bytes after the array, and its shape.
         ("(1, 1, 5)", 5, &["5", "(1, 1, 5)"]),
         ("(18446744073709551615, 3, 5, 3)", 0, &[most]),
         ("(4294967296, 4294967296, 5, 3)", 0, &[most]),
@@ -315,8 +317,8 @@ fn absurd_shapes_are_errors_and_allocate_nothing() {
     refused(&newer, 6, &["4.0", "1.0", "2.0", "3.0"]);
 }
 
-/// If the planes fit into the buffer, there is a single read. Otherwise there are three reads for
-/// each piece.
+/// Stacks may store an image as three planes. If the planes fit into the buffer, a sample needs one
+/// read. Otherwise each piece of the image needs three reads.
 #[test]
 fn planes_of_any_size_become_pixels() {
     for (width, height) in [(1, 1), (128, 128), (127, 129), (129, 127), (300, 200), (40_000, 1)] {
@@ -332,7 +334,8 @@ fn planes_of_any_size_become_pixels() {
         if (width, height) != (1, 1) {
             assert!(found.unwrap().1 == expected, "{width}x{height}");
         } else {
-            // If the shape is ambiguous, channels are last: here grey images with one column.
+            // The shape fits both layouts. Then channels are last, so these are grey images with
+            // one column.
             assert_eq!(found.unwrap(), (Size::new(1, 3), planes[3..].to_vec()));
         }
     }
@@ -351,15 +354,15 @@ fn a_truncated_file_is_an_error_at_any_length() {
     }
 }
 
-/// A flipped bit in the header is an error, or gives another array of the same size. In the pixels,
-/// it changes a pixel.
+/// Flips bits. In the header, the result is an error or an array of the same size. In the pixels,
+/// one pixel changes.
 #[test]
 fn a_flipped_byte_never_panics_and_never_reads_beyond_the_file() {
     let whole = golden("rgb-1.npy");
     let root = tempfile::tempdir().unwrap();
     let mut errors = 0;
     for position in 0..whole.len() {
-        // For pixels, one bit per byte suffices.
+        // In the pixels, one bit per byte suffices.
         for bit in 0..if position < 128 { 8 } else { 1 } {
             let mut damaged = whole.clone();
             damaged[position] ^= 1 << bit;

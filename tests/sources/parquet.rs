@@ -1,5 +1,5 @@
-//! Tests the documented behaviour of `Parquet` on files written by pyarrow and Hugging Face's
-//! datasets (tests/golden/parquet.py).
+//! Tests what the documentation of `Parquet` promises, on files written by pyarrow and Hugging
+//! Face's datasets (tests/golden/parquet.py).
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -31,7 +31,7 @@ fn file(name: &str) -> PathBuf {
     golden().join("parquet").join(format!("{name}.parquet"))
 }
 
-/// Returns the golden image of a row.
+/// Returns the image that the golden files have in a row.
 fn image(row: u64) -> Vec<u8> {
     let jpeg = golden().join(format!("records/{}.jpg", row % 7 % 4));
     [fs::read(jpeg).unwrap(), format!("#{}", row % 7).into_bytes()].concat()
@@ -45,13 +45,13 @@ fn open(path: impl Into<PathBuf>) -> Result<Parquet, Error> {
     Parquet::open(&[path.into()], &ParquetSettings::default())
 }
 
-/// Checks the key of an error, and values in its message.
+/// Checks that opening the file is an error with this key, whose message contains `values`.
 #[track_caller]
 fn refused(path: &Path, settings: &ParquetSettings, key: &str, values: &[&str]) {
     common::refused(Parquet::open(&[path.into()], settings), key, values);
 }
 
-/// Checks the file and the byte of an error.
+/// Checks that opening the file is an error in this file at byte `byte`.
 #[track_caller]
 fn refused_at(path: &Path, byte: usize) {
     let error = config_error(open(path));
@@ -70,7 +70,7 @@ fn labels(source: &Parquet) -> Vec<i64> {
     (0..source.len()).map(|index| source.label(index)).collect()
 }
 
-/// Creates a folder with a single file.
+/// Creates a temporary folder with one file.
 fn folder(bytes: &[u8]) -> (TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("a.parquet");
@@ -80,8 +80,8 @@ fn folder(bytes: &[u8]) -> (TempDir, PathBuf) {
 
 type IsThere = fn(u64) -> bool;
 
-/// Names of all golden files with images in the column `image`, and whether a given row has an
-/// image.
+/// Names of all golden files whose column `image` has images, each with a function that tells
+/// whether a row has an image.
 const ALL: [(&str, IsThere); 9] = [
     ("snappy", |_| true),
     ("snappy-fallback", |_| true),
@@ -99,7 +99,7 @@ fn files_written_by_pyarrow_are_read_sample_by_sample_in_any_order() {
     for (name, there) in ALL {
         let source = open(file(name)).unwrap();
         assert_eq!(source.len(), ROWS, "{name}");
-        // First in order, while no page is indexed yet. Then in another order.
+        // Reads the rows first in order, while no page is indexed, then in another order.
         for index in (0..ROWS).chain((0..5 * ROWS).map(|it| it * 13 % ROWS)) {
             let expected = if there(index) { Ok(image(index)) } else { Err(Reason::Empty) };
             assert_eq!(read(&source, index), expected, "{name} {index}");
@@ -126,7 +126,7 @@ fn files_written_by_hugging_face_are_read_with_class_names() {
     assert_eq!(source.len(), ROWS);
     assert_eq!(source.location(9), format!("{}[9]", files[0].display()));
     assert_eq!(source.location(12), format!("{}[2]", files[1].display()));
-    // The description has a file, the number of other files, and the number of samples.
+    // The description must contain a file, the number of other files, and the number of samples.
     let described = source.describe();
     assert!(has_words(&described, &[files[0].to_str().unwrap(), "1", "20"]), "{described}");
     let mut page = HostPage::default();
@@ -197,7 +197,7 @@ fn integers_of_any_type_are_labels() {
         let error = config_error(of(column, settings));
         assert!(error.key.starts_with(key), "{column}: {error}");
         assert!(error.to_string().contains("labels.parquet"), "{column}: {error}");
-        // The message has the number of the row and its label.
+        // The message must contain the number of the row and its label.
         assert!(has_words(&error.problem, &[value]), "{column}: {error}");
         let has_row = has_words(&error.problem, &["11"]);
         assert!(has_row || key == "source.labels", "{column}: {error}");
@@ -242,9 +242,9 @@ fn a_row_without_image_bytes_is_read_from_the_named_file() {
     assert_eq!(labels(&source), [5, 6, 7, 8]);
 }
 
-/// Returns the golden file `paths` with one change: its first row names a file of ten bytes. The
-/// dictionary has two names of five bytes each, so the second name becomes empty. The row of the
-/// second name has an image.
+/// Returns the golden file `paths` with one change: its first row names the file `name`, which has
+/// ten letters. The dictionary has two names of five letters each. So the second name becomes
+/// empty, but the row with that name has an image.
 fn with_path(name: &str) -> Vec<u8> {
     let mut bytes = fs::read(file("paths")).unwrap();
     let names = [&5u32.to_le_bytes()[..], b"0.jpg", &5u32.to_le_bytes(), b"2.jpg"].concat();
@@ -254,8 +254,8 @@ fn with_path(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// Paths may come from others. By default, they may name only files below the folder of the Parquet
-/// file.
+/// A Parquet file may come from other people. By default, its paths may name only files below its
+/// folder.
 #[test]
 fn paths_stay_below_the_folder_unless_the_settings_allow_more() {
     let root = tempfile::tempdir().unwrap();
@@ -305,7 +305,7 @@ fn large_uncompressed_images_are_read_without_other_bytes() {
         read_all([4, 1, 0, 5, 2, 3]);
         read_all([0, 1, 2, 3, 4, 5]);
         assert_eq!(source.largest_bytes(), Some(5000));
-        // Pages themselves would need 25 kB.
+        // The pages themselves would need 25 kB, so they are not kept.
         assert!(source.memory_bytes() < 15_000, "{}", source.memory_bytes());
         for position in (0..whole.len()).step_by(if name == "large" { 41 } else { 97 }) {
             let mut damaged = whole.clone();
@@ -334,7 +334,8 @@ fn a_path_is_a_file_a_directory_or_a_pattern() {
 
 #[test]
 fn a_missing_or_unsuitable_column_is_an_error_that_lists_the_columns() {
-    // The message has the file, the missing or unsuitable column, and the existing columns.
+    // The message must contain the file, the column that is missing or unsuitable, and the existing
+    // columns.
     let [texts, snappy, several] = ["texts", "snappy", "several"].map(file);
     let [in_texts, in_snappy, in_several] =
         [&texts, &snappy, &several].map(|path| path.to_str().unwrap());
@@ -344,7 +345,8 @@ fn a_missing_or_unsuitable_column_is_an_error_that_lists_the_columns() {
     refused(&snappy, &settings("image", "class"), "source.label", &values);
     let values = [in_snappy, "\"label\"", "image.bytes"];
     refused(&snappy, &settings("label", ""), "source.image", &values);
-    // Columns that would be refused are not suggested: texts as images, bytes as labels, lists.
+    // The message must not suggest columns that would be refused too: texts as images, bytes as
+    // labels, lists.
     let problem = |path: &PathBuf, image: &str, label: &str| {
         let settings = settings(image, label);
         let problem = config_error(Parquet::open(std::slice::from_ref(path), &settings)).problem;
@@ -370,7 +372,7 @@ fn page_memory_stays_below_the_limit_and_is_shared_by_threads() {
     for (number, (name, _)) in ALL.iter().filter(|(_, there)| (0..ROWS).all(there)).enumerate() {
         fs::copy(file(name), root.path().join(format!("{number}.parquet"))).unwrap();
     }
-    // Memory for a single compressed page.
+    // This limit suffices for one compressed page.
     let tight = ParquetSettings { cache_bytes: 16384, ..Default::default() };
     let source = Parquet::open(&[root.path().into()], &tight).unwrap();
     let files = fs::read_dir(root.path()).unwrap().count() as u64;
@@ -399,7 +401,7 @@ fn an_invalid_or_truncated_file_is_an_error_with_the_byte() {
         let (_root, path) = folder(&whole[..len]);
         refused_at(&path, len.saturating_sub(8));
     }
-    // The magic number is that of an encrypted file.
+    // Replaces the magic number by that of an encrypted file.
     let mut encrypted = whole.clone();
     let end = encrypted.len();
     encrypted[end - 4..].copy_from_slice(b"PARE");
@@ -431,7 +433,7 @@ fn samples_of_a_page_with_a_wrong_checksum_are_unreadable() {
         let source = open(&path).unwrap();
         let handle = File::options().write(true).open(&path).unwrap();
         let time = handle.metadata().unwrap().modified().unwrap();
-        // Changes a byte of the first image.
+        // Changes a byte of the first image, and restores the file's time.
         handle.write_all_at(b"x", 300).unwrap();
         handle.set_modified(time).unwrap();
         assert_eq!(read(&source, 0), Err(Reason::Corrupt));
@@ -439,7 +441,8 @@ fn samples_of_a_page_with_a_wrong_checksum_are_unreadable() {
     }
 }
 
-/// Opens a damaged file and reads all samples. This must not panic, hang or allocate much memory.
+/// Opens a damaged file and reads all its samples. This must not panic, hang or allocate much
+/// memory.
 fn survive(bytes: &[u8]) {
     let (_root, path) = folder(bytes);
     let settings = ParquetSettings { cache_bytes: 1 << 20, ..Default::default() };
@@ -453,8 +456,8 @@ fn survive(bytes: &[u8]) {
     source.largest_bytes();
 }
 
-/// Flips one bit in every byte of a file, a different one in each. In other files, flips it only in
-/// some bytes.
+/// Flips one bit of every byte of one file, and of every 17th byte of the other files. The position
+/// of the bit varies.
 #[test]
 fn any_damage_is_an_error() {
     let names = ALL.iter().map(|(name, _)| *name).chain(["paths", "int32", "train-00000-of-00002"]);

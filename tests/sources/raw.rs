@@ -1,5 +1,5 @@
-//! PNM images: tests the documented behaviour of `header::pnm` and `decode::pnm` that tests for all
-//! formats do not cover.
+//! PNM images. Tests what the documentation of `header::pnm` and `decode::pnm` promises and the
+//! tests for all formats do not cover.
 
 use crate::common::{self, words::has_words};
 use std::sync::Arc;
@@ -43,15 +43,15 @@ fn headers_written_by_netpbm_are_parsed() {
         let header = Header::parse(&bytes).unwrap();
         assert_eq!((header.format, header.size), (Format::Pnm, Size::new(3, 2)), "{head:?}");
         assert_eq!((header.orientation, header.jpeg.is_none()), (Orientation::default(), true));
-        // Grey pixels are converted to rows of colours, here two at a time.
+        // Memory is needed to convert grey pixels to rows of colours, here for two rows.
         assert_eq!(memory_bytes(&header, &bytes, bytes.len() as u64).total(), 2 * 3 * 3);
         assert_eq!(decode(&bytes).unwrap(), pixels, "{head:?}");
-        // Bytes after the pixels are ignored. With one byte less, the file is truncated.
+        // Bytes after the pixels are ignored. If the last byte is missing, the file is truncated.
         let followed = [&bytes, &b"P6 1 1 255 ..."[..]].concat();
         assert_eq!(decode(&followed).unwrap(), pixels);
         assert_eq!(fault(&bytes[..bytes.len() - 1]).0, Reason::Truncated);
     }
-    // A single whitespace character follows the largest value. The next byte is a pixel.
+    // Exactly one whitespace character follows the maximum value. The next byte is a pixel.
     assert_eq!(decode(b"P5 2 1 255\r\n\n").unwrap(), [10; 6]);
     assert_eq!(decode(b"P5 2 1 255 #\n").unwrap(), [35, 35, 35, 10, 10, 10]);
 }
@@ -84,13 +84,15 @@ fn unsupported_files_are_errors_with_the_reason() {
         assert_eq!(found, reason, "{bytes:?}: {problem}");
         assert!(has_words(&problem, values), "{bytes:?}: {problem}");
     }
-    // The message names the missing third number, the largest value, and no other.
+    // The maximum value is the third number, and it is missing. The message must not name the other
+    // two.
     let (found, problem) = fault(b"P6 3 2 255");
     assert_eq!(found, Reason::Truncated);
     assert!(["width", "height"].into_iter().all(|it| !has_words(&problem, &[it])), "{problem}");
 }
 
-/// Text pixels are parsed up to the last needed row. Missing or invalid numbers are errors.
+/// Pixels in text are parsed up to the last row that is needed. A missing or invalid number is an
+/// error.
 #[test]
 fn pixels_in_text_must_be_numbers_within_the_largest_value() {
     assert_eq!(decode(b"P3 1 1 255 1 2 3 and more").unwrap(), [1, 2, 3]);
@@ -130,7 +132,8 @@ fn an_image_that_contradicts_its_header_is_an_error() {
     assert_eq!(header.verify(large).unwrap_err().reason, Reason::Unsupported);
 }
 
-/// RGB rows are passed on without a copy, so decoding a window allocates nothing.
+/// Rows of RGB images are passed on without a copy. So decoding a window of such an image allocates
+/// nothing.
 #[test]
 fn a_window_of_rgb_is_not_even_copied() {
     let size = Size::new(40, 30);
@@ -151,7 +154,7 @@ fn a_window_of_rgb_is_not_even_copied() {
     assert_eq!(decoder.capacity_bytes(), 0);
 }
 
-/// The same pixels as PNG and as PNM give the same batches.
+/// A loader gives the same batches for the same pixels stored as PNG and as PNM.
 #[test]
 fn a_loader_gives_the_same_batches_for_pnm_and_png() {
     let batches = |encode: fn(u64, u32, u32) -> Vec<u8>| {
@@ -201,7 +204,7 @@ proptest! {
         prop_assert!(head.bytes().len() <= PnmHead::MOST_BYTES);
     }
 
-    /// Any header gives an image within the bytes, or an error.
+    /// Any header gives an error, or an image that is within the bytes of the file.
     #[test]
     fn arbitrary_headers_never_panic(
         magic in "P[56]",

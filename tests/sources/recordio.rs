@@ -1,4 +1,4 @@
-//! Tests the documented behaviour of `RecordIo` on files written by MXNet
+//! Tests what the documentation of `RecordIo` promises, on files written by MXNet
 //! (tests/golden/recordio.py) and on invalid records built here.
 
 use std::fs::{self, File};
@@ -40,7 +40,8 @@ fn open(bytes: &[u8]) -> Result<(TempDir, RecordIo), Error> {
     with(bytes, RecordIoLabel::One)
 }
 
-/// Checks the byte of an error in the file, and values in its message.
+/// Checks that opening a file with these bytes is an error at byte `byte`, whose message contains
+/// `values`.
 #[track_caller]
 fn refused(bytes: &[u8], byte: u64, values: &[&str]) {
     refused_at(open(bytes), "source.recordio", byte, values);
@@ -52,7 +53,7 @@ fn read(source: &RecordIo, index: u64) -> Result<Vec<u8>, Reason> {
     Ok(page.bytes().to_vec())
 }
 
-/// Encodes an aligned record in a single part.
+/// Encodes a record that has one part, with this flag, label and remaining bytes.
 fn record(flag: u32, label: f32, rest: &[u8]) -> Vec<u8> {
     let data = [&flag.to_le_bytes()[..], &label.to_le_bytes(), &[0; 16], rest].concat();
     part(0, &data)
@@ -96,7 +97,8 @@ fn a_record_in_parts_is_one_sample() {
     }
 }
 
-/// Aligned bytes may equal the magic number anywhere in a record, even in its header and labels.
+/// If four aligned bytes of a record equal the magic number, the writer splits the record there.
+/// This may happen in the image header and the labels too.
 #[test]
 fn parts_that_split_the_image_header_are_joined() {
     let data = [&2u32.to_le_bytes()[..], &[0; 4], &MAGIC, &[0; 4], &MAGIC, &[0; 4]].concat();
@@ -121,7 +123,7 @@ fn a_path_is_a_file_a_directory_or_a_pattern() {
         let source = open(root.path().join(path));
         assert_eq!((source.len(), source.label(4)), (5, 9));
     }
-    // The order of samples is that of the records, not of the index file.
+    // Samples are in the order of the records in the file, not in the order of the index file.
     let text = String::from_utf8(golden("recordio/train.idx")).unwrap();
     let offsets: Vec<u64> =
         text.lines().map(|it| it.split_once('\t').unwrap().1.parse().unwrap()).collect();
@@ -148,8 +150,8 @@ fn a_label_is_an_integer_selected_by_the_settings() {
     }
 }
 
-/// The table of an open source is not compared with the file again. Instead, the headers before
-/// each image are.
+/// While a source is open, its table is not compared with the file again. Instead, the headers
+/// before an image are compared when the image is read.
 #[test]
 fn a_file_that_is_rewritten_while_it_is_read_is_an_error_of_the_sample() {
     let old = [record(0, 1.0, b"the first image"), record(0, 2.0, b"second")].concat();
@@ -161,7 +163,8 @@ fn a_file_that_is_rewritten_while_it_is_read_is_an_error_of_the_sample() {
     };
     rewrite(&old);
     let source = RecordIo::open(&[path], &RecordIoSettings::default()).unwrap();
-    // First another label, then other lengths with the same sum.
+    // The first new file has another label. The second one has records of other lengths with the
+    // same sum.
     for new in [
         [record(0, 3.0, b"another picture"), record(0, 2.0, b"second")].concat(),
         [record(0, 1.0, b"another"), record(0, 2.0, b"the second image")].concat(),
@@ -186,8 +189,8 @@ fn the_key_in_a_pipeline_file_is_recordio() {
     assert_eq!(again.source, pipeline.source);
 }
 
-/// InsightFace's files begin with a record of two numbers, and end with one such record for each
-/// identity.
+/// Files of InsightFace begin with a record of two numbers. They end with one such record for each
+/// identity. Neither has an image.
 #[test]
 fn records_without_an_image_are_counted() {
     let range =
@@ -200,7 +203,7 @@ fn records_without_an_image_are_counted() {
     let [empty] = &source.excluded()[..] else { panic!("{:?}", source.excluded()) };
     assert_eq!((empty.why, empty.count), (ExclusionReason::EmptyRecord, 2));
     assert!(has_words(&empty.example, &["a.rec", "0"]), "{empty:?}");
-    // A file in which no record has an image.
+    // In this file, no record has an image.
     let error = config_error(open(&range(1.0, 2.0)));
     assert!(has_words(&error.problem, &["1 record has no image"]), "{error}");
 }
@@ -221,10 +224,10 @@ fn invalid_records_are_errors_with_the_byte() {
     }
     let unfinished = [part(1, &[0; 24]), good.clone()].concat();
     after(&unfinished, 68, &[]);
-    // The message has the bytes of a header and the end of the file.
+    // The message must contain the number of bytes of a header, and the end of the file.
     after(&part(1, &[0; 24]), 68, &["8", "68"]);
     after(&[&MAGIC[..], &[255, 255, 255, 31]].concat(), 44, &["536870911"]);
-    // The message has the length of the record, which is too short for a header.
+    // The message must contain the length of the record, which is too short for a header.
     after(&part(0, &[0; 23]), 36, &["23", "MXNet"]);
     for flag in [1, u32::MAX] {
         after(&record(flag, 0.0, b"abc"), 36, &["27", "MXNet"]);
@@ -239,8 +242,8 @@ fn a_truncated_file_is_an_error_at_any_length() {
         let starts: Vec<usize> =
             text.lines().map(|it| it.split_once('\t').unwrap().1.parse().unwrap()).collect();
         for len in (1..whole.len()).step_by(3) {
-            // A file that is truncated between two records looks complete. The padding of the last
-            // record may be missing.
+            // If a file is truncated between two records, it appears complete. The padding of the
+            // last record may be missing too.
             let next = starts.iter().find(|&&start| start >= len).copied().unwrap_or(whole.len());
             match open(&whole[..len]) {
                 Ok((_root, source)) => {
@@ -273,7 +276,7 @@ proptest! {
         }
         match with(&bytes, RecordIoLabel::None) {
             Ok((_root, source)) => (0..source.len()).for_each(|index| drop(read(&source, index).unwrap())),
-            // The error has a byte, unless the file has no samples.
+            // The error contains the offset of a byte, unless the file has no samples.
             other => {
                 let error = config_error(other);
                 if error.key != "source.recordio" {

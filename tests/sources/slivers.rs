@@ -1,4 +1,4 @@
-//! Objects of which almost nothing is visible.
+//! Annotated objects of which almost nothing is visible after a crop.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use feedwater::annotation::{Frame, Objects};
 use feedwater::internals::geometry::{BoundingBox, Orientation, Size};
 use feedwater::op::Crop;
 
-/// Models take boxes as f32 and reject boxes without extent.
+/// Models take boxes as f32, and reject boxes without width or height. A box whose width or height
+/// is 0 in f32 must be dropped.
 #[test]
 fn a_box_without_extent_as_f32_is_dropped() {
     let size = Size::new(640, 480);
@@ -20,7 +21,7 @@ fn a_box_without_extent_as_f32_is_dropped() {
     let [seen] = &place(511.9999)[..] else { panic!("a box with extent must be kept") };
     let [left, _, right, _] = seen.bbox.xyxy();
     assert!(left < right);
-    // No remaining box is empty, neither in pixels nor as a share of the image.
+    // No box that is left is empty, neither in pixels nor as fractions of the image.
     for step in 0..4000 {
         let left = 512.0 - f64::from(step) * 1e-7;
         for it in place(left).iter() {

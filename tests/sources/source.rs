@@ -1,4 +1,5 @@
-//! Tests the documented behaviour of `Directory`, `FileList` and `Memory` on real folders.
+//! Tests what the documentation of `Directory`, `FileList` and `Memory` promises, on folders in the
+//! file system.
 
 use crate::common::words::has_words;
 use crate::common::{self, Wrapping, config_error, position};
@@ -17,7 +18,7 @@ use feedwater::source::settings::DirectorySettings;
 use feedwater::source::{Directory, Exclusion, ExclusionReason, FileList, Memory, Repeat, Source};
 use tempfile::TempDir;
 
-/// Creates a directory with these files. Each file contains its own name.
+/// Creates a temporary folder with these files. Each file contains its own name.
 fn tree(files: &[&str]) -> TempDir {
     let root = tempfile::tempdir().unwrap();
     for file in files {
@@ -28,7 +29,7 @@ fn tree(files: &[&str]) -> TempDir {
     root
 }
 
-/// Returns label and path below `root` of each sample, in order.
+/// Returns the label and the path below `root` of each sample, in order.
 fn samples(source: &dyn Source, root: &Path) -> Vec<(i64, String)> {
     (0..source.len())
         .map(|index| {
@@ -51,7 +52,7 @@ fn read(source: &dyn Source, index: u64) -> Vec<u8> {
     page.bytes().to_vec()
 }
 
-/// Writes a list into `root` and opens it. If none of its files exists, creates the first one as an
+/// Writes a list into `root` and opens it. If no listed file exists, creates the first one as an
 /// empty file.
 fn list(root: &TempDir, text: impl AsRef<[u8]>) -> Result<FileList, Error> {
     let path = root.path().join("list.tsv");
@@ -69,7 +70,7 @@ fn every_folder_is_a_class_in_the_byte_order_of_names() {
     expect(&source, &root, &expected);
 }
 
-/// Returns key and message of an error.
+/// Returns the key and the message of the error that opening the folder gives.
 fn refused(root: &TempDir, settings: &DirectorySettings) -> (String, String) {
     match Directory::with(root.path(), settings) {
         Err(Error::Config(error)) => (error.key, error.problem),
@@ -138,7 +139,8 @@ fn class_folders_that_contain_class_folders_are_a_warning() {
     let root = tree(&["train/cat/1.jpg", "train/dog/2.jpg", "val/cat/3.jpg"]);
     let source = Directory::open(root.path()).unwrap();
     let [warning] = &source.warnings()[..] else { panic!("{:?}", source.warnings()) };
-    // The message has the class folders with their numbers of images, and the line to write.
+    // The message must contain the class folders with their numbers of images, and the line to
+    // write instead.
     assert!(has_words(warning, &["train", "2", "val", "1"]), "{warning}");
     let line = format!("directory = {:?}", root.path().join("train"));
     assert!(warning.contains(&line), "{warning}");
@@ -170,9 +172,9 @@ fn files_of_a_folder_come_first_and_then_its_sub_folders() {
     assert_eq!(read(&source, 4), b"a/b/1/2.jpg");
 }
 
-/// Compares with the order of torchvision's `make_dataset`. For each class in order, it uses
-/// `sorted(os.walk(folder))`, which sorts by the whole path of a folder as a text, and then the
-/// sorted names of the folder's files.
+/// The order must equal that of torchvision's `make_dataset`. For each class in order, it uses
+/// `sorted(os.walk(folder))`, which sorts folders by their whole path as a text. The files of each
+/// folder are sorted by name.
 #[test]
 fn nested_folders_are_in_the_order_of_image_folder() {
     let names = ["a", "a-b", "a.b", "a b", "b", "A", "a0", "~", "é", "1"];
@@ -256,7 +258,7 @@ fn files_beside_the_class_folders_are_skipped_and_counted() {
     let root = tree(&["a/1.jpg", "a/2.jpg", "readme.txt", "labels.csv"]);
     let source = Directory::open(root.path()).unwrap();
     expect(&source, &root, &[(0, "a/1.jpg"), (0, "a/2.jpg")]);
-    // The description has the number of files and the number of classes.
+    // The description must contain the number of files and the number of classes.
     assert!(has_words(&source.describe(), &["2", "1"]), "{}", source.describe());
     assert_eq!(counts(&source), [(ExclusionReason::BesideClasses, String::new(), 2)]);
 }
@@ -454,7 +456,7 @@ fn a_wrapper_forwards_all_abilities_of_its_source() {
     assert_eq!(page.bytes(), b"b/2");
 }
 
-/// A source with only the four required methods of the trait.
+/// A source that implements only the four required methods of the trait.
 struct Bare(Vec<Vec<u8>>);
 
 impl Source for Bare {

@@ -1,5 +1,5 @@
-//! Tests the documented behaviour of `TfRecord` and its submodules, on files written by TensorFlow
-//! (tests/golden/records.py) and on invalid records built here.
+//! Tests what the documentation of `TfRecord` and its submodules promises, on files written by
+//! TensorFlow (tests/golden/records.py) and on invalid records built here.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -25,7 +25,7 @@ fn golden(name: &str) -> Vec<u8> {
     fs::read(folder.join(name)).unwrap()
 }
 
-/// Creates a folder with these files.
+/// Creates a temporary folder with these files.
 fn folder(files: &[(&str, &[u8])]) -> TempDir {
     let root = tempfile::tempdir().unwrap();
     for (name, bytes) in files {
@@ -34,7 +34,7 @@ fn folder(files: &[(&str, &[u8])]) -> TempDir {
     root
 }
 
-/// Returns the two files written by TensorFlow.
+/// Creates a temporary folder with the two files that TensorFlow wrote.
 fn written_by_tensorflow() -> TempDir {
     let names = ["train-00000-of-00002", "train-00001-of-00002"];
     let files = names.map(golden);
@@ -45,7 +45,7 @@ fn open(path: impl Into<PathBuf>) -> Result<TfRecord, Error> {
     TfRecord::open(&[path.into()], &TfRecordSettings::default())
 }
 
-/// Checks that an error names a file, and values in its message.
+/// Checks that the result is an error in a file, whose message contains `values`.
 #[track_caller]
 fn refused(result: Result<TfRecord, Error>, values: &[&str]) {
     let error = config_error(result);
@@ -60,7 +60,7 @@ fn read(source: &TfRecord, index: u64) -> Result<Vec<u8>, Reason> {
     Ok(page.bytes().to_vec())
 }
 
-/// Returns the paths of the hidden files of a folder.
+/// Returns the paths of the hidden files in a folder, which are indices.
 fn hidden(root: &TempDir) -> Vec<PathBuf> {
     let entries = fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().path());
     let is_hidden = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with('.');
@@ -71,7 +71,7 @@ fn masked(bytes: &[u8]) -> [u8; 4] {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
 }
 
-/// Encodes a record with correct checksums.
+/// Encodes a TFRecord with correct checksums.
 fn record(data: &[u8]) -> Vec<u8> {
     let len = (data.len() as u64).to_le_bytes();
     [&len, &masked(&len)[..], data, &masked(data)].concat()
@@ -87,12 +87,12 @@ fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// Encodes a length-delimited field.
+/// Encodes a length-delimited field of a protocol buffer.
 fn field(number: u64, bytes: &[u8]) -> Vec<u8> {
     [varint(number << 3 | 2), varint(bytes.len() as u64), bytes.to_vec()].concat()
 }
 
-/// Encodes an entry of the feature map.
+/// Encodes an entry of an Example's feature map.
 fn feature(name: &str, value: &[u8]) -> Vec<u8> {
     field(1, &[field(1, name.as_bytes()), field(2, value)].concat())
 }
@@ -101,14 +101,14 @@ fn image(bytes: &[u8]) -> Vec<u8> {
     feature("image/encoded", &field(1, &field(1, bytes)))
 }
 
-/// Encodes a label whose values are not packed.
+/// Encodes a label as a list of integers that are not packed.
 fn label(values: &[i64]) -> Vec<u8> {
     let values: Vec<u8> =
         values.iter().flat_map(|value| [varint(1 << 3), varint(*value as u64)].concat()).collect();
     feature("image/class/label", &field(3, &values))
 }
 
-/// Encodes a label as a list of floats.
+/// Encodes a label as a list of floats. They are packed if `packed` is true.
 fn float_label(values: &[f32], packed: bool) -> Vec<u8> {
     let bytes = |value: &f32| value.to_le_bytes().to_vec();
     let list = match packed {
@@ -149,7 +149,7 @@ fn files_written_by_tensorflow_are_read_sample_by_sample() {
     let first = root.path().join("train-00000-of-00002");
     assert_eq!(source.location(2), format!("{}[2]", first.display()));
     assert!(source.location(3).ends_with("train-00001-of-00002[0]"));
-    // A file and the number of others, and samples.
+    // The description must contain a file, the number of other files, and the number of samples.
     let described = source.describe();
     assert!(has_words(&described, &[first.to_str().unwrap(), "1", "4"]), "{described}");
     assert_eq!(source.largest_bytes(), Some(golden("3.jpg").len() as u64));
@@ -176,7 +176,7 @@ fn a_path_is_a_file_a_directory_or_a_pattern_and_a_list_preserves_its_order() {
     assert!(matches!(open(at("val")), Err(Error::Io { path, .. }) if path == at("val")));
     let none = TfRecord::open(&[], &TfRecordSettings::default());
     common::refused(none, "source.tfrecord", &[]);
-    // The message has the number of files and the first one.
+    // The message must contain the number of files, and the first one.
     let empty = folder(&[("a", b"")]);
     let first = empty.path().join("a");
     common::refused(open(empty.path()), "source.tfrecord", &["1", first.to_str().unwrap()]);
@@ -223,7 +223,7 @@ fn the_index_is_stored_beside_the_file_and_reused_for_the_same_file() {
     drop(open(root.path()).unwrap());
     let indices = hidden(&root);
     assert_eq!(indices.len(), 2);
-    // Sets a recognizable time, which a new index would not have.
+    // Sets a time that a new index would not have, to see whether the index was written again.
     for index in &indices {
         let file = File::options().write(true).open(index).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
@@ -339,13 +339,13 @@ fn a_missing_feature_is_an_error_that_lists_the_existing_ones() {
         let settings = TfRecordSettings { image: image.into(), label: label.into() };
         TfRecord::open(&[root.path().into()], &settings)
     };
-    // The message has the feature, the key to set, and its possible values.
+    // The message must contain the feature, the key of the setting, and its possible values.
     let values = ["\"image\"", "source.image", "image/class/synset", "image/encoded"];
     refused(with("image", "image/class/label"), &values);
     let values = ["\"label\"", "source.label", "\"\"", "image/class/label"];
     refused(with("image/encoded", "label"), &values);
     assert_eq!(with("image/encoded", "").unwrap().label(0), -1);
-    // The message has the feature, the number of its values, and the types.
+    // The message must contain the feature, the number of its values, and the supported types.
     let values = ["\"image/object/bbox/label\"", "3", "int64", "float"];
     refused(with("image/encoded", "image/object/bbox/label"), &values);
     refused(with("image/height", ""), &["\"image/height\"", "0", "bytes"]);
@@ -381,7 +381,7 @@ fn a_truncated_file_is_an_error_at_any_length() {
             Err(error) => assert!(error.to_string().starts_with("source.tfrecord: "), "{error}"),
         }
     }
-    // A file truncated between two records looks complete.
+    // A file that is truncated between two records appears complete.
     assert_eq!(opened, [1, 2]);
 }
 
@@ -413,16 +413,16 @@ fn a_flipped_byte_is_an_error_of_the_file_or_sample_and_never_another_image() {
             }
         }
     }
-    // The first twelve bytes of each of the three records are checked on opening. Every other byte
-    // belongs to one sample.
+    // The first twelve bytes of each of the three records are checked when the file is opened.
+    // Every other byte belongs to one sample.
     assert_eq!((errors, faults), (36, whole.len() - 36));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// The records contain overflowing lengths, invalid wire types and endless numbers, all with
-    /// correct checksums.
+    /// The records contain lengths that overflow, invalid wire types and endless numbers. All
+    /// checksums are correct.
     #[test]
     fn any_record_gives_a_source_or_an_error(
         pieces in prop::collection::vec(

@@ -1,6 +1,6 @@
-//! Tests the documented behaviour of `WebDataset` and its tar headers, on archives written by
-//! webdataset and Python's tarfile (tests/golden/records.py) and on archives built here.
-//! tests/sources/tfrecord.rs covers indices, patterns and reads.
+//! Tests what the documentation of `WebDataset` and its tar headers promises, on archives written
+//! by webdataset and Python's tarfile (tests/golden/records.py) and on archives built here.
+//! tests/sources/tfrecord.rs tests indices, patterns and reads.
 
 use std::fs;
 use std::ops::Range;
@@ -25,7 +25,7 @@ fn golden(name: &str) -> Vec<u8> {
     fs::read(folder.join(name)).unwrap()
 }
 
-/// Creates a folder with these files.
+/// Creates a temporary folder with these files.
 fn folder(files: &[(&str, &[u8])]) -> TempDir {
     let root = tempfile::tempdir().unwrap();
     for (name, bytes) in files {
@@ -45,7 +45,8 @@ fn open(bytes: &[u8]) -> Result<Vec<Sample>, Error> {
     open_with(bytes, "jpg;png", "cls", "")
 }
 
-/// Checks the byte of an error in the file, and values in its message.
+/// Checks that opening a file with these bytes is an error at byte `byte`, whose message contains
+/// `values`.
 #[track_caller]
 fn refused(bytes: &[u8], byte: u64, values: &[&str]) {
     refused_at(open(bytes), "source.webdataset", byte, values);
@@ -62,12 +63,12 @@ fn samples(source: &WebDataset) -> Vec<Sample> {
     (0..source.len()).map(read).collect()
 }
 
-/// Returns the samples with these numbers, as they were written into the archives.
+/// Returns the samples with these numbers as they are in the golden archives.
 fn written(numbers: Range<usize>) -> Vec<Sample> {
     numbers.map(|number| (LABELS[number], golden(&format!("{number}.jpg")))).collect()
 }
 
-/// Encodes a tar header with this size field and a correct checksum.
+/// Encodes a tar header with this size field, type and a correct checksum.
 fn header(name: &str, size: &[u8], kind: u8) -> Vec<u8> {
     let mut header = vec![0; 512];
     header[..name.len()].copy_from_slice(name.as_bytes());
@@ -86,7 +87,7 @@ fn member(name: &str, content: &[u8], kind: u8) -> Vec<u8> {
     bytes
 }
 
-/// Returns an archive of these files.
+/// Returns a tar archive of these files.
 fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
     let members = files.iter().map(|(name, content)| member(name, content, b'0'));
     members.chain([vec![0; 1024]]).collect::<Vec<_>>().concat()
@@ -103,7 +104,7 @@ fn files_written_by_webdataset_are_read_sample_by_sample() {
         assert!(source.location(2).ends_with("train-000000.tar[2]"), "{}", source.location(2));
         let named = (&source as &dyn Source).named_location(2);
         assert!(named.ends_with("train-000000.tar[2] train/sample-0002.jpg"), "{named}");
-        // The description has the number of other files and the number of samples.
+        // The description must contain the number of other files, and the number of samples.
         assert!(has_words(&source.describe(), &["1", "4"]), "{}", source.describe());
         assert_eq!(source.largest_bytes(), Some(golden("3.jpg").len() as u64));
         let fault = source.read(3, &mut HostPage::default(), 700).unwrap_err();
@@ -130,7 +131,7 @@ fn braces_in_a_path_are_expanded_unless_a_file_has_that_name() {
     assert!(words.contains("train-000002.tar"), "{words}");
     let error = config_error(open("train-{0.tar"));
     assert_eq!(error.key, "source.webdataset");
-    // The message has the path and the missing brace.
+    // The message must contain the path and the missing brace.
     assert!(error.problem.contains("train-{0.tar") && error.problem.contains('}'), "{error}");
 }
 
@@ -176,7 +177,7 @@ fn the_first_configured_extension_counts_and_samples_without_an_image_are_skippe
     assert_eq!(with("jpg"), [(1, b"jpg".to_vec())]);
 }
 
-/// Returns a hard link to this member.
+/// Returns a member `name` that is a hard link to the member `target`.
 fn hard_link(name: &str, target: &str) -> Vec<u8> {
     let mut link = header(name, b"00000000000", b'1');
     link[157..157 + target.len()].copy_from_slice(target.as_bytes());
@@ -195,7 +196,7 @@ fn excluded(bytes: &[u8]) -> Vec<(ExclusionReason, String, u64)> {
         assert!(all.iter().all(|it| it.example.contains("a.tar: ")), "{all:?}");
         all.into_iter().map(|it| (it.why, it.kind, it.count)).collect::<Vec<_>>()
     };
-    // The second time uses the stored index.
+    // Opens the archive twice: first it is scanned, then the stored index is read.
     let both = [1, 2].map(counts);
     assert_eq!(both[0], both[1]);
     both[1].clone()
@@ -225,7 +226,8 @@ fn hard_links_are_the_files_before_them() {
     assert_eq!(counts, expected);
 }
 
-/// GNU tar writes a file with two names as a file and a hard link. Tested with compression too.
+/// If a file has two names, GNU tar writes it once, and a hard link for the second name. Compressed
+/// archives are tested too.
 #[test]
 fn hard_links_of_gnu_tar_are_read() {
     let root = folder(&[("a.jpg", b"one"), ("a.cls", b"1"), ("b.cls", b"2")]);
@@ -379,7 +381,7 @@ fn invalid_samples_are_errors_with_the_byte_and_advice() {
     for (label, shown) in [("cat", "\"cat\""), ("", "\"\"")] {
         refused(&archive(&[("a.jpg", b"x"), ("a.cls", label.as_bytes())]), 1536, &[shown]);
     }
-    // The message has the sample, its missing file, and the key to set.
+    // The message must contain the sample, its missing file, and the key of the setting.
     let none = archive(&[("a.cls", b"1"), ("a.jpg", b"x"), ("b.jpg", b"x")]);
     refused(&none, 2048, &["\"b\"", "\"cls\"", "source.label", "\"\""]);
     for name in ["a.jpg", "a.cls"] {
@@ -392,14 +394,14 @@ fn invalid_samples_are_errors_with_the_byte_and_advice() {
         let read = open_with(&bytes, "jpg", "json", "label");
         refused_at(read, "source.webdataset", 1536, &values);
     }
-    // The message has the number of files and the first one.
+    // The message must contain the number of files, and the first one.
     let none = open(&archive(&[("a.txt", b"x")]));
     common::refused(none, "source.webdataset", &["1", "a.tar"]);
 }
 
 #[test]
 fn other_files_are_errors_with_advice() {
-    // The message has the tool to use and the supported compressions.
+    // The message must contain a tool that decompresses the file, and the supported compressions.
     refused(b"BZh and so on", 0, &["bunzip2", "gzip", "zstd"]);
     refused(&[b'x'; 600], 0, &["tar"]);
     let root = folder(&[("a.txt", b"x")]);
@@ -408,7 +410,7 @@ fn other_files_are_errors_with_advice() {
     common::refused(none, "source.webdataset", &[root.path().to_str().unwrap()]);
 }
 
-/// Returns the ranges of the contents of an archive with octal sizes, and the offset of its end
+/// Returns where each file's content is in an archive with octal sizes, and the offset of the end
 /// mark.
 fn contents(bytes: &[u8]) -> (Vec<Range<usize>>, usize) {
     let (mut at, mut ranges) = (0, Vec::new());
@@ -425,7 +427,7 @@ fn contents(bytes: &[u8]) -> (Vec<Range<usize>>, usize) {
 fn an_archive_truncated_before_its_end_mark_is_an_error() {
     let whole = golden("train-000000.tar");
     let (_, end) = contents(&whole);
-    // Tests every length around the headers, and some lengths between them.
+    // Truncates the archive at every length near a header, and at some lengths in between.
     for len in (0..end + 512).filter(|len| len % 512 < 3 || len % 97 == 0) {
         assert!(open(&whole[..len]).is_err(), "{len} bytes");
     }
@@ -437,7 +439,7 @@ fn a_flipped_byte_of_a_header_is_an_error_or_changes_nothing() {
     let whole = golden("train-000000.tar");
     let (ranges, end) = contents(&whole);
     let mut errors = 0;
-    // Tests only every fifth byte, because each writes an archive and a stored index.
+    // Only every fifth byte is tested, because each test writes an archive and a stored index.
     for position in (0..end + 512).step_by(5) {
         if ranges.iter().any(|range| range.contains(&position)) {
             continue;
@@ -449,19 +451,19 @@ fn a_flipped_byte_of_a_header_is_an_error_or_changes_nothing() {
             Err(_) => errors += 1,
         }
     }
-    // Only the padding of a file's last block and the bytes after the digits of a checksum may
-    // change undetected.
+    // Not all changes are detected: the padding of a file's last block and the bytes after a
+    // checksum's digits are not checked.
     assert!(errors > (ranges.len() + 1) * 100, "{errors}");
 }
 
-/// GNU tar writes numbers that octal digits cannot represent as binary numbers.
+/// If a number does not fit into the octal digits of a tar header, GNU tar writes it in binary.
 #[test]
 fn numbers_are_octal_digits_or_binary() {
     let mut bytes = archive(&[("a.jpg", b"one"), ("a.cls", b"1")]);
     let sum = u32::from_str_radix(str::from_utf8(&bytes[148..154]).unwrap(), 8).unwrap();
     bytes[148..156].copy_from_slice(&(1 << 63 | u64::from(sum)).to_be_bytes());
     assert_eq!(open(&bytes).unwrap(), [(1, b"one".to_vec())]);
-    // One size is larger than the file, the other one larger than an integer.
+    // The first size is larger than the file, the second one larger than an integer.
     for place in [5, 1] {
         let mut size = [0; 12];
         (size[0], size[place]) = (0x80, 1);
@@ -474,7 +476,7 @@ fn numbers_are_octal_digits_or_binary() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// The checksums are correct, or only that of the first header is.
+    /// Either all checksums are correct, or only that of the first header is.
     #[test]
     fn any_archive_gives_a_source_or_an_error(
         blocks in prop::collection::vec(

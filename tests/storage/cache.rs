@@ -1,4 +1,4 @@
-//! Tests the documented behaviour of the disk cache with files on a test server.
+//! Tests what the documentation of the disk cache promises, with files on a test server.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ struct Setting {
 }
 
 const LEN: usize = 10_000;
-/// Size of an entry's header in bytes.
+/// Size of the header of a cache entry in bytes.
 const HEAD: u64 = 24;
 
 fn start(limit: u64) -> Setting {
@@ -27,7 +27,7 @@ fn start(limit: u64) -> Setting {
     Setting { server: Server::start(), directory, limit, storage }
 }
 
-/// Returns a handle on the cache that does not know which entries other handles have used.
+/// Returns a new handle on the cache. It does not know which entries other handles have used.
 fn storage(directory: &Path, limit: u64) -> Storage {
     let cache_directory = Some(directory.to_path_buf());
     Storage::new(&StorageSettings { cache: limit, cache_directory, ..Default::default() }).unwrap()
@@ -37,7 +37,7 @@ fn content(number: u64) -> Vec<u8> {
     (0..LEN).map(|at| (at as u64 * 31 + number * 7 + at as u64 / 251) as u8).collect()
 }
 
-/// Reads a thousand bytes of a file from offset `1000 * part`.
+/// Reads a thousand bytes of a file at offset `1000 * part`.
 fn read(storage: &Storage, url: &str, part: usize) -> Vec<u8> {
     let mut bytes = vec![0; 1000];
     let file = storage.open(Path::new(url)).unwrap();
@@ -50,7 +50,7 @@ impl Setting {
         read(&self.storage, url, part)
     }
 
-    /// Replaces the handle by a new one, as another process would have.
+    /// Replaces the handle by a new one, as if another process used the cache.
     fn restart(&mut self) {
         self.storage = storage(self.directory.path(), self.limit);
     }
@@ -60,7 +60,7 @@ impl Setting {
         self.server.url(path)
     }
 
-    /// Returns the number of requests for bytes since the last call.
+    /// Returns how many requests for bytes the server has received since the last call.
     fn fetched(&self) -> usize {
         let fetched = self.server.log("/").iter().filter(|it| it.method == "GET").count();
         self.server.forget("/");
@@ -144,7 +144,8 @@ fn a_damaged_entry_is_deleted_and_fetched_again() {
         assert_eq!(setting.storage.stats().cache_damaged, before + 1, "{number}");
         assert_eq!((setting.fetched(), fs::read(&entry).unwrap()), (1, whole.clone()));
     }
-    // Files that another process is writing, or that it left behind, are not entries.
+    // Files whose names begin with `new-` are being written by another process, or were left behind
+    // by one. They are not entries.
     fs::rename(&entry, entry.with_file_name("new-1-1")).unwrap();
     assert_eq!((setting.read(&url, 0), setting.fetched()), (content(1)[..1000].to_vec(), 1));
 }
@@ -160,7 +161,8 @@ fn a_set_larger_than_the_limit_keeps_its_entries() {
             assert!(setting.bytes() <= limit);
         }
     }
-    // First all ten parts, then twice the six parts that did not fit.
+    // The first round requests all ten parts. Each of the two other rounds requests the six parts
+    // that did not fit.
     assert_eq!(setting.fetched(), 10 + 6 + 6);
     assert_eq!((setting.entries().len(), setting.counted()), (4, 4 * (1000 + HEAD)));
 }
@@ -175,7 +177,7 @@ fn the_least_recently_used_folders_are_evicted() {
         setting.read(url, 1);
     }
     let new = setting.url("/new/3", 3);
-    // Entries used within the last hour are not evicted, whichever process used them.
+    // An entry that some process used within the last hour is not evicted.
     setting.age(0);
     setting.read(&new, 0);
     assert_eq!(setting.entries().len(), 4);
@@ -183,7 +185,7 @@ fn the_least_recently_used_folders_are_evicted() {
     let before = setting.folders();
     setting.read(&old[0], 0);
     setting.fetched();
-    // This process has just used `old`, so `older` is evicted.
+    // This process has just used the folder `old`, so the folder `older` is evicted.
     setting.read(&new, 0);
     setting.read(&new, 0);
     assert_eq!((setting.fetched(), setting.entries().len()), (1, 3));
@@ -201,8 +203,8 @@ fn a_missing_or_wrong_count_is_rebuilt() {
     fs::remove_file(setting.directory.path().join("bytes")).unwrap();
     setting.read(&url, 1);
     assert_eq!(setting.counted(), 2 * (1000 + HEAD));
-    // A process may end after it increased the count and before it wrote the entry. The count is
-    // then too large.
+    // A process increases the count before it writes an entry. If the process ends in between, the
+    // count is too large.
     fs::write(setting.directory.path().join("bytes"), limit.to_string()).unwrap();
     setting.read(&url, 2);
     assert_eq!((setting.counted(), setting.bytes()), (3 * (1000 + HEAD), 3 * (1000 + HEAD)));
@@ -220,7 +222,7 @@ fn without_a_writable_cache_reading_continues_with_one_warning() {
         assert_eq!(setting.read(&url, part), content(1)[part * 1000..][..1000]);
     }
     assert_eq!(setting.storage.warnings().len(), 1, "{:?}", setting.storage.warnings());
-    // A folder that cannot be created disables the cache from the start.
+    // If the folder of the cache cannot be created, the cache is disabled from the start.
     let below = storage(&setting.directory.path().join("bytes/below"), 1 << 20);
     assert_eq!(read(&below, &url, 0), content(1)[..1000]);
     assert_eq!(below.warnings().len(), 1);
@@ -242,8 +244,8 @@ fn nothing_is_cached_without_the_setting() {
 
 const CHILD: &str = "FEEDWATER_TEST_CHILD";
 
-/// Runs only in the child processes of the next test. Each child reads in its own order and checks
-/// every byte.
+/// This test runs only in child processes, which the next test starts. Each child reads parts in
+/// its own order and checks every byte.
 #[test]
 fn child() {
     let Ok(told) = std::env::var(CHILD) else { return };
@@ -275,7 +277,7 @@ fn several_processes_share_it() {
         assert!(child.wait().unwrap().success());
     }
     assert!(setting.bytes() <= 30 * (1000 + HEAD));
-    // Two processes that fetch the same bytes at the same time may both count them.
+    // If two processes fetch the same bytes at the same time, both may count them.
     assert!(setting.counted() >= setting.bytes());
     let names = setting.entries();
     assert!(names.iter().all(|it| !it.file_name().unwrap().to_str().unwrap().starts_with("new-")));

@@ -1,4 +1,4 @@
-//! Files and URLs: mapped and compressed files, the disk cache, and remote servers.
+//! Files and URLs: mapped files, compressed files, the disk cache, and remote servers.
 
 mod cache;
 #[path = "../common/mod.rs"]

@@ -1,5 +1,5 @@
-//! Mapped files: reads return the same bytes as `pread`, and truncation causes no SIGBUS. Tests
-//! that end the process start this program again as a child process.
+//! Mapped files. Reads return the same bytes as `pread`, and truncating a file does not end the
+//! process with SIGBUS. Tests that end the process start this program again as a child process.
 #![allow(unsafe_code)]
 
 use std::fs;
@@ -23,17 +23,18 @@ use feedwater::storage::{Storage, StorageSettings};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-/// Number of reads of a file in the page cache after which most reads copy from the mapping.
+/// Number of reads of a file. After so many, most reads copy from the mapping, because the file is
+/// in the page cache.
 const READS: usize = 200;
 
-/// Returns a handle that maps files or does not. Returns `None` if the file system of the tests
-/// does not report cached pages, because then nothing is mapped.
+/// Returns a handle that maps files if `map` is true. Returns `None` if the file system does not
+/// report cached pages, because then no file is mapped.
 fn mapping(map: bool) -> Option<Storage> {
     let (_root, path) = file(b"a");
     let file = fs::File::open(path).unwrap();
     let mut byte = 0_u8;
     let part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    // SAFETY: the buffer is one byte that lives during the call.
+    // SAFETY: the buffer has one byte and lives during the call.
     let told = unsafe { libc::preadv2(file.as_raw_fd(), &part, 1, 0, libc::RWF_NOWAIT) };
     if told < 0 {
         println!("skipped: {}", io::Error::last_os_error());
@@ -46,8 +47,8 @@ fn content(len: usize) -> Vec<u8> {
     (0..len as u32).map(|it| (it.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
-/// Creates a file in the build directory. Its file system reports cached pages, unlike some that
-/// are used for `/tmp`.
+/// Creates a file in the build directory. The file system there reports cached pages, unlike some
+/// that are used for `/tmp`.
 fn file(bytes: &[u8]) -> (TempDir, PathBuf) {
     let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = root.path().join("file");
@@ -55,7 +56,7 @@ fn file(bytes: &[u8]) -> (TempDir, PathBuf) {
     (root, path)
 }
 
-/// Opens a mapped file. From now on, its reads copy from the mapping.
+/// Opens and maps a file, and reads it until its reads copy from the mapping.
 fn mapped(path: &Path) -> File {
     let storage = Storage::default();
     let file = storage.map(storage.open(path).unwrap());
@@ -66,7 +67,8 @@ fn mapped(path: &Path) -> File {
 
 fn trust(file: &File) {
     let mut byte = [0];
-    // Reads 1, 3, 7, 15, 31 and 63, and then every 64th read, check whether pages are cached.
+    // Reads 1, 3, 7, 15, 31 and 63, and then every 64th read, check whether the pages are cached.
+    // The reads between them rely on the last check.
     for _ in 0..65 {
         file.read_exact_at(&mut byte, 0).unwrap();
     }
@@ -106,12 +108,12 @@ fn files_that_cannot_be_mapped_are_read_anyway() {
     let empty = open(&path);
     assert_eq!((empty.memory_bytes(), empty.read_at(&mut [0; 4], 0).unwrap()), (0, 0));
     let bytes = content(10_000);
-    // The file system /proc has no mappable pages.
+    // The pages of files in /proc cannot be mapped.
     let odd = open(Path::new("/proc/self/status"));
     let mut buffer = [0; 5];
     odd.read_exact_at(&mut buffer, 0).unwrap();
     assert_eq!((&buffer, odd.memory_bytes()), (b"Name:", 0));
-    // A file that has grown is longer than its mapping.
+    // The file grows after it was mapped, so it is longer than its mapping.
     let file = mapped_of(&path, &bytes[..5000]);
     fs::write(&path, &bytes).unwrap();
     let mut all = vec![0; bytes.len()];
@@ -143,7 +145,7 @@ fn settings_and_file_systems_decide_what_is_mapped() {
     assert!(!mapped.is_remote());
 }
 
-/// Without the signal handler, this test would kill the program.
+/// Without feedwater's handler for SIGBUS, this test would end the program.
 #[test]
 fn a_file_truncated_while_mapped_gives_short_reads_and_the_process_survives() {
     let Some(_on) = mapping(true) else { return };
@@ -156,7 +158,8 @@ fn a_file_truncated_while_mapped_gives_short_reads_and_the_process_survives() {
         let mut buffer = vec![1; 150_000];
         let error = mapped.read_exact_at(&mut buffer, 150_000).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
-        // The truncated file is not mapped again. The remaining bytes are read.
+        // After it was truncated, the file is not mapped again. The remaining bytes are read with
+        // `pread`.
         for _ in 0..READS {
             let count = mapped.read_at(&mut buffer, 100).unwrap();
             assert_eq!(count as u64, len.saturating_sub(100).min(150_000));
@@ -165,7 +168,7 @@ fn a_file_truncated_while_mapped_gives_short_reads_and_the_process_survives() {
         fs::write(&path, &bytes).unwrap();
         mapped.read_exact_at(&mut buffer, 150_000).unwrap();
         assert_eq!(buffer, bytes[150_000..]);
-        // Other files are unaffected.
+        // The mappings of other files still work.
         other.read_exact_at(&mut buffer, 150_000).unwrap();
         assert_eq!(buffer, bytes[150_000..]);
         let again = self::mapped(&path);
@@ -174,7 +177,7 @@ fn a_file_truncated_while_mapped_gives_short_reads_and_the_process_survives() {
     }
 }
 
-/// No read may return the zeros that replace the missing pages.
+/// When a file is truncated, zeros replace the missing pages. No read may return these zeros.
 #[test]
 fn threads_that_fault_at_once_all_survive() {
     let Some(_on) = mapping(true) else { return };
@@ -207,7 +210,7 @@ fn threads_that_fault_at_once_all_survive() {
     assert_ne!(short.into_inner(), 0, "no thread read after the truncation");
 }
 
-/// More files are opened here than the table of mappings has entries.
+/// This test opens more files than the table of mappings has entries.
 #[test]
 fn entries_of_mappings_are_reused_when_files_are_closed() {
     let Some(storage) = mapping(true) else { return };
@@ -219,7 +222,7 @@ fn entries_of_mappings_are_reused_when_files_are_closed() {
     }
 }
 
-/// Runs one of this program's tests in a child process.
+/// Runs one test of this program in a child process.
 fn child(name: &str) -> ExitStatus {
     let program = env::current_exe().unwrap();
     let arguments = ["--exact", name, "--nocapture", "--test-threads=1"];
@@ -233,7 +236,7 @@ fn is_child(name: &str) -> bool {
     env::var("MAPPED_CHILD").is_ok_and(|it| it == name)
 }
 
-/// Reads a mapped file, which installs the signal handler.
+/// Reads a mapped file. The first such read installs the signal handler.
 fn read_mapped() -> (TempDir, File) {
     let (root, path) = file(&content(10_000));
     let file = mapped(&path);
@@ -241,12 +244,14 @@ fn read_mapped() -> (TempDir, File) {
     (root, file)
 }
 
-/// Accesses an unregistered mapping of a truncated file, between two registered ones.
+/// Reads a mapping that feedwater did not register, beyond the end of its truncated file. The
+/// mapping is between two registered ones.
 fn fault() {
     let _above = read_mapped();
     let (_root, path) = file(&content(10_000));
     let file = fs::File::open(&path).unwrap();
-    // SAFETY: a new mapping, which is read beyond the end of its file on purpose.
+    // SAFETY: this is a new mapping. Reading it beyond the end of its file causes the fault that
+    // the test needs.
     unsafe {
         let (flags, descriptor) = (libc::MAP_SHARED, file.as_raw_fd());
         let start = libc::mmap(ptr::null_mut(), 10_000, libc::PROT_READ, flags, descriptor, 0);
@@ -257,9 +262,9 @@ fn fault() {
     }
 }
 
-/// Sets the action of SIGBUS.
+/// Sets the process's action for SIGBUS.
 fn set(action: usize, flags: libc::c_int) {
-    // SAFETY: zeros are a valid action. The flags match the handlers in this file.
+    // SAFETY: a zeroed `sigaction` is valid. The flags match the type of the handlers in this file.
     unsafe {
         let mut new: libc::sigaction = mem::zeroed();
         new.sa_sigaction = action;
@@ -269,7 +274,7 @@ fn set(action: usize, flags: libc::c_int) {
 }
 
 fn raise() {
-    // SAFETY: the test checks the effect of the signal.
+    // SAFETY: raising a signal is always allowed. The test checks its effect.
     unsafe { libc::raise(libc::SIGBUS) };
 }
 
@@ -318,7 +323,7 @@ fn an_ignored_signal_is_ignored_and_an_ignored_fault_ends_the_process() {
 #[test]
 fn an_earlier_handler_gets_unrelated_faults() {
     extern "C" fn told(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-        // SAFETY: the kernel passes valid pointers. The process ends here.
+        // SAFETY: the kernel passes valid pointers to a handler. The process ends here.
         unsafe {
             libc::_exit(if (*info).si_signo == signal && (*info).si_code > 0 { 8 } else { 9 })
         }
@@ -357,7 +362,8 @@ fn an_earlier_plain_handler_gets_signals_and_runs_once_with_resethand() {
     assert_eq!(command.output().unwrap().status.signal(), Some(libc::SIGBUS));
 }
 
-/// The kernel would kill a thread that blocks SIGBUS. So such a thread uses `pread`.
+/// If a thread blocks SIGBUS, the kernel would kill the process at a fault. So such a thread reads
+/// with `pread`.
 #[test]
 fn a_thread_that_blocks_the_signal_does_not_use_the_mapping() {
     let Some(_on) = mapping(true) else { return };
@@ -366,7 +372,7 @@ fn a_thread_that_blocks_the_signal_does_not_use_the_mapping() {
     let mapped = mapped(&path);
     thread::scope(|scope| {
         scope.spawn(|| {
-            // SAFETY: only integers, and the signal mask of this thread.
+            // SAFETY: the calls only change integers and the signal mask of this thread.
             unsafe {
                 let mut set = mem::zeroed();
                 libc::sigfillset(&mut set);
@@ -383,7 +389,8 @@ fn a_thread_that_blocks_the_signal_does_not_use_the_mapping() {
     });
 }
 
-/// Returns every sample of a source, and the error of a read after the file was truncated.
+/// Returns the bytes of all samples, the source's memory in bytes, and the reason of a read that
+/// fails because the file was truncated.
 fn samples<S: Configured>(
     path: &Path,
     settings: &S::Settings,
@@ -397,8 +404,8 @@ fn samples<S: Configured>(
         all.push(page.bytes().to_vec());
     }
     let bytes = fs::read(path).unwrap();
-    // Truncates at a page boundary. Otherwise the rest of the page would be zeros, and the error
-    // would be that the file has changed.
+    // Truncates the file at a page boundary. Otherwise the rest of the page would read as zeros,
+    // and the error would be that the file has changed.
     cut(path, (bytes.len() as u64 / 3) & !4095);
     let last = source.len() - 1;
     let fault = source.read(last, &mut page, 1 << 30).unwrap_err();
@@ -443,6 +450,6 @@ fn a_sample_truncated_within_a_page_is_an_error_too() {
     cut(&path, fs::metadata(&path).unwrap().len() - 1);
     let fault = npy.read(last, &mut page, 1 << 30).unwrap_err();
     assert_eq!(fault.reason, Reason::Unreadable);
-    // The read itself succeeded, so there is no system error.
+    // The read itself succeeded, so the error has no system error as its source.
     assert_eq!(fault.source, None, "{fault}");
 }

@@ -1,4 +1,4 @@
-//! URLs on third-party servers: moto (an S3 emulator) and Python's HTTP server.
+//! URLs on servers of other projects: moto (an S3 emulator) and Python's HTTP server.
 //! `tests/servers/run.sh` starts them with the files of `tests/golden/records` and runs these
 //! tests.
 
@@ -25,7 +25,7 @@ fn server(variable: &str) -> String {
     std::env::var(variable).expect("run these tests with tests/servers/run.sh")
 }
 
-/// Returns a handle that stores no indices in the user's cache.
+/// Returns a handle that stores no indices in the user's cache directory.
 fn storage() -> Storage {
     let directory = tempfile::tempdir().unwrap().keep();
     Storage::with_cache_directory(&StorageSettings::default(), directory).unwrap()
@@ -114,7 +114,7 @@ fn objects_from_an_s3_emulator_are_cached_on_disk_and_found_again() {
     let source = directory("s3://feedwater", &storage).unwrap();
     let first: Vec<_> = (0..source.len()).map(|index| read(&source, index)).collect();
     let before = storage.stats();
-    // In a second listing, the objects have the same versions.
+    // A second listing gives the objects the same versions, so their cache entries are found.
     let source = directory("s3://feedwater", &storage).unwrap();
     let second: Vec<_> = (0..source.len()).map(|index| read(&source, index)).collect();
     let hits = storage.stats().cache_hits - before.cache_hits;

@@ -1,6 +1,6 @@
-//! Compressed files that are read as their contents. Any read from any number of threads equals the
-//! plain bytes. Truncated or damaged files are errors. The same applies to sources that read such
-//! files.
+//! Compressed files that are read as their contents. Reads from any number of threads give the same
+//! bytes as the plain file. Truncated or damaged files are errors. The same is true of sources that
+//! read compressed files.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -27,7 +27,7 @@ use zstd_safe::{CCtx, CParameter};
 
 const MIB: usize = 1 << 20;
 
-/// Pseudo-random number generator.
+/// A pseudo-random number generator.
 struct Draws(u64);
 
 impl Draws {
@@ -39,7 +39,7 @@ impl Draws {
     }
 }
 
-/// Returns bytes in runs, some of which compress well and others not at all.
+/// Returns bytes that alternate between runs that compress well and runs that do not.
 fn content(len: usize) -> Vec<u8> {
     let (mut draws, mut bytes) = (Draws(7), Vec::with_capacity(len + 9000));
     while bytes.len() < len {
@@ -58,7 +58,7 @@ fn content(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Returns a gzip member whose header has all optional fields.
+/// Returns a gzip member. Its header has all optional fields.
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let header = b"\x1f\x8b\x08\x1e\x01\x02\x03\x04\x00\x03\x05\x00extraname\0comment\0\x00\x00";
     let trailer = [crc32fast::hash(bytes).to_le_bytes(), (bytes.len() as u32).to_le_bytes()];
@@ -79,7 +79,7 @@ fn pieces(bytes: &[u8], len: usize, pack: fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     bytes.chunks(len).flat_map(pack).collect()
 }
 
-/// Returns compressed files of every supported kind with these contents.
+/// Returns these contents compressed in every supported way, each with a name and its format.
 fn packed(bytes: &[u8]) -> Vec<(&'static str, Packing, Vec<u8>)> {
     let skippable = b"\x53\x2a\x4d\x18\x04\x00\x00\x00skip";
     vec![
@@ -105,7 +105,7 @@ fn unpacker(limits: Limits) -> Arc<Unpacker> {
     Unpacker::new(Storage::default(), limits)
 }
 
-/// Opens the compressed file itself.
+/// Opens the compressed file itself, without decompression.
 fn plain(path: &Path) -> File {
     Storage::default().open(path).unwrap()
 }
@@ -118,7 +118,7 @@ fn file(bytes: &[u8]) -> (TempDir, PathBuf) {
     (root, path)
 }
 
-/// Reads at random offsets with `threads` threads, each in a different order.
+/// Reads at random offsets with `threads` threads. Each thread has another order.
 fn read_anywhere(file: &File, bytes: &[u8], threads: u64, reads: usize) {
     thread::scope(|scope| {
         for number in 0..threads {
@@ -127,7 +127,7 @@ fn read_anywhere(file: &File, bytes: &[u8], threads: u64, reads: usize) {
                 for read in 0..reads {
                     let start = match number % 2 {
                         0 => draws.next() as usize % (bytes.len() + 10),
-                        // One thread reads sequentially.
+                        // Threads with odd numbers read sequentially.
                         _ => read * bytes.len() / reads,
                     };
                     let mut buffer = vec![0; draws.next() as usize % 200_000];
@@ -145,7 +145,7 @@ fn read_anywhere(file: &File, bytes: &[u8], threads: u64, reads: usize) {
 #[test]
 fn any_read_from_any_thread_equals_the_plain_bytes() {
     let bytes = content(11 * MIB + 12_345);
-    // The small limits cache so little that much is evicted and decompressed again.
+    // These limits are so small that much is evicted and decompressed again.
     let small = Limits { blocks: 2 * MIB, ahead: 2 * MIB, marks: 100_000, decoders: 400_000 };
     for (name, packing, packed) in packed(&bytes) {
         assert_eq!(Packing::of(&packed), Some(packing), "{name}");
@@ -169,8 +169,8 @@ fn files_of_one_memory_are_not_mixed_up() {
     });
 }
 
-/// Opens files with one cache as consecutive files of a list. For every second file, the source
-/// keeps no descriptor open.
+/// Opens files that share a cache, as consecutive files of a list. For every second file, the list
+/// has no open descriptor.
 fn listed(sets: &[(Packing, PathBuf)], limits: Limits) -> Vec<File> {
     let unpacker = unpacker(limits);
     let open = |(number, (packing, path)): (usize, &(Packing, PathBuf))| {
@@ -185,8 +185,8 @@ fn listed(sets: &[(Packing, PathBuf)], limits: Limits) -> Vec<File> {
     files
 }
 
-/// Reads consecutive pieces with several threads. Each thread takes the next remaining piece, and
-/// sometimes reads elsewhere. Returns contents or error of each piece.
+/// Reads consecutive pieces with several threads. Each thread takes the next piece, and sometimes
+/// also reads another one. Returns the bytes or the error of each piece.
 fn read_in_order(
     files: &[File],
     pieces: &[(usize, u64, usize)],
@@ -220,7 +220,7 @@ fn read_in_order(
     made.into_iter().map(|(_, made)| made).collect()
 }
 
-/// Returns consecutive pieces of files with these lengths. The files are read twice.
+/// Cuts files of these lengths into pieces of random lengths. Returns all pieces twice, in order.
 fn pieces_of(lengths: &[usize], seed: u64) -> Vec<(usize, u64, usize)> {
     let (mut draws, mut pieces) = (Draws(seed), Vec::new());
     for (number, &len) in lengths.iter().enumerate().cycle().take(2 * lengths.len()) {
@@ -262,8 +262,8 @@ fn files_that_many_threads_read_one_after_another_have_the_plain_bytes() {
     }
 }
 
-/// Files that follow are decompressed ahead. If they are damaged, only reads of these files fail,
-/// with the same errors as if they were read alone.
+/// The files that follow in the list are decompressed in advance. If they are damaged, only reads
+/// of these files fail. The errors are the same as if the files were read alone.
 #[test]
 fn damage_in_the_files_that_follow_is_an_error_of_their_reads_only() {
     let root = tempfile::tempdir().unwrap();
@@ -316,7 +316,7 @@ fn damage_in_the_files_that_follow_is_an_error_of_their_reads_only() {
     }
 }
 
-/// Returns everything that can be read, and the kind of the first error.
+/// Reads a file to its end. Returns the bytes before the first error, and the kind of the error.
 fn all(path: &Path, packing: Packing) -> (Vec<u8>, Option<ErrorKind>) {
     let file = open(path, packing, Limits::default());
     let mut bytes = Vec::new();
@@ -326,7 +326,7 @@ fn all(path: &Path, packing: Packing) -> (Vec<u8>, Option<ErrorKind>) {
             Ok(0) => return (bytes, None),
             Ok(count) => bytes.extend_from_slice(&buffer[..count]),
             Err(error) => {
-                // The message has the offset of the byte.
+                // The message must contain the offset of the damage.
                 assert!(error.to_string().contains(|it: char| it.is_ascii_digit()), "{error}");
                 return (bytes, Some(error.kind()));
             }
@@ -338,7 +338,7 @@ fn all(path: &Path, packing: Packing) -> (Vec<u8>, Option<ErrorKind>) {
 fn a_file_truncated_anywhere_is_an_error_with_the_byte() {
     let bytes = content(20_000);
     for (name, packing, packed) in packed(&bytes) {
-        // Parts at the end that may be missing: zeros, an empty member, a skippable frame.
+        // Number of bytes that may be missing: zeros, an empty member, a skippable frame.
         let optional = match name {
             "members" => 999 + gzip(b"").len(),
             "frames" => 12,
@@ -379,8 +379,8 @@ fn a_flipped_bit_is_an_error_or_changes_nothing() {
     assert!(refused > 500);
 }
 
-/// 256 MiB of zeros compress to very small files. Reading them needs the same bounded memory as any
-/// other file.
+/// 256 MiB of zeros compress to very small files. Reading them must take the same bounded memory as
+/// any other file.
 #[test]
 fn a_bomb_takes_time_but_no_memory() {
     let unpacker = unpacker(Limits::default());
@@ -417,7 +417,7 @@ fn files_compressed_by_webdataset_and_tensorflow_are_read_sample_by_sample() {
     let open = || WebDataset::open(&[root.path().into()], &WebDatasetSettings::default()).unwrap();
     for source in [open(), open()] {
         assert_eq!(samples(&source), [(7, golden("0.jpg"))]);
-        // The description has the file, the number of samples, and the number of compressed files.
+        // The description must contain the file, and the numbers of samples and compressed files.
         let described = source.describe();
         assert!(has_words(&described, &["train.tar.gz", "1"]), "{described}");
         let ones = described.split(' ').filter(|it| *it == "1").count();
@@ -447,7 +447,7 @@ fn compressed_archives_have_the_samples_of_plain_ones() {
     };
     let (plain, packed) = (open(&plain), open(&packed_root));
     assert_eq!(samples(&plain), samples(&packed));
-    // The description has the number of compressed files.
+    // The description must contain the number of compressed files.
     assert!(has_words(&packed.describe(), &["4", "2"]), "{}", packed.describe());
     assert!(!has_words(&plain.describe(), &["2"]), "{}", plain.describe());
     assert_eq!(plain.slow_shuffled(), None);
@@ -472,17 +472,17 @@ fn damage_in_a_compressed_archive_is_an_error_with_both_bytes() {
         assert!(has_words(&error.problem, values), "{values:?}: {error}");
         position(&error)
     };
-    // The key has the offset in the contents, the message the offset in the compressed file.
+    // The key has the offset in the contents, and the message that in the compressed file.
     refused(&bytes[..bytes.len() - 1], &[&(bytes.len() - 1).to_string()]);
     let mut damaged = bytes.clone();
     *damaged.last_mut().unwrap() ^= 1;
     refused(&damaged, &["gzip"]);
-    // The contents end within a member of the archive.
+    // The contents end in the middle of a member of the archive.
     let cut = golden("train-000000.tar")[..5000].to_vec();
     assert!(refused(&gzip(&cut), &["5000"]) <= 5000);
 }
 
-/// The file is damaged after it was opened with its index. Its length and time do not change.
+/// The file is damaged after the source was opened. Its length and time stay the same.
 #[test]
 fn damage_after_indexing_is_an_error_of_the_sample() {
     let (_root, path) = file(&gzip(&golden("train-000000.tar")));

@@ -2,6 +2,7 @@
 """Writes tests/golden/operators/batch.json: pairs mixed by torchvision's MixUp and CutMix and by timm's
 FastCollateMixup, soft targets of timm's mixup_target, and quantiles of SciPy's Beta distribution.
 
+Commands to run this script (`--check` compares results with the stored ones and writes nothing):
     python -m venv venv && venv/bin/pip install numpy scipy torch==2.11.0 torchvision==0.26.0 timm==1.0.31
     venv/bin/python tests/golden/operators/batch.py [--check]
 """
@@ -17,7 +18,7 @@ from timm.data.mixup import FastCollateMixup, mixup_target
 from torchvision.transforms import v2
 
 SIZES = [(1, 1), (7, 5), (16, 3), (33, 21)]
-# Only weights that f32 represents exactly, because both libraries draw f32.
+# All weights are exact in f32, because both libraries draw weights in f32.
 WEIGHTS = [float(np.float32(weight)) for weight in (0.0, 1e-6, 0.1, 0.37, 0.5, 0.75, 0.9999, 1.0)]
 
 
@@ -30,18 +31,18 @@ def pair(size):
 
 
 def floats(size):
-    """Returns the bytes of a pair minus 120, so that some values are negative."""
+    """Returns a batch of two images as floats. 120 is subtracted from each byte, so some values are negative."""
     return torch.from_numpy(np.stack(pair(size))).float() - 120
 
 
 def mixups():
-    """In a batch of two, torchvision mixes each sample with the other one."""
+    """Yields hashes of batches of two that torchvision's MixUp mixed: each sample with the other one."""
     for size in SIZES:
         for weight in WEIGHTS:
             transform = v2.MixUp(num_classes=2)
             mixed = transform.transform(floats(size), {"labels": None, "lam": weight, "batch_size": 2})
             row = {"size": size, "weight": weight, "f32": digest(mixed)}
-            # torch rounds each product and the sum to 16 bits. Here, as in feedwater, only the sum is rounded.
+            # torch would round each product and the sum to 16 bits. This script rounds only the sum, as feedwater does.
             for name, dtype in (("f16", torch.float16), ("bf16", torch.bfloat16)):
                 halves = floats(size).to(dtype).float()
                 mixed = transform.transform(halves, {"labels": None, "lam": weight, "batch_size": 2})

@@ -2,6 +2,7 @@
 """Writes tests/golden/operators/boxes.json: boxes, points and masks after affine and perspective maps of torchvision
 v2.
 
+Commands to run this script (`--check` compares results with the stored ones and writes nothing):
     python -m venv venv && venv/bin/pip install pillow==12.3.0 numpy torch==2.11.0 torchvision==0.26.0
     venv/bin/python tests/golden/operators/boxes.py [--check]
 

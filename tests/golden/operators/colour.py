@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Writes tests/golden/operators/colour.json: results of the colour, statistics, filter and noise operators.
 
+Commands to run this script (`--check` compares results with the stored ones and writes nothing):
     python -m venv venv && venv/bin/pip install pillow==12.3.0 numpy torch==2.11.0 torchvision==0.26.0
     venv/bin/python tests/golden/operators/colour.py [--check]
 
-`--check` compares the results of the installed libraries with the stored ones, prints the versions, and exits with 1
-if anything differs.
+With `--check`, this program compares results of the installed libraries with the stored ones, prints the versions, and
+exits with 1 if a result differs.
 
-Results come from torchvision v2 on PIL images, and from Pillow where torchvision lacks the operator. The images are
-not stored: `picture` in ../ops.py and the Rust tests compute the same pixels. A result is the first 16 digits of the
-SHA-256 of its bytes, one per image.
+Results are those of torchvision v2 on PIL images, or of Pillow if torchvision lacks the operator. The images are not
+stored: `picture` in ../ops.py and the Rust tests compute the same pixels. Each result is stored as the first 16 digits
+of the SHA-256 of its bytes, one per image.
 """
 
 import hashlib
@@ -36,7 +37,7 @@ def digest(image):
 
 
 def dim(width, height, seed):
-    """An image with few levels, none near 0 or 255, so that its histogram has gaps and empty ends."""
+    """Returns an image with few levels, none of them near 0 or 255. Its histogram has gaps and empty ends."""
     return Image.fromarray(np.asarray(picture(width, height, seed)) // 9 * 5 + np.uint8(40))
 
 
@@ -45,12 +46,12 @@ def constant(width, height, value):
 
 
 def colours():
-    """An image with all 2^24 colours. Blue changes fastest."""
+    """Returns an image with all 2^24 colours. Blue changes fastest."""
     at = np.arange(1 << 24, dtype=np.uint32)
     return Image.fromarray(np.stack([at >> 16, at >> 8 & 255, at & 255], -1).astype(np.uint8).reshape(4096, 4096, 3))
 
 
-# The same images as `pictures` in tests/operators/formulas/pictures.rs.
+# These images equal those of `pictures` in tests/operators/formulas/pictures.rs.
 PICTURES = [
     picture(1, 1, 1), picture(1, 9, 2), picture(11, 1, 3), picture(2, 2, 4), picture(3, 3, 5), picture(13, 17, 6),
     picture(64, 48, 7), picture(211, 97, 8), dim(64, 48, 9), dim(5, 4, 10), constant(6, 5, 0), constant(6, 5, 255),
@@ -161,7 +162,8 @@ def all_colours():
 
 
 def blurs():
-    """Yields whole images instead of hashes, because ours may differ from torchvision's by one level."""
+    """Yields blurred images as bytes instead of hashes, because feedwater's pixels may differ from torchvision's by one
+    level."""
     for width, height in [(17, 13), (13, 12), (12, 29)]:
         image = picture(width, height, 11)
         for kernel, sigma in [([3, 3], 0.5), ([5, 9], 0.1), ([23, 3], 1.9), ([9, 23], 2.0), ([1, 7], 5.0)]:
@@ -172,7 +174,7 @@ def blurs():
 
 
 def ranks(values):
-    """101 order statistics of a sample, from the smallest to the largest."""
+    """Returns 101 order statistics of the numbers `values`, from the smallest to the largest."""
     values = np.sort(np.asarray(values, dtype=np.float64))
     return [round(float(it), 6) for it in values[np.linspace(0, len(values) - 1, 101).round().astype(int)]]
 
@@ -221,7 +223,7 @@ def made():
 def check():
     stored, now = json.loads(STORED.read_text()), json.loads(json.dumps(made()))
     print("stored:", stored.pop("made_with"), "installed:", versions())
-    # Only these are compared: draws and convolutions may differ between versions of the libraries.
+    # Compares results of operators exactly and blurs within one level. `draws` may differ between versions of torch.
     different = 0
     for key in ("cases", "all_colours"):
         for old, new in zip(stored[key], now[key], strict=True):

@@ -2,6 +2,7 @@
 """Writes tests/golden/operators/conversions.json: sizes and pixels of those transforms of torchvision and timm that
 `from_torchvision` converts.
 
+Commands to run this script (`--check` compares results with the stored ones and writes nothing):
     python -m venv venv && venv/bin/pip install pillow numpy torch torchvision timm==1.0.31
     venv/bin/python tests/golden/operators/conversions.py [--check]
 """
@@ -25,13 +26,13 @@ def digest(image):
 
 def resizes():
     for size in SIZES:
-        # torchvision fails if a side becomes 0.
+        # These pairs of lengths leave no side of 0 pixels, for which torchvision fails.
         for shorter, longest in ((16, 40), (224, 320), (256, 257), (480, 640), (800, 1333)):
             yield {"source": size, "shorter": shorter, "max_size": longest, "size": F.resize(Image.new("L", size), [shorter], max_size=longest).size}
 
 
 def keep_ratios():
-    """Yields sizes for given numbers, which replace the random ones."""
+    """Yields sizes of timm's ResizeKeepRatio for given numbers, which replace the random ones."""
     rng = random.Random(7)
     for size in SIZES:
         for target in ((224, 224), (192, 288), (30, 21)):
@@ -67,7 +68,7 @@ def policies():
 
 
 def levels():
-    """Yields bits of `PosterizeOriginal`, and levels of the operations of `augmix`."""
+    """Yields the number of bits of timm's `PosterizeOriginal`, and the names of the operations of timm's `augmix`."""
     for magnitude in (0.0, 2.4, 2.5, 5.0, 7.49, 8.0, 10.0):
         yield {"operation": "PosterizeOriginal", "magnitude": repr(magnitude), "bits": auto_augment.LEVEL_TO_ARG["PosterizeOriginal"](magnitude, {})[0]}
     for operation in auto_augment.augmix_ops():

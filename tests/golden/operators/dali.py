@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/golden/operators/dali.json: results of DALI's color_twist and grid_mask on the CPU.
 
+Commands to run this script (`--check` compares results with the stored ones and writes nothing):
     python -m venv venv && venv/bin/pip install pillow==12.3.0 numpy torch==2.11.0 torchvision==0.26.0 nvidia-dali-cuda120==2.4.0
     venv/bin/python tests/golden/operators/dali.py [--check]
 """
@@ -23,7 +24,7 @@ TWISTS = [
     {"brightness": 1.15, "contrast": 0.85, "saturation": 1.3, "hue": 18.0},
 ]
 
-# Tile and shifts in pixels. The angle is in degrees, as in feedwater; DALI takes radians.
+# Settings of grid_mask. Tile and shifts are in pixels, the angle in degrees. DALI takes radians.
 MASKS = [
     {"tile": 10, "ratio": 0.5, "angle": 0.0, "shift_x": 0.0, "shift_y": 0.0},
     {"tile": 54, "ratio": 0.2, "angle": 0.0, "shift_x": 0.0, "shift_y": 0.0},
@@ -55,8 +56,8 @@ def twists():
 
 
 def masks():
-    """Yields, for each pixel of a white image, whether grid_mask blackens it: bits in row-major order, the first
-    pixel in the highest bit."""
+    """Yields, for each pixel of a white image, whether grid_mask blackens it. The bits are in row-major order. The
+    first pixel is the highest bit."""
     image = np.full((35, 48, 3), 255, np.uint8)
     for settings in MASKS:
         result = run(fn.grid_mask, image, **{**settings, "angle": math.radians(settings["angle"])})

@@ -1,4 +1,5 @@
-"""Functions that all scripts of this folder share: the test image, and writing or comparing golden data."""
+"""Functions that all scripts of this folder share: versions, the test image, and code that writes or compares golden
+data."""
 
 import argparse
 import json
@@ -23,7 +24,7 @@ def versions():
 
 
 def text_of(golden):
-    """Returns the JSON text, with one row per line."""
+    """Returns golden data as JSON text, with one line for each case."""
     parts = []
     for key, value in golden.items():
         value = value if isinstance(value, dict) else list(value)
@@ -33,8 +34,9 @@ def text_of(golden):
 
 
 def is_near(was, now):
-    """Whether two texts of numbers differ by less than what rounding in different processors' linear algebra causes:
-    two units of the fifth decimal place, to which boxes are printed, or a relative difference of 1e-9."""
+    """Whether two texts of numbers are equal up to rounding. Linear algebra on different processors rounds differently,
+    so a difference of two units of the fifth decimal place (boxes have five decimal places) or a relative difference
+    of 1e-9 is allowed."""
     try:
         first, second = float(was), float(now)
     except ValueError:
@@ -57,7 +59,8 @@ def is_same(was, now):
 
 
 def main(name, make, **others):
-    """Writes or checks the golden file `name`. `others` are the versions of further libraries."""
+    """Writes the golden file `name`, or compares it with new results if `--check` is given. `others` are the versions
+    of further libraries."""
     installed = {**versions(), **others}
     parser = argparse.ArgumentParser()
     parser.add_argument("--check", action="store_true")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/golden/operators/images.json: images after JPEG compression.
 
+Commands to run this script (`--check` compares results with the stored ones and writes nothing):
     python -m venv venv && venv/bin/pip install pillow==12.3.0 numpy torch==2.11.0 torchvision==0.26.0
     venv/bin/python tests/golden/operators/images.py [--check]
 """

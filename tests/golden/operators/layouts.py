@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/operators/layouts.json: sizes and positions of padded, fitted and cropped images, elastic
+"""Writes tests/golden/operators/layouts.json: sizes and pixels of padded, fitted and cropped images, results of elastic
 transforms, and quantiles of random parameters.
 
+Commands to run this script (`--check` compares results with the stored ones and writes nothing):
     python -m venv venv && venv/bin/pip install pillow==12.3.0 numpy torch==2.11.0 torchvision==0.26.0
     venv/bin/pip install --no-deps ultralytics==8.4.190        # letterbox only
     venv/bin/python tests/golden/operators/layouts.py [--check]
@@ -45,8 +46,8 @@ def pads():
 
 
 def letterbox_class():
-    """Returns Ultralytics' LetterBox class. Its module is not imported, because it needs libraries that are not
-    installed."""
+    """Returns Ultralytics' LetterBox class. Its definition is cut out of the module's source, because importing the
+    module needs libraries that are not installed."""
     folder = pathlib.Path(importlib.util.find_spec("ultralytics").submodule_search_locations[0])
     module = ast.parse((folder / "data" / "augment.py").read_text())
     names = {"BaseTransform": object, "cv2": mock.Mock(), "np": np, "Any": object}
@@ -81,7 +82,7 @@ def thumbnails():
 
 
 class Given:
-    """Replaces torch.rand by numbers from a seeded generator, and records them in `given`."""
+    """Replaces torch.rand. Calls return numbers from a seeded generator and append them to `given`."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -122,7 +123,7 @@ def boxes_of(size, rng, count):
 
 
 def iou_crops():
-    """Yields the results of single trials for four given random numbers and a given minimum overlap."""
+    """Yields results of RandomIoUCrop with a single trial, for four given random numbers and a given minimum overlap."""
     rng = random.Random(6)
     for size in ((31, 22), (640, 427), (333, 500)):
         boxes = list(boxes_of(size, rng, 3))
@@ -158,7 +159,7 @@ def iou_crops():
 
 
 def noise(count, seed):
-    """The same numbers as `noise` in tests/operators/formulas/layouts.rs."""
+    """Returns the same numbers as `noise` in tests/operators/formulas/layouts.rs."""
     at = np.arange(count, dtype=np.uint64) + np.uint64(seed)
     value = at * np.uint64(0x9E3779B97F4A7C15)
     value ^= value >> np.uint64(29)
@@ -185,7 +186,7 @@ def elastics():
 
 
 def pictures():
-    """Hashes of the images that whole operators produce."""
+    """Yields hashes of the images that whole operators produce."""
     for size in ((31, 22), (22, 31), (64, 48), (1, 9)):
         image = picture(*size, 23)
         row = lambda name, result: {"name": name, "source": size, "size": result.size, "sha256": digest(result)}
@@ -211,7 +212,7 @@ def blurs():
 
 
 def distributions():
-    """Quantiles of random parameters for an image of 64x48."""
+    """Yields quantiles of the parameters that operators draw for an image of 64x48 pixels."""
     torch.manual_seed(4)
     image = Image.new("L", (64, 48))
     count = 20000

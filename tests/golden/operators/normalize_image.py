@@ -2,11 +2,12 @@
 """Writes tests/golden/operators/normalize_image.json: results of Albumentations' Normalize with the statistics of
 each image.
 
+Commands to run this script (`--check` compares results with the stored ones and writes nothing):
     python -m venv venv && venv/bin/pip install pillow==12.3.0 numpy torch==2.11.0 torchvision==0.26.0 scipy albumentations==2.0.8
     venv/bin/python tests/golden/operators/normalize_image.py [--check]
 
-Albumentations returns f64. A result is the first 16 digits of the SHA-256 of its values in f32, little endian, one
-per image of colour.py.
+Albumentations returns f64. Each result is stored as the first 16 digits of the SHA-256 of its values as little-endian
+f32, one for each image of colour.py.
 """
 
 import albumentations

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/operators/orders.json: the indices that timm's RepeatAugSampler gives each rank if it does not
-shuffle.
+"""Writes tests/golden/operators/orders.json: the indices that timm's RepeatAugSampler, with shuffling off, gives each
+rank.
 
+Commands to run this script (`--check` compares results with the stored ones and writes nothing):
     python -m venv venv && venv/bin/pip install pillow==12.3.0 numpy torch==2.11.0 torchvision==0.26.0 timm==1.0.31
     venv/bin/python tests/golden/operators/orders.py [--check]
 """

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/operators/policies.json: tables of torchvision's and timm's policies, and how often they draw
-each step.
+"""Writes tests/golden/operators/policies.json: the tables of torchvision's and timm's augmentation policies, and how
+often each policy draws each step.
 
+Commands to run this script (`--check` compares results with the stored ones and writes nothing):
     python -m venv venv && venv/bin/pip install pillow==12.3.0 numpy torch==2.11.0 torchvision==0.26.0 timm==1.0.31
     venv/bin/python tests/golden/operators/policies.py [--check]
 
-Tables come from the classes themselves. Steps are recorded from calls of the functions that change pixels, with their
-arguments.
+The tables are read from the libraries' classes. To find the steps, the script records which functions that change
+pixels are called, with their arguments.
 """
 
 import collections
@@ -30,7 +31,7 @@ def texts(values):
 
 
 def magnitudes():
-    """Yields the magnitude of each bin."""
+    """Yields the magnitude of each bin of torchvision's augmentation spaces."""
     spaces = {
         "rand_augment": (RandAugment._AUGMENTATION_SPACE, (2, 10, 31)), "auto_augment": (AutoAugment._AUGMENTATION_SPACE, (10,)),
         "trivial_augment_wide": (TrivialAugmentWide._AUGMENTATION_SPACE, (2, 31)), "aug_mix": (AugMix._AUGMENTATION_SPACE, (10,)),
@@ -53,7 +54,7 @@ def pairs():
 
 
 def calls_of(run):
-    """Returns the calls of pixel functions that `run` makes, as texts."""
+    """Runs `run` and returns the functions that it calls to change pixels, with their arguments, as texts."""
     calls = []
 
     def recorded(name, keep):
@@ -108,7 +109,7 @@ def calls_of(run):
 
 
 def steps():
-    """Yields the step of each magnitude in torchvision's policies."""
+    """Yields, for operations of torchvision's policies and several magnitudes, the call that changes the pixels."""
     policy = AutoAugment()
     image = Image.new("RGB", (97, 64))
     for operation in AutoAugment._AUGMENTATION_SPACE | {"Identity": None}:
@@ -121,14 +122,14 @@ def steps():
 
 
 def timm_steps():
-    """Yields the step of each magnitude in timm's operations."""
+    """Yields, for timm's operations and several magnitudes, the call that changes the pixels."""
     image = Image.new("RGB", (97, 64))
     for operation in timm.LEVEL_TO_ARG:
         if operation in ("TranslateX", "TranslateY", "PosterizeOriginal", "GaussianBlurRand"):
             continue
         for magnitude in (0.0, 2.5, 6.123, 9.0, 10.0, 12.5):
             if operation == "PosterizeIncreasing" and magnitude > 10:
-                continue  # the number of bits would be negative
+                continue  # timm would compute a negative number of bits
             for negated in (False, True):
                 op = timm.AugmentOp(operation, prob=1.0, magnitude=magnitude, hparams={"magnitude_max": 20})
                 with mock.patch.object(timm.random, "random", lambda: 0.7 if negated else 0.2):
@@ -140,7 +141,7 @@ def timm_steps():
 
 
 def pixels():
-    """Yields hashes of images after single steps."""
+    """Yields a hash of the image after each single operation of a policy."""
     def row(library, operation, magnitude, negated, filter, size, result):
         digest = hashlib.sha256(np.ascontiguousarray(np.asarray(result)).tobytes()).hexdigest()[:32]
         return {
@@ -173,7 +174,7 @@ def pixels():
 
 
 def timm_texts():
-    """Yields the settings that timm reads from a configuration string."""
+    """Yields the settings that timm reads from configuration strings such as `rand-m9-mstd0.5-inc1`."""
     for text in ("rand", "rand-m9-mstd0.5-inc1", "rand-m9-n3-mstd0.5", "rand-mstd1-tweights", "rand-m7-mstd0.5-mmax20-p0.3", "rand-m15-n2-mmax15",
                  "rand-m9-mstd101-inc1", "rand-n1-t3a", "rand-n1-t3aw-inc1"):
         policy = timm.rand_augment_transform(text, {})
@@ -187,7 +188,7 @@ def timm_texts():
 
 
 def draws():
-    """Yields how often each step is drawn. A step is an operation with its rounded magnitude."""
+    """Yields how often each policy draws each step. A step is an operation with its rounded magnitude."""
     image = Image.new("RGB", (64, 48))
     policies = {
         "rand_augment": RandAugment(num_ops=1), "trivial_augment_wide": TrivialAugmentWide(num_magnitude_bins=5),
@@ -219,7 +220,7 @@ def draws():
 
 
 def distributions():
-    """Yields quantiles of random parameters."""
+    """Yields quantiles of parameters that timm and torchvision draw."""
     random.seed(2)
     torch.manual_seed(2)
     np.random.seed(2)

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Writes tests/golden/operators/warps.json: results of Pillow's and torchvision v2's affine and perspective maps.
 
+Commands to run this script:
     python -m venv venv && venv/bin/pip install pillow==12.3.0 numpy torch==2.11.0 torchvision==0.26.0
     venv/bin/python tests/golden/operators/warps.py            # writes
     venv/bin/python tests/golden/operators/warps.py --check    # compares with the stored results
     venv/bin/python tests/golden/operators/warps.py --seed 7   # compares once with other random maps
 
-Numbers are stored as texts, because JSON readers round them. Results are the first half of the SHA-256 of their
-bytes.
+Numbers are stored as texts, because JSON readers round numbers. Each image is stored as the first half of the SHA-256
+of its bytes.
 """
 
 import hashlib
@@ -33,7 +34,7 @@ def texts(values):
 
 
 def matrices(rng, width, height):
-    """Yields affine maps from output to input: common ones, extreme ones, and maps with integer coefficients."""
+    """Yields affine maps from output to input: common ones, extreme ones, and ones with integer coefficients."""
     yield from [
         [1, 0, 0, 0, 1, 0], [1, 0, 3, 0, 1, -2], [1, 0, 0.5, 0, 1, 0.25], [-1, 0, width, 0, -1, height],
         [0, 1, 0, 1, 0, 0], [2, 0, 0, 0, 3, 0], [0.3, 0, 0.1, 0, 1.7, -1], [1, 0.3, 0, 0, 1, 0],
@@ -74,9 +75,9 @@ def perspective_maps(seed):
             small = lambda scale: rng.uniform(-1, 1) * scale
             map = [1 + small(0.3), small(0.3), small(4), small(0.3), 1 + small(0.3), small(4),
                    small(0.3 / width), small(0.3 / height)]
-            if number == 6:  # A line at infinity crosses the image.
+            if number == 6:  # The line whose points map to infinity crosses the image.
                 map[6] = -2 / (2 * width + 1)
-            if number == 7:  # NaN at the centre of a pixel.
+            if number == 7:  # The map gives NaN at the centre of a pixel.
                 map = [1, 0, -0.5, 0, 1, -0.5, -2, 0]
             for name, filter in FILTERS.items():
                 fill = (7, 130, 255) if number % 2 else (0, 0, 0)
@@ -130,7 +131,7 @@ def affines(seed):
 
 
 def policy_moves(seed):
-    """Yields shears and translations as torchvision's policies apply them."""
+    """Yields shears and translations with the coefficients that torchvision's policies use."""
     policy = AutoAugment(AutoAugmentPolicy.IMAGENET)
     for width, height in SIZES:
         image = picture(width, height, 15)
@@ -148,7 +149,7 @@ def policy_moves(seed):
 
 
 def corners(seed):
-    """Yields perspective maps given by their corners, with torchvision's coefficients."""
+    """Yields perspective maps that are given by their corners. torchvision computes the coefficients."""
     rng = random.Random(f"corners {seed}")
     for width, height in [(13, 17), (31, 22), (64, 48), (500, 375), (224, 224)]:
         start = [[0, 0], [width - 1, 0], [width - 1, height - 1], [0, height - 1]]

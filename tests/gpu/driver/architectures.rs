@@ -1,4 +1,4 @@
-//! GPUs whose architecture the run-time compiler does not know.
+//! GPUs with an architecture that the run-time compiler NVRTC does not know.
 
 use super::*;
 use feedwater::gpu::{Runtime, compile};

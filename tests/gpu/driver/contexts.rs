@@ -1,4 +1,4 @@
-//! The calling thread's CUDA context: every function leaves it unchanged, and the simulated driver
+//! Every function leaves the calling thread's current CUDA context unchanged. The simulated driver
 //! reports calls in a wrong context.
 
 #![allow(unsafe_code, reason = "the driver is called as a framework would call it")]
@@ -16,7 +16,7 @@ fn keeps<T>(what: &str, step: impl FnOnce() -> T) -> T {
     value
 }
 
-/// Calls every function of the module on GPU 0.
+/// Calls every function of the module `gpu` on GPU 0.
 fn every_function() {
     let device = keeps("open", || Device::open_with(0, &runtime()).unwrap());
     keeps("memory", || device.memory_bytes().unwrap());
@@ -86,8 +86,8 @@ fn a_thread_stays_bound_only_if_it_asks_for_it() {
         drop(Stream::new(&devices[0]).unwrap());
         assert_eq!(result::ctx::get_current(), Ok(bound));
     });
-    // A binding ends when its context is destroyed. Opening the device again renews the binding of
-    // this thread.
+    // When a context is destroyed, its binding to the thread ends. Opening the device again renews
+    // the binding of this thread.
     on_a_new_thread(|| {
         let device = Device::open_with(0, &runtime()).unwrap();
         device.bind().unwrap();

@@ -1,4 +1,4 @@
-//! Staged copies and pools.
+//! Staged copies and memory pools.
 
 use super::*;
 
@@ -45,7 +45,8 @@ fn dropped_staged_bytes_are_freed_after_the_copy() {
     page.bytes().unwrap().fill(5);
     page.upload(&stream, 0..512).unwrap();
     drop(page);
-    // Another owner gets the same bytes, on the host and on the device.
+    // The next owner of the page-locked memory overwrites it. The copy must already have read the
+    // old bytes.
     pinned.buffer("pages", 512).unwrap().fill(6);
     let mut seen = vec![0; 512];
     read_back(&stream, &memory.buffer("slots", 512).unwrap(), 0, &mut seen).unwrap();
@@ -54,7 +55,8 @@ fn dropped_staged_bytes_are_freed_after_the_copy() {
     assert_clean(&machine, "dropped");
 }
 
-/// Ranges outside of the buffers are errors, and nothing is copied.
+/// Bytes read on the host are those of the last copy. Also checks that a range outside of the
+/// buffers is an error and copies nothing.
 #[test]
 fn downloaded_bytes_are_read_after_the_last_copy() {
     let machine = exclusive();
@@ -76,7 +78,8 @@ fn downloaded_bytes_are_read_after_the_last_copy() {
             assert!(matches!(error, Error::Internal { .. }), "{error}");
         }
         assert_eq!(found.bytes().unwrap(), [3; 512]);
-        // Another owner gets the same page-locked bytes, after a copy that may not have run yet.
+        // The next owner of the page-locked memory writes to it. A copy that was queued before must
+        // not overwrite these bytes.
         feedwater::internals::gpu::fill(&stream, &source, 0..512, 9).unwrap();
         found.copy(&stream, &source, 0..512, 0).unwrap();
         drop(found);
@@ -89,8 +92,8 @@ fn downloaded_bytes_are_read_after_the_last_copy() {
     }
 }
 
-/// The driver itself waits only for copies into pageable memory, so copies into page-locked memory
-/// need an explicit wait.
+/// The driver's own copy function waits only if the host memory is pageable. For page-locked
+/// memory, feedwater must wait explicitly.
 #[test]
 fn bytes_are_read_back_into_page_locked_memory_before_the_call_returns() {
     let machine = exclusive();
@@ -141,7 +144,8 @@ fn a_pool_allocates_its_rows_once_and_never_more() {
     page.fill(7);
     assert_eq!(machine.counts().write_combined, 0);
 
-    // Buffers own the pool, and the pool owns the device, so they may be dropped in any order.
+    // Buffers own their pool, and the pool owns the device. The three may therefore be dropped in
+    // any order.
     drop((device, memory, pinned));
     assert_eq!(machine.counts().contexts, 1);
     drop((slots, page));

@@ -1,4 +1,5 @@
-//! CUDA code on a simulated machine: order of events, accounting of memory, failures. Needs no GPU.
+//! CUDA code on a simulated machine: order of events, accounting of memory, failures. These tests
+//! need no GPU.
 
 mod architectures;
 mod contexts;
@@ -20,7 +21,7 @@ use feedwater::internals::gpu::{
 };
 use feedwater::internals::ring::Slot;
 
-/// A minimal version of the fused kernel: writes `in + add` to `out`. One thread per column.
+/// A minimal version of the fused kernel, with one thread per column: writes `in + add` to `out`.
 const KERNEL: &str = r#"
 struct Sample { unsigned char* out; const unsigned char* in; int add, unused; };
 #ifdef __CUDACC__
@@ -144,7 +145,8 @@ fn two_runtimes_use_their_own_libraries_at_the_same_time() {
     assert_ne!(versions[0].version, versions[1].version);
     assert_eq!((&*versions[0].version, &*versions[1].path), ("13.0.1", nvjpeg.to_str().unwrap()));
 
-    // The other runtime uses its own compiler, which has its own counter.
+    // The other runtime loads its own copy of the compiler, which has its own counter of
+    // compilations. So the first compiler's counter stays the same.
     let before = machine.compilations();
     let device = Device::open_with(0, &other).unwrap();
     Kernel::load(&device, KERNEL, "fused", SAMPLE_BYTES).unwrap();
@@ -177,16 +179,16 @@ fn a_second_driver_in_one_process_is_an_error_that_names_both_files() {
     assert_clean(&machine, "drivers");
 }
 
-/// A producer fills a buffer, and a consumer sums up its bytes. `hooks` is whether they wait for
-/// each other.
+/// A producer's stream fills a buffer four times, and a kernel in the consumer's stream copies its
+/// bytes, which are returned. If `hooks` is false, the streams do not wait for each other.
 fn fill_and_use(device: &Arc<Device>, hooks: bool) -> Vec<u8> {
     let (memory, _) = pools(device).unwrap();
     let producer = Arc::new(Stream::new(device).unwrap());
     let consumer = Arc::new(Stream::new(device).unwrap());
     let kept = memory.buffer("slots", 1024).unwrap();
     let buffer = memory.buffer("slots", 1024).unwrap();
-    // Without hooks the consumer may read before the producer writes. It then reads old bytes, but
-    // not uninitialized ones.
+    // Without hooks, the consumer may read before the producer writes. The consumer then reads old
+    // bytes. They are zeroed here, so they are not uninitialized.
     fill(&producer, &buffer, 0..1024, 0).unwrap();
     producer.synchronize().unwrap();
     let mut slot = TensorSlot::new(buffer, producer.clone(), consumer.clone()).unwrap();
@@ -222,7 +224,7 @@ fn copy_kernel(device: &Arc<Device>, memory: &DevicePool, pinned: &PinnedPool) -
     (kernel, Staged::new(host, memory.buffer("samples", 256).unwrap()).unwrap())
 }
 
-/// Writes the description of a sample: the kernel sets `out` to `input` plus `add`.
+/// Writes the kernel's parameters for a sample: the kernel sets `out` to `input` plus `add`.
 fn describe(
     samples: &mut Staged,
     index: usize,
@@ -253,8 +255,8 @@ fn slots_order_producer_and_consumer_and_the_simulator_shows_missing_order() {
         drop(device);
         assert_clean(&machine, "slots");
     }
-    // A missing wait always shows with a lazy schedule, usually with a random one, and never with
-    // an eager one.
+    // Without hooks, the bytes are always wrong with a lazy schedule, usually with a random one,
+    // and never with an eager one.
     assert_eq!(wrong[0], Schedule::Lazy);
     assert!(wrong.iter().any(|schedule| matches!(schedule, Schedule::Random(_))), "{wrong:?}");
 }
@@ -277,7 +279,7 @@ fn an_event_is_reached_when_its_stream_gets_there() {
     assert_clean(&machine, "event");
 }
 
-/// Opens the device, fills a slot, runs a kernel on it, and reads it back.
+/// Opens the device, fills a slot, runs a kernel on it, and returns the slot's bytes.
 fn whole_path() -> Result<Vec<u8>> {
     let device = Device::open_with(0, &runtime())?;
     let (memory, pinned) = pools(&device)?;
@@ -318,7 +320,7 @@ fn every_call_may_fail_and_nothing_leaks() {
         machine.schedule(if nth % 2 == 0 { Schedule::Lazy } else { Schedule::Random(nth) });
         machine.fail("", nth, LAUNCH_FAILED);
         let before = machine.counts().injected;
-        // If a call that only queries or frees fails, the run may continue. Its result must then be
+        // If a call that only queries or frees fails, the run may succeed. Its result must then be
         // correct.
         match on_a_new_thread(whole_path) {
             Ok(bytes) => assert_eq!(bytes, [42; 256], "call {nth}"),

@@ -1,4 +1,4 @@
-//! Files and calls that fail.
+//! Failing files and failing calls of nvJPEG's batched decoder.
 
 use super::*;
 
@@ -57,7 +57,7 @@ fn after_any_failure_the_next_batch_has_no_pixels_of_the_one_before() {
             setup.decode(&files(1)[..2], IMAGE.window()).unwrap();
             machine.fail(phase, 1, LAUNCH_FAILED);
             match setup.decode(&files(10), IMAGE.window()) {
-                // nvJPEG may report a failure caused by one of the files.
+                // nvJPEG may report the failure of a call as caused by one of its files.
                 Err(DecodeError::Failed(_, Error::Device { call, .. })) => {
                     assert!(phase.starts_with("nvjpegDecodeBatched") && call == phase, "{call}");
                 }
@@ -131,8 +131,8 @@ fn wrong_arguments_are_errors_before_nvjpeg_is_called() {
     assert_clean(&machine, "callers");
 }
 
-/// Engines decode entropy on the device, and may not report a broken file. Nothing here depends on
-/// such a report.
+/// The JPEG engines decode the entropy-coded data on the device, and may report success for a
+/// broken file. Then the decode succeeds, with whatever pixels the engines wrote.
 #[test]
 fn engines_may_not_report_a_broken_file() {
     unsafe extern "C" fn refuse(
@@ -194,7 +194,8 @@ fn every_call_may_fail_and_nothing_leaks() {
     }
 }
 
-/// nvJPEG may skip an image, so that its destination keeps the previous pixels.
+/// nvJPEG may skip an image and report success. The destination then keeps its previous pixels, so
+/// the decoder must find out by itself which images were written.
 #[test]
 fn skipped_images_are_noticed() {
     let machine = exclusive();
@@ -208,7 +209,8 @@ fn skipped_images_are_noticed() {
         machine.skipping(2);
         let mut setup = setup(CAPACITY, 1 << 20).unwrap();
         let mut expected = [true, false, true];
-        // These windows are so narrow that a row has fewer bytes than a stamp.
+        // These windows are so narrow that a row has fewer bytes than a stamp, the mark that the
+        // decoder puts into a destination to detect skipped images.
         for window in [IMAGE.window(), Roi::new(7, 5, 1, 1), Roi::new(3, 0, 2, 30)] {
             setup.decode(&files, window).unwrap();
             assert_eq!(setup.decoder.written().unwrap(), expected, "{window}");

@@ -1,5 +1,5 @@
-//! nvJPEG's batched decoder on a simulated machine. Its JPEG engines, like Hopper's, write the
-//! destinations during the call and not in stream order.
+//! nvJPEG's batched decoder on a simulated machine. The simulated JPEG engines behave like those of
+//! Hopper GPUs: they write the destinations during the call and not in stream order.
 
 #![allow(unsafe_code)] // copies on the simulated device
 
@@ -27,11 +27,11 @@ use feedwater::internals::gpu::{
 const IMAGE: Size = Size::new(40, 30);
 const PAGE_BYTES: usize = 8192;
 
-/// Bytes of the rows of a whole image: 30 rows of 48 pixels.
+/// Size of a whole image in bytes: 30 rows, each with the bytes of 48 pixels.
 const ROWS_BYTES: usize = 4320;
 const CAPACITY: usize = 4;
 
-/// Largest size of an image.
+/// Size of the largest image for which the decoder is created.
 const LARGEST: Size = Size::new(64, 64);
 
 /// Bytes that the simulated engines allocate for a batch of [`CAPACITY`] images.
@@ -51,7 +51,7 @@ struct Page {
     encoded: PinnedBuffer,
     bytes: usize,
     pixels: DeviceBuffer,
-    /// Recorded after the last work that reads the pixels.
+    /// Event recorded after the last work that reads `pixels`.
     used: Event,
 }
 
@@ -92,7 +92,8 @@ impl Page {
         self.bytes = bytes.len();
     }
 
-    /// Returns a job. Waits on the host until all users of the pixels have finished.
+    /// Returns a job that decodes the page's file. First waits on the host until all users of the
+    /// pixels have finished.
     fn job(&self, wanted: Roi) -> Result<BatchJob<'_>> {
         Ok(BatchJob {
             bytes: &self.encoded[..self.bytes],
@@ -105,7 +106,7 @@ impl Page {
 }
 
 impl Setup {
-    /// Decodes a batch into the first pages. All images have the same window.
+    /// Decodes a batch of files into the first pages. All images have the same window.
     fn decode(&mut self, files: &[Vec<u8>], wanted: Roi) -> Result<(), DecodeError> {
         self.decoder.done().synchronize()?;
         self.pages.iter_mut().zip(files).for_each(|(page, bytes)| page.read(bytes));
@@ -122,7 +123,7 @@ impl Setup {
         Ok(dense(&bytes, window))
     }
 
-    /// Decodes another batch and checks its pixels.
+    /// Decodes another batch and checks its pixels, to show that the decoder still works.
     fn assert_usable(&mut self, what: &str) {
         let files: Vec<_> = (0..3).map(|tag| file(IMAGE, 200 + tag)).collect();
         self.decode(&files, IMAGE.window()).unwrap();
@@ -143,7 +144,7 @@ fn copy(stream: &Stream, target: &DeviceBuffer, source: &DeviceBuffer, bytes: us
     }
 }
 
-/// Removes the padding between rows.
+/// Removes the padding between rows of pixels.
 fn dense(bytes: &[u8], window: Roi) -> Vec<u8> {
     let rows = bytes.chunks_exact(window.pitch_bytes() as usize);
     rows.flat_map(|row| &row[..3 * window.width as usize]).copied().collect()
@@ -176,8 +177,8 @@ fn batches_of_changing_size_decode_their_windows_in_any_execution_order() {
     assert_eq!(machine.decoded(Backend::Hybrid) + machine.decoded(Backend::GpuHybrid), 0);
 }
 
-/// nvImageCodec and torchvision initialize a state in the same way. A state is created again only
-/// after a failure.
+/// The loader initializes the decode state before each call, with the number of images of this
+/// call. nvImageCodec and torchvision do the same. The state is created again only after a failure.
 #[test]
 fn a_state_is_initialized_before_each_call_for_its_images() {
     let machine = exclusive();
@@ -199,8 +200,9 @@ fn a_state_is_initialized_before_each_call_for_its_images() {
     assert_eq!((machine.calls(made), machine.calls(initialised)), (2, 6));
 }
 
-/// Unsupported files are refused before a call contains them. If a call refuses a file although
-/// nvJPEG had declared it supported, later files of its class are refused before a call.
+/// Before an image joins a call, nvJPEG is asked whether the engines support its file. If not, the
+/// file is refused. If nvJPEG reports support but the call then refuses the file, later files of
+/// the same class are refused without a call.
 #[test]
 fn nvjpeg_is_asked_whether_the_engines_decode_a_file() {
     let machine = exclusive();
@@ -214,7 +216,7 @@ fn nvjpeg_is_asked_whether_the_engines_decode_a_file() {
         }
         assert_eq!(support.decodes(&bytes, 4, None).unwrap(), Some(decodes), "{sampling:x}");
     }
-    // Bytes that are no JPEG must not affect the answer for the next file.
+    // A query with bytes that are no JPEG must not affect the answer for the next file.
     assert_eq!(support.decodes(b"no JPEG", 1, None).unwrap(), None);
     assert_eq!(support.decodes(&file(IMAGE, 1), 1, None).unwrap(), Some(true));
     drop((support, setup));
@@ -259,7 +261,8 @@ fn windows_at_corners_and_edges_are_right_with_every_version() {
     assert_clean(&machine, "windows");
 }
 
-/// A window together with a scale factor is undocumented. So the whole downscaled image is decoded.
+/// nvJPEG's documentation does not define a window together with a scale factor. The whole
+/// downscaled image is decoded instead.
 #[test]
 fn downscaling_decodes_the_whole_image() {
     let machine = exclusive();
@@ -272,7 +275,7 @@ fn downscaling_decodes_the_whole_image() {
     for reduction in [2, 4, 8] {
         let reduced = Size::new(40u32.div_ceil(reduction), 30u32.div_ceil(reduction));
         let wanted = Roi::new(1, 1, 3, 2);
-        // One image is downscaled and the other has a window, in both orders.
+        // In one batch, one image is downscaled and the other has a window, in both orders.
         for places in [[0, 1], [1, 0]] {
             let jobs = places.map(|place| {
                 let job = setup.pages[place].job(wanted).unwrap();
@@ -334,7 +337,7 @@ fn buffers_are_allocated_at_start_and_grow_only_within_the_row() {
     }
     assert_eq!(used(&setup), taken, "buffers must not have grown");
 
-    // If an image needs more memory than available, its batch fails, and the next batch is decoded.
+    // If an image needs more memory than there is, its batch fails. The next batch is decoded.
     let large = Size::new(200, 100);
     setup.pages[0].read(&file(large, 1));
     let job = setup.pages[0].job(Roi::new(0, 0, 20, 20)).unwrap();
@@ -347,8 +350,8 @@ fn buffers_are_allocated_at_start_and_grow_only_within_the_row() {
     }
     setup.assert_usable("after an image that is too large");
 
-    // If the memory for images of the given size is not available, buffers for smaller images are
-    // allocated and work.
+    // If there is not enough memory for images of the requested size, the decoder allocates buffers
+    // for smaller images, and these are decoded.
     let before = setup.memory.used_bytes();
     let large = BatchDecoder::new(&setup.jpeg, 4, Size::new(400, 300)).unwrap();
     let smaller = (4 * 3 * 25 * 19u64).next_multiple_of(256);
@@ -363,7 +366,8 @@ fn buffers_are_allocated_at_start_and_grow_only_within_the_row() {
     assert_clean(&machine, "memory");
 }
 
-/// The engines may read a file until `done`. Shown with engines that keep the stream's order.
+/// The engines may read the encoded file until the event `done`. The simulated engines keep the
+/// stream's order here, because these read the file late.
 #[test]
 fn files_must_not_change_until_done() {
     let machine = exclusive();
@@ -402,8 +406,8 @@ fn a_dropped_decoder_lets_its_batch_finish() {
     }
 }
 
-/// Two threads with one decoder each keep the engines busy. The consumer's work on a third stream
-/// follows them.
+/// Two threads with a decoder each keep the engines busy. A third stream, the consumer's, copies
+/// the decoded pixels.
 #[test]
 fn threads_take_turns_with_their_decoders() {
     let machine = exclusive();
@@ -424,7 +428,7 @@ fn threads_take_turns_with_their_decoders() {
                         let files: Vec<_> = (0..count)
                             .map(|page| file(IMAGE, (50 * thread + 4 * round + page) as u8))
                             .collect();
-                        // Waits on the host for the consumer's copies of the previous round.
+                        // On the host, waits for the consumer's copies of the previous round.
                         setup.decode(&files, IMAGE.window()).unwrap();
                         for (copy, bytes) in copies.iter().zip(&before) {
                             let mut seen = vec![0; ROWS_BYTES];

@@ -1,11 +1,12 @@
-//! Order of the engines' writes. Hopper's engines write during the call.
+//! Order of the engines' writes relative to a stream. Hopper's engines write during the call.
 
 use super::*;
 
 /// Shows a hazard of Hopper's engines. A reader's work is still queued in its stream, and the
-/// stream of the next batch waits for the reader's event. The engines write anyway, so the reader
-/// sees the next batch. Only a wait on the host prevents this, and [`HostIdle`] is the proof of
-/// such a wait. On other GPUs, the same hazard exists for the stamps.
+/// stream of the next batch waits for the reader's event. The engines write nevertheless, so the
+/// reader gets the pixels of the next batch. Only a wait on the host prevents this, and a
+/// [`HostIdle`] proves such a wait. On other GPUs, the stamps that detect skipped images have the
+/// same hazard.
 #[test]
 fn hopper_writes_ahead_of_the_stream_and_only_a_wait_on_the_host_helps() {
     let machine = exclusive();
@@ -19,13 +20,13 @@ fn hopper_writes_ahead_of_the_stream_and_only_a_wait_on_the_host_helps() {
         let seen = setup.memory.buffer("copies", PAGE_BYTES).unwrap();
         setup.decode(std::slice::from_ref(&first), window).unwrap();
         setup.decoder.done().synchronize().unwrap();
-        // The consumer's copy of the first image is queued and has not run.
+        // The consumer's copy of the first image is queued, and has not run.
         copy(&consumer, &seen, &setup.pages[0].pixels, ROWS_BYTES);
         setup.pages[0].used.record(&consumer).unwrap();
         setup.stream.wait(&setup.pages[0].used).unwrap();
         setup.pages[0].read(&second);
         let page = &setup.pages[0];
-        // Passes on purpose an event that was never recorded, which orders nothing.
+        // Without the wait, passes an event that was never recorded, so `decode` waits for nothing.
         let unrelated = Event::new(setup.stream.device()).unwrap();
         let last_use = if through_the_host { &page.used } else { &unrelated };
         let job = BatchJob {
@@ -38,8 +39,8 @@ fn hopper_writes_ahead_of_the_stream_and_only_a_wait_on_the_host_helps() {
         setup.decoder.decode(&setup.stream, &[job]).unwrap();
         let mut bytes = vec![0; ROWS_BYTES];
         read_back(&consumer, &seen, 0, &mut bytes).unwrap();
-        // The second image is always correct. Without the wait, the reader of the first image gets
-        // wrong pixels.
+        // The second image is always correct. Without the wait on the host, the reader of the first
+        // image gets wrong pixels.
         assert_eq!(setup.pixels(0, window).unwrap(), pattern(&second, window));
         dense(&bytes, window) == pattern(&first, window)
     };
@@ -50,7 +51,8 @@ fn hopper_writes_ahead_of_the_stream_and_only_a_wait_on_the_host_helps() {
     assert_clean(&machine, "hazard");
 }
 
-/// Shows the opposite hazard: work that was queued in the stream before the batch runs after it.
+/// Shows the opposite hazard: a fill that was queued in the stream before the batch runs after the
+/// engines' writes, and overwrites the pixels.
 #[test]
 fn hopper_lets_earlier_work_of_the_stream_overwrite_the_pixels() {
     let machine = exclusive();
@@ -66,7 +68,7 @@ fn hopper_lets_earlier_work_of_the_stream_overwrite_the_pixels() {
         if through_the_host {
             setup.pages[0].used.record(&setup.stream).unwrap();
         }
-        // Without this record the event orders nothing.
+        // Without the record above, `job` waits for nothing.
         let job = setup.pages[0].job(window).unwrap();
         setup.decoder.decode(&setup.stream, &[job]).unwrap();
         let is_right = setup.pixels(0, window).unwrap() == pattern(&file(IMAGE, 1), window);

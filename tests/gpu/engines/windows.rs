@@ -1,11 +1,11 @@
-//! The check that decides whether the engines decode windows or whole images.
+//! Tests the check that decides whether the engines decode windows or whole images.
 
 use std::ffi::OsString;
 
 use super::*;
 
-/// The engines decode whole images, unless a check in a separate process has shown that they decode
-/// windows correctly.
+/// The engines decode whole images, unless a separate process has checked that they decode windows
+/// correctly.
 #[test]
 fn windows_are_given_to_the_engines_only_after_a_check() {
     let machine = exclusive();
@@ -16,17 +16,18 @@ fn windows_are_given_to_the_engines_only_after_a_check() {
     let checks = [
         (script(&format!("{begun}{equal}")), Some(true)),
         (script(&format!("{begun}echo windows: different")), Some(false)),
-        // Crashes of the check, after and before the engines received a window.
+        // The check crashes, after and before the engines received a window.
         (script(&format!("{begun}kill -SEGV $$")), Some(false)),
         (script(&format!("{begun}kill -ABRT $$")), Some(false)),
         (script("kill -SEGV $$"), None),
-        // Exits that are no evidence about windows.
+        // The check ends in ways that are no evidence about windows.
         (script(&format!("{begun}kill -INT $$")), None),
         (script(&format!("{begun}kill -KILL $$")), None),
         (script(&format!("{begun}{equal}; exit 1")), None),
         (script(begun), None),
         (script("exit 2"), None),
-        // A child process keeps standard output open, or the check prints a lot.
+        // The result is valid even if a child process keeps standard output open, or if the check
+        // prints a lot.
         (script(&format!("sleep 600 & {begun}{equal}")), Some(true)),
         (script(&format!("{begun}{equal}; head -c 1000000 /dev/zero")), Some(true)),
         (vec!["/there/is/no/such/program".into()], None),
@@ -35,7 +36,7 @@ fn windows_are_given_to_the_engines_only_after_a_check() {
     for (program, expected) in checks {
         machine.restart();
         nvjpeg::set_checking_program(program.clone());
-        // The result of the check is cached.
+        // An empty cache directory, because the result of the check is cached.
         let folder = tempfile::tempdir().unwrap();
         let runtime = simulated::runtime().with_cache_directory(folder.path());
         let device = Device::open_with(0, &runtime).unwrap();
@@ -58,7 +59,8 @@ fn windows_are_given_to_the_engines_only_after_a_check() {
     nvjpeg::set_checking_program(simulated::checking_program());
 }
 
-/// The result of the check is cached per driver, library and GPU. The check does not run again.
+/// The result of the check is cached for each combination of driver, library and GPU. With the same
+/// combination, the check does not run again.
 #[test]
 fn the_verdict_on_windows_is_kept() {
     let machine = exclusive();
@@ -82,15 +84,15 @@ fn the_verdict_on_windows_is_kept() {
     assert_eq!((verdict(true), runs()), (Some(true), 2));
     machine.nvjpeg_version(13, 2, 0);
     assert_eq!((verdict(false), runs()), (Some(true), 3), "another library");
-    // The environment tells the program that it is a check, and which library it must check.
+    // Environment variables tell the program that it runs as a check, and which library it checks.
     let text = std::fs::read_to_string(&log).unwrap();
     let known = |line: &str| line.starts_with("1 /") && line.ends_with("libnvjpeg.so");
     assert!(text.lines().all(known), "{text}");
     nvjpeg::set_checking_program(simulated::checking_program());
 }
 
-/// Runs the check itself with engines that decode windows correctly, and with engines whose windows
-/// are shifted.
+/// Runs the real check, first with engines that decode windows correctly, then with engines whose
+/// windows are shifted.
 #[test]
 fn the_check_of_windows_compares_pixels() {
     let machine = exclusive();
@@ -122,6 +124,6 @@ unsafe extern "C" fn shifted(
     rgb: *mut u8,
 ) -> i32 {
     let y = if y > 0 && height < 100 { y - 1 } else { y };
-    // SAFETY: the caller's arguments.
+    // SAFETY: these are the caller's arguments, except for `y`, which stays inside of the image.
     unsafe { simulated::images::libjpeg(bytes, count, reduction, x, y, width, height, rgb) }
 }

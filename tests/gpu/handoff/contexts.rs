@@ -1,5 +1,5 @@
-//! Threads of a framework: the thread may have the context of another GPU, or no context. Loaders
-//! and batches leave its context unchanged.
+//! Loaders and batches used on threads of a framework. Such a thread may have the context of
+//! another GPU, or no context. Loaders and batches leave its context unchanged.
 
 use super::*;
 use feedwater::internals::gpu::BorrowedSlice;
@@ -12,7 +12,7 @@ fn keeps<T>(what: &str, step: impl FnOnce() -> T) -> T {
     value
 }
 
-/// Uses a loader on GPU 0 in every way.
+/// Calls every function of a loader on GPU 0 and of its batches.
 fn every_way() {
     let loading = || builder(DeviceChoice::Gpu(0)).epochs(Some(3));
     keeps("plan", || loading().plan().unwrap());
@@ -42,8 +42,8 @@ fn every_way() {
     keeps("Loader::drop", || drop(loader));
 }
 
-/// Uses cudarc with a batch. cudarc leaves its own context current, so `current` restores the
-/// framework's context after each of its calls.
+/// Calls the functions that pass a batch to cudarc. cudarc makes its own context current, so
+/// `current` restores the framework's context after each call of cudarc.
 fn cudarc_ways(current: &dyn Fn()) {
     let context = CudaContext::new(0).unwrap();
     let stream = context.new_stream().unwrap();
@@ -56,7 +56,7 @@ fn cudarc_ways(current: &dyn Fn()) {
     let buffer = batch.device_buffer().unwrap().clone();
     let slice = keeps("borrow", || BorrowedSlice::<u8, _>::new(buffer, 8, &stream, batch).unwrap());
     keeps("give back", || drop(slice));
-    // The batch is the last owner of the stream of cudarc.
+    // From here on, the batch is the only owner of cudarc's stream.
     let batch = first(&mut loader);
     let ours = ours(&batch, &stream);
     drop((stream, context));

@@ -1,8 +1,8 @@
-//! Users' kernels that read and write batches through cudarc.
+//! Kernels of users that read and write batches through cudarc.
 
 use super::*;
 
-/// A user's kernel, and the host code that runs it on the simulated machine.
+/// Source of a user's kernel, with the host code that runs it on the simulated machine.
 const SUM: &str = r#"
 #ifndef __CUDACC__
 #define __global__
@@ -25,8 +25,8 @@ extern "C" __global__ void sums(const float* batch, float* out, int elements) {
 }
 "#;
 
-/// Launches a user's kernel in its own stream on views of a batch. cudarc records two events per
-/// batch.
+/// Launches a user's kernel in the user's stream, on views of a batch. cudarc records two events
+/// for each batch.
 #[test]
 fn a_cudarc_kernel_reads_and_writes_a_batch() {
     let machine = exclusive();
@@ -56,7 +56,7 @@ fn a_cudarc_kernel_reads_and_writes_a_batch() {
             // SAFETY: the arguments match the parameters of the kernel in `SUM`.
             unsafe { launch.launch(config) }.unwrap();
             made.push(sums);
-            // Overwrites the batch after the kernel. The next batch must not be affected.
+            // Overwrites the batch after the kernel. This must not affect the next batch.
             stream.memset_zeros(&mut tensor.view_mut()).unwrap();
         }
         let made: Vec<f32> =
@@ -75,7 +75,8 @@ fn a_cudarc_kernel_reads_and_writes_a_batch() {
     }
 }
 
-/// cudarc tracks which streams use its slices. The slot waits for all of them.
+/// cudarc records in which streams its slices are used. A slot is refilled only after the work in
+/// all of these streams.
 #[test]
 fn slots_wait_for_uses_that_cudarc_tracks_in_other_streams() {
     let machine = exclusive();

@@ -1,7 +1,8 @@
-//! Export of batches: DLPack, `__cuda_array_interface__`, cudarc, and streams of other libraries.
+//! Export of batches to other libraries: DLPack, `__cuda_array_interface__`, cudarc, and work in
+//! streams of other libraries.
 //!
-//! Device tests use the simulated driver, whose streams run as late or as randomly as the schedule
-//! allows. So a missing wait shows as a wrong batch.
+//! Tests for the device use the simulated driver. It runs queued work as late, or in as random an
+//! order, as CUDA's rules allow. A missing wait therefore shows as a wrong batch.
 
 #![allow(unsafe_code, reason = "deleters and copies are called as C and cudarc's users call them")]
 
@@ -52,7 +53,7 @@ fn on_host() -> Loader {
     builder(DeviceChoice::Cpu).epochs(Some(2)).build().unwrap()
 }
 
-/// Returns the bytes of both epochs, computed on the CPU.
+/// Returns the bytes of all batches of both epochs, computed on the CPU.
 fn expected() -> Vec<Vec<u8>> {
     let mut loader = on_host();
     let mut epoch =
@@ -64,14 +65,13 @@ fn first(loader: &mut Loader) -> Batch {
     loader.into_iter().next().unwrap().unwrap()
 }
 
-/// Checks that nothing leaked and that no call was wrong. All objects must have been dropped
-/// before.
+/// Checks that nothing leaked and that no call was wrong. Callers must drop all objects first.
 fn assert_clean(machine: &Simulated, what: &str) {
     let counts = machine.counts();
     assert_eq!((counts.live(), counts.faults()), (0, 0), "{what}: {counts:?}");
 }
 
-/// A consumer with its own context and stream that copies every batch on the device.
+/// A consumer with its own context and stream. It copies every batch on the device.
 struct Copier {
     stream: Arc<CudaStream>,
     copies: Vec<cudarc::driver::CudaSlice<u8>>,
@@ -82,10 +82,10 @@ impl Copier {
         Self { stream, copies: Vec::new() }
     }
 
-    /// Queues a copy of `bytes` bytes in the stream.
+    /// Queues a copy of `bytes` bytes from `address` in the consumer's stream.
     fn copy(&mut self, address: u64, bytes: usize) {
         self.stream.context().bind_to_thread().unwrap();
-        // SAFETY: a context is bound. The slice below takes ownership.
+        // SAFETY: a context is bound. The slice below takes ownership of the memory.
         let target = unsafe { result::malloc_sync(bytes) }.unwrap();
         // SAFETY: `target` was just allocated with this many bytes.
         let target = unsafe { self.stream.upgrade_device_ptr::<u8>(target, bytes) };
@@ -95,16 +95,16 @@ impl Copier {
         self.copies.push(target);
     }
 
-    /// Returns the copies after the stream has finished.
+    /// Waits for the consumer's stream and returns the copied bytes.
     fn bytes(self) -> Vec<Vec<u8>> {
         self.copies.iter().map(|copy| self.stream.clone_dtoh(copy).unwrap()).collect()
     }
 }
 
-/// Owner of a batch, which may be dropped on any thread.
+/// Keeps the memory of an exported batch alive. It may be dropped on any thread.
 type Owner = Box<dyn Any + Send>;
 
-/// A way to export a batch. Returns the address of the tensor and its owner.
+/// A function that exports a batch. Returns the address of the tensor and the owner of its memory.
 type Way = fn(Batch, &Arc<CudaStream>) -> Result<(u64, Owner)>;
 
 fn ours(batch: &Batch, stream: &Arc<CudaStream>) -> Arc<Stream> {
@@ -156,9 +156,9 @@ const WAYS: [(&str, Way); 7] = [
     }),
 ];
 
-/// A consumer copies each batch in its own stream and releases the batch at once, on this or
-/// another thread. It reads the copies only at the end, so slots are reused while their copies are
-/// still pending.
+/// A consumer copies each batch in its own stream and at once releases the batch, on this or
+/// another thread. Only at the end, the copies are read back. So slots are reused while copies from
+/// them are still queued.
 #[test]
 fn a_foreign_stream_sees_each_batch_filled_and_not_yet_overwritten() {
     let machine = exclusive();
@@ -199,7 +199,8 @@ fn a_foreign_stream_sees_each_batch_filled_and_not_yet_overwritten() {
     }
 }
 
-/// Without synchronization, the consumer must use the loader's stream, in which the batch is ready.
+/// If an export is unsynchronized, the consumer must use the loader's stream. In this stream the
+/// batch is ready.
 #[test]
 fn an_unsynchronized_export_is_ordered_by_the_loaders_stream() {
     let machine = exclusive();
@@ -232,8 +233,8 @@ fn an_unsynchronized_export_is_ordered_by_the_loaders_stream() {
     }
 }
 
-/// A stream that other code drives waits for the ready event. The batch is held until the work is
-/// done.
+/// A stream of other code waits for the handle of the ready event. The batch is held until that
+/// stream's work is done.
 #[test]
 fn a_stream_can_wait_for_the_handle_of_the_ready_event() {
     let machine = exclusive();
@@ -259,8 +260,8 @@ fn a_stream_can_wait_for_the_handle_of_the_ready_event() {
     assert!(first(&mut on_host()).ready().is_none());
 }
 
-/// A consumer may destroy its stream as soon as the deleter has returned, while work is still
-/// queued in the stream.
+/// A consumer may destroy its stream as soon as DLPack's deleter has returned, even if work is
+/// still queued in the stream. The loader must not use that stream afterwards.
 #[test]
 fn a_stream_is_not_used_after_the_deleter() {
     let machine = exclusive();
@@ -290,9 +291,9 @@ fn a_stream_is_not_used_after_the_deleter() {
     }
 }
 
-/// Calls the deleter like a C consumer.
+/// Calls a deleter as a C consumer would.
 fn delete<M: Managed>(managed: *mut M, deleter: Option<unsafe extern "C" fn(*mut M)>) {
-    // SAFETY: null, or a pointer from `into_raw` that is used once.
+    // SAFETY: `managed` is null or comes from `into_raw`, and is deleted only once.
     unsafe { deleter.unwrap()(managed) };
 }
 
@@ -316,8 +317,8 @@ fn the_deleter_drops_the_batch_from_any_thread_after_the_loader_is_gone() {
         std::thread::spawn(move || {
             let versioned = versioned as *mut dlpack::DLManagedTensorVersioned;
             let legacy = legacy as *mut dlpack::DLManagedTensor;
-            // SAFETY: returned by `into_raw`, deleted once below. The host can read simulated
-            // device memory.
+            // SAFETY: the pointers come from `into_raw` and are deleted once, below. The host can
+            // read the memory of the simulated device.
             unsafe {
                 if !gpu {
                     assert!(read(&(*versioned).dl_tensor, bytes.0) == expected.0);
@@ -331,7 +332,7 @@ fn the_deleter_drops_the_batch_from_any_thread_after_the_loader_is_gone() {
         .unwrap();
         assert!(weak.upgrade().is_none());
         assert_clean(&machine, if gpu { "gpu" } else { "host" });
-        // A deleter ignores a null pointer.
+        // DLPack's deleter ignores a null pointer.
         delete::<dlpack::DLManagedTensor>(std::ptr::null_mut(), {
             let mut loader = on_host();
             dlpack::export_legacy(first(&mut loader), &ConsumerStream::Legacy)
@@ -342,7 +343,7 @@ fn the_deleter_drops_the_batch_from_any_thread_after_the_loader_is_gone() {
     }
 }
 
-/// Returns the first two batches.
+/// Adds a method that returns the first two batches of a loader.
 trait FirstTwo {
     fn first_two(&mut self) -> Vec<Batch>;
 }
@@ -354,14 +355,15 @@ impl FirstTwo for Loader {
 }
 
 /// # Safety
-/// `tensor` is on the host and has `bytes` bytes.
+/// Returns the bytes of a tensor. `tensor` must be in host memory and have `bytes` bytes.
 unsafe fn read(tensor: &DLTensor, bytes: usize) -> Vec<u8> {
     // SAFETY: guaranteed by the caller.
     unsafe { std::slice::from_raw_parts(tensor.data.cast::<u8>(), bytes) }.to_vec()
 }
 
-/// If the driver refuses an export, the export is an error. If it refuses the event when the batch
-/// is returned, the loader ends. Nothing leaks.
+/// If the driver fails while a batch is exported, the export is an error. If the driver fails to
+/// record the event of a returned batch, the loader ends with an error. Nothing leaks in either
+/// case.
 #[test]
 fn driver_failures_are_errors_and_leak_nothing() {
     let machine = exclusive();
@@ -370,8 +372,8 @@ fn driver_failures_are_errors_and_leak_nothing() {
     let stream = Arc::new(Stream::new(&device).unwrap());
     let batches = loader.first_two();
     machine.schedule(Schedule::Eager);
-    // The other threads wait for free slots now or soon. So only this thread uses the driver's
-    // events.
+    // All other threads wait for free slots, or will soon. From then on, only this thread uses
+    // events of the driver, so one of the attempts fails here.
     let refused = (0..100).any(|_| {
         machine.fail("cuStreamWaitEvent", 1, LAUNCH_FAILED);
         let one = batches[0].wait_in(&stream);
@@ -391,7 +393,7 @@ fn driver_failures_are_errors_and_leak_nothing() {
     for batch in &held {
         batch.wait_in(&stream).unwrap();
     }
-    // All slots are held, so no other thread records an event.
+    // The consumer holds all slots, so no other thread records an event.
     machine.fail("cuEventRecord", 1, LAUNCH_FAILED);
     drop(held.pop());
     let error = loop {

@@ -1,4 +1,4 @@
-//! Shapes, strides and types of exported tensors, and exports that are refused.
+//! Shapes, strides and types of exported tensors, and exports that are errors.
 
 use feedwater::error::{ConfigError, Error};
 
@@ -41,7 +41,7 @@ fn shape_strides_and_type_are_those_of_the_batch() {
                 assert_eq!(batch.host_mut().is_some(), !gpu);
                 let exported = dlpack::export(batch, &ConsumerStream::default()).unwrap();
                 let tensor = exported.tensor();
-                // SAFETY: the owner has four values in each array.
+                // SAFETY: `exported` owns both arrays, with four values in each.
                 let (dims, steps) = unsafe {
                     (*tensor.shape.cast::<[i64; 4]>(), *tensor.strides.cast::<[i64; 4]>())
                 };
@@ -54,7 +54,7 @@ fn shape_strides_and_type_are_those_of_the_batch() {
                 if gpu {
                     assert_eq!(Some(tensor.data as u64), address);
                 } else {
-                    // SAFETY: `host.len()` bytes on the host.
+                    // SAFETY: the tensor is on the host and has `host.len()` bytes.
                     assert!(unsafe { read(tensor, host.len()) } == host);
                 }
                 let managed = exported.managed();
@@ -84,7 +84,7 @@ fn soft_targets_are_a_tensor_of_their_own() {
         let exported = dlpack::export_soft_targets(batch.clone(), &stream).unwrap();
         let _images = dlpack::export(batch.clone(), &stream).unwrap();
         let tensor = exported.tensor();
-        // SAFETY: the owner has two values in each array.
+        // SAFETY: `exported` owns both arrays, with two values in each.
         let (dims, steps) =
             unsafe { (*tensor.shape.cast::<[i64; 2]>(), *tensor.strides.cast::<[i64; 2]>()) };
         assert_eq!((dims, steps, tensor.ndim), ([4, 7], [7, 1], 2));
@@ -94,7 +94,7 @@ fn soft_targets_are_a_tensor_of_their_own() {
         if gpu {
             assert_eq!(Some(tensor.data as u64), batch.soft_targets_ptr());
         } else {
-            // SAFETY: 4 samples with 7 classes of 4 bytes each, on the host.
+            // SAFETY: the tensor is on the host and has 4 samples of 7 classes of 4 bytes each.
             let read = unsafe { read(tensor, 4 * 4 * 7) };
             assert!(read == bytemuck::cast_slice::<f32, u8>(&expected));
         }
@@ -135,7 +135,7 @@ fn invalid_stream_numbers_are_errors() {
         // SAFETY: the number is not a handle.
         let error = config(unsafe { ConsumerStream::from_number(&batch, Some(number)) });
         assert_eq!(error.key, "stream");
-        // The message contains the number and the valid special numbers.
+        // The message contains the given number and the valid special numbers.
         let words = error.problem.split([' ', ',', ':']);
         let named: Vec<i64> = words.filter_map(|word| word.parse().ok()).collect();
         for value in [number, 1, 2, -1] {
@@ -167,7 +167,7 @@ fn the_array_interface_has_the_fields_of_version_3() {
     });
     assert_eq!(json, expected);
 
-    // A null stream is the legacy default stream.
+    // A null handle means CUDA's legacy default stream, whose number is 1.
     let device = Device::open_with(0, &runtime()).unwrap();
     // SAFETY: null is always a valid stream.
     let null = Arc::new(unsafe { Stream::borrowed(&device, std::ptr::null_mut::<c_void>()) });
@@ -210,8 +210,8 @@ fn unsupported_exports_are_errors() {
     assert_eq!(error.key, "device");
     assert!(error.problem.contains("Batch::host"), "{error}");
 
-    // Batches in host memory need no waits. The loader is dropped first, because the waits of its
-    // threads would be counted too.
+    // Using a batch in host memory needs no wait of a stream. The loader on the GPU is dropped
+    // first, because the waits of its threads would be counted too.
     drop(loader);
     let device = Device::open_with(0, &runtime()).unwrap();
     let stream = Arc::new(Stream::new(&device).unwrap());

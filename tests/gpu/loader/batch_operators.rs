@@ -89,8 +89,8 @@ fn every_dtype_and_layout_equals_the_cpu() {
     }
 }
 
-/// Mixes samples that were decoded on the device, decoded on the CPU, processed entirely on the
-/// CPU, and replaced by zeros.
+/// One batch has samples that were decoded on the device, decoded on the CPU, processed entirely on
+/// the CPU, and replaced by zeros. All are mixed on the device.
 #[test]
 fn samples_of_all_routes_are_mixed_where_the_batch_is() {
     let machine = machine();

@@ -3,7 +3,7 @@
 use super::*;
 use feedwater::plan::Settings;
 
-/// One thread takes batches of loaders on three GPUs in turn.
+/// One thread takes batches from loaders on three GPUs in turn.
 #[test]
 fn loaders_on_several_gpus_make_the_same_batches_as_on_the_cpu() {
     const GPUS: usize = 3;
@@ -47,7 +47,7 @@ fn loaders_on_several_gpus_make_the_same_batches_as_on_the_cpu() {
     }
 }
 
-/// The stream of the consumer selects the GPU, whatever settings follow.
+/// The consumer's stream selects the GPU of the loader, whatever settings follow.
 #[test]
 fn a_loader_is_on_the_gpu_of_its_consumer() {
     let machine = machine();

@@ -1,9 +1,9 @@
-//! Calls of the JPEG engines.
+//! Calls in which the JPEG engines decode several images at once.
 
 use super::*;
 
-/// No decode state is created after the start, although calls differ in size and each epoch ends
-/// with a smaller call.
+/// After the loader's start, no decode state is created, although calls differ in size and each
+/// epoch ends with a smaller call.
 #[test]
 fn each_size_of_a_call_gives_the_same_batches_and_makes_no_state() {
     let machine = machine();
@@ -22,7 +22,8 @@ fn each_size_of_a_call_gives_the_same_batches_and_makes_no_state() {
         let loader = same(make, &format!("{group} images per call"));
         let device = loader.plan().device.clone().unwrap();
         assert_eq!(device.hardware_group, group);
-        // Two states of the loader, and those of the trial calls with one image and with a group.
+        // The loader has two decode states. Trial calls with one image and with a group have the
+        // others.
         let states = 2 * group.min(2) as u64;
         assert_eq!(machine.calls("nvjpegJpegStateCreate"), states, "{group}");
         let stats = loader.stats();
@@ -32,8 +33,8 @@ fn each_size_of_a_call_gives_the_same_batches_and_makes_no_state() {
 }
 
 /// With the minimum number of pages, each page is reused while work on its previous image is still
-/// queued. Engines that keep the stream's order read the file late. Hopper's engines write the
-/// pixels early.
+/// queued. Simulated engines that keep the stream's order read the new file late. Simulated Hopper
+/// engines write the new pixels early.
 #[test]
 fn a_page_is_used_again_when_engines_and_kernel_have_read_it() {
     let machine = machine();
@@ -61,7 +62,7 @@ fn a_page_is_used_again_when_engines_and_kernel_have_read_it() {
     }
 }
 
-/// nvImageCodec avoids calls with mixed chroma subsampling too.
+/// Each call contains images of only one chroma subsampling, as in nvImageCodec.
 #[test]
 fn a_call_has_images_of_one_chroma_sampling() {
     let machine = machine();
@@ -92,8 +93,8 @@ fn a_call_has_images_of_one_chroma_sampling() {
     }
 }
 
-/// If calls of the engines do not end, only their own images are delayed. All others are launched,
-/// and the kernels run.
+/// If calls of the engines do not end, only the images of these calls are delayed. Kernels are
+/// launched for all others.
 #[test]
 fn a_slow_call_of_the_engines_delays_no_other_image() {
     let machine = machine();
@@ -114,7 +115,7 @@ fn a_slow_call_of_the_engines_delays_no_other_image() {
         let before = machine.samples_run();
         let gpu = || make().device(DeviceChoice::Gpu(0)).runtime(&runtime());
         let mut loader = gpu().build().unwrap();
-        // All images that fit into the slots, minus the images of two calls and those that wait for
+        // All images that fit into the slots, except the images of two calls and those gathered for
         // the next call.
         let begun = 4 * loader.plan().slots();
         let expected = (begun - 3 * GROUP) as u64;
@@ -124,7 +125,7 @@ fn a_slow_call_of_the_engines_delays_no_other_image() {
             std::thread::yield_now();
             run = machine.samples_run() - before;
         }
-        // Ends the calls before the loader is dropped, because dropping waits for them.
+        // Lets the calls end before the loader is dropped, because dropping waits for them.
         machine.end_work();
         assert!(run >= expected, "hopper {hopper}: {run} of {expected} samples");
         let expected = epochs(&mut on_cpu(make()).build().unwrap());
@@ -136,7 +137,8 @@ fn a_slow_call_of_the_engines_delays_no_other_image() {
     }
 }
 
-/// The page of a skipped image still contains the previous image.
+/// The engines skip some images. The page of a skipped image still contains the previous image, so
+/// the loader must decode the skipped image on the CPU.
 #[test]
 fn an_image_that_the_engines_skip_is_made_on_the_cpu_and_counted() {
     let machine = machine();
@@ -162,14 +164,14 @@ fn an_image_that_the_engines_skip_is_made_on_the_cpu_and_counted() {
             let skipped = stats.cpu_fallback["nvJPEG skipped it and reported success"];
             assert_eq!(skipped, 80 / u64::from(every), "{what}: {stats:?}");
             assert_eq!(stats.outcomes["nvjpeg-hardware"], 80 - skipped, "{what}: {stats:?}");
-            // After the first call, each call has one image.
+            // After the first skipped image, each call has only one image.
             let calls = machine.calls("nvjpegDecodeBatchedEx");
             assert!(calls > 80 - 4 * 7, "{what}: {calls}");
         }
     }
 }
 
-/// Calls end at any time, fail, and skip images.
+/// Calls of the engines end at random times, fail, and skip images.
 #[test]
 fn failing_and_skipping_calls_change_no_byte_and_are_counted() {
     let machine = machine();
@@ -179,8 +181,8 @@ fn failing_and_skipping_calls_change_no_byte_and_are_counted() {
         machine.schedule(Schedule::Random(60 + seed));
         machine.hopper(seed % 2 == 0);
         machine.skipping(4 + seed as u32);
-        // The first call fails as a group, and later ones for some of its images, which are decoded
-        // one by one.
+        // The first failure affects a whole group. The later ones affect calls in which the images
+        // of a failed group are decoded one by one.
         for nth in [1, 3, 4, 11] {
             machine.fail("nvjpegDecodeBatchedEx", nth, LAUNCH_FAILED);
         }
@@ -202,7 +204,7 @@ fn failing_and_skipping_calls_change_no_byte_and_are_counted() {
     }
 }
 
-/// The buffers of real images may be larger than those of the trial image.
+/// Memory is measured with a trial image before the start. A real image may need larger buffers.
 #[test]
 fn images_that_need_more_memory_than_was_measured_change_no_byte_and_are_counted() {
     let machine = machine();
@@ -234,8 +236,9 @@ fn images_that_need_more_memory_than_was_measured_change_no_byte_and_are_counted
     }
 }
 
-/// The CPU decodes files that the engines refuse. If nvJPEG reports in advance that it refuses
-/// them, no call fails; otherwise, one call does.
+/// Files that the engines refuse are decoded on the CPU. If nvJPEG reports the refusal in advance
+/// (`admitted` is false), no call fails. Otherwise calls fail until the class of these files is
+/// known.
 #[test]
 fn a_class_of_files_that_the_engines_refuse_is_remembered() {
     let machine = machine();
@@ -264,15 +267,16 @@ fn a_class_of_files_that_the_engines_refuse_is_remembered() {
             ["nvJPEG's engines do not support it", "nvJPEG refused it: not supported"]
                 .map(|why| reasons.get(why).copied().unwrap_or(0));
         assert_eq!((told + tried, stats.outcomes["nvjpeg-hardware"]), (68, 132), "{stats:?}");
-        // Three tries, and the images that were gathered before the third was refused in a call of
-        // its own.
+        // Files of the class are tried alone three times. Images that were gathered before the
+        // third refusal are tried too.
         assert!(if admitted { (3..=30).contains(&tried) } else { tried == 0 }, "{stats:?}");
         // All 100 images belong to the same classes, so nvJPEG is queried only twice.
         assert_eq!(machine.calls("nvjpegDecodeBatchedSupportedEx"), 2, "{stats:?}");
     }
 }
 
-/// An idle engine makes a call as expensive as a busy one.
+/// A call takes equally long if some of the engines are idle. So a call has at most one image per
+/// engine, or a multiple of the number of engines.
 #[test]
 fn calls_have_as_many_images_as_there_are_engines_or_a_multiple() {
     let machine = machine();
@@ -287,7 +291,7 @@ fn calls_have_as_many_images_as_there_are_engines_or_a_multiple() {
     };
     let loader = same(make, "five engines");
     assert_eq!(loader.stats().outcomes["nvjpeg-hardware"], 600);
-    // With five engines, calls of 6 to 9, 11 and 12 images must not occur.
+    // With five engines, no call may have 6 to 9, 11 or 12 images.
     let sizes = machine.call_sizes();
     let odd = sizes.iter().filter(|(size, _)| **size > 5 && **size % 5 != 0);
     assert_eq!(odd.count(), 0, "{sizes:?}");
@@ -298,7 +302,8 @@ fn calls_have_as_many_images_as_there_are_engines_or_a_multiple() {
 fn one_unusual_file_does_not_keep_its_class_from_the_engines() {
     let machine = machine();
     machine.set_decoder(Some(libjpeg));
-    // In the first run nvJPEG cannot answer for one file. In the second, a call refuses one file.
+    // In the first run, nvJPEG cannot parse one of the files. In the second run, it refuses one of
+    // the files.
     for function in ["nvjpegJpegStreamParseHeader", "nvjpegDecodeBatchedSupportedEx"] {
         machine.restart();
         machine.set_decoder(Some(libjpeg));

@@ -1,11 +1,11 @@
-//! Consumers that hold every batch of a device, and `peek` at the next batch.
+//! Consumers that hold every batch on a device, and that `peek` at the next batch.
 
 use std::task::Poll;
 
 use super::*;
 
-/// Memory for batches is added while the consumer holds all of them, and is freed later. `peek`
-/// copies the next batch to the host.
+/// While the consumer holds all batches, memory for more batches is allocated, up to the limit. It
+/// is freed later. `peek` copies the next batch to the host.
 #[test]
 fn batches_are_added_on_the_device_within_its_limit() {
     let machine = machine();

@@ -1,11 +1,11 @@
-//! Launches of the kernel.
+//! Launches of the loader's kernels.
 
 use feedwater::loader::Batch;
 
 use super::*;
 
-/// Four blocks of 57 KiB need all the shared memory of a multiprocessor. By default, the driver
-/// provides only a part of it.
+/// Four blocks with 57 KiB each need all the shared memory of a multiprocessor. By default, the
+/// driver reserves only a part of it for shared memory, so the loader must ask for more.
 #[test]
 fn a_multiprocessor_holds_four_blocks_of_a_tiled_kernel() {
     let machine = machine();
@@ -13,7 +13,8 @@ fn a_multiprocessor_holds_four_blocks_of_a_tiled_kernel() {
     assert_eq!(machine.resident_blocks(), 4);
 }
 
-/// A launch may wait for an image or a slot. The tables of later launches are not delayed.
+/// A launch may wait for an image or a slot. The parameters of later launches are uploaded
+/// nevertheless.
 #[test]
 fn tables_are_not_uploaded_behind_the_images_of_a_launch() {
     let machine = machine();
@@ -26,8 +27,8 @@ fn tables_are_not_uploaded_behind_the_images_of_a_launch() {
     }
 }
 
-/// The driver loads a kernel's code at its first launch, so a loader launches its kernels once at
-/// the start.
+/// The driver loads a kernel's code at the first launch, which takes device memory. So a loader
+/// launches its kernels once at its start.
 #[test]
 fn no_device_memory_is_taken_after_the_start() {
     let machine = machine();
@@ -43,7 +44,8 @@ fn no_device_memory_is_taken_after_the_start() {
     drop((loader, machine));
 }
 
-/// A chain whose tensors of 112 rows have either seven low tiles or one high tile.
+/// Returns a chain with tensors of 112 rows: the kernel computes them in seven low tiles or in one
+/// high tile.
 fn tall() -> Chain {
     Chain::new().then(op::Resize::to(32, 112)).then(op::Normalize::IMAGENET)
 }
@@ -52,7 +54,8 @@ fn tall_epoch() -> LoaderBuilder {
     builder(jpegs(40), tall()).epochs(Some(1))
 }
 
-/// The consumer holds one of two batches, so no finished batch waits while the other one is filled.
+/// The loader has two batches and the consumer holds one of them. So no finished batch waits while
+/// the other one is filled.
 #[test]
 fn tiles_are_low_while_the_consumer_waits() {
     let machine = machine();
@@ -72,8 +75,8 @@ fn tiles_are_low_while_the_consumer_waits() {
     }
 }
 
-/// The consumer takes the first batch only after all three slots are filled, and then one batch at
-/// a time. So finished batches wait while the free slot is filled.
+/// The consumer takes the first batch only after all three slots are filled, and then takes one
+/// batch at a time. So finished batches wait while the free slot is filled.
 #[test]
 fn tiles_are_high_while_finished_batches_wait_for_the_consumer() {
     let machine = machine();

@@ -1,9 +1,9 @@
-//! Whole epochs on the device path with a simulated driver: the loader, its launcher and the text
-//! of the real kernels. The CPU decoder replaces nvJPEG, so that every bit can be compared with the
-//! CPU path.
+//! Whole epochs on the device path with a simulated driver. The loader, its launcher and the source
+//! text of the kernels are the real ones. The CPU decoder replaces nvJPEG, so all bits can be
+//! compared with the CPU path.
 //!
-//! Streams are queues that run as late or as randomly as the schedule allows. So a missing wait
-//! shows as a wrong batch.
+//! The simulated streams run queued work as late, or in as random an order, as CUDA's rules allow.
+//! A missing wait therefore shows as a wrong batch.
 
 #![allow(unsafe_code, reason = "the mocked decoder is called by C")]
 
@@ -60,7 +60,7 @@ fn settled(builder: LoaderBuilder) -> LoaderBuilder {
         .seed(3)
 }
 
-/// A source whose hints say that reading out of order is slow, so that a plan inspects few samples.
+/// A source whose hints report slow reads in random order, so a plan inspects only few samples.
 struct SlowShuffled(Memory);
 
 impl Source for SlowShuffled {
@@ -114,12 +114,12 @@ fn epochs(loader: &mut Loader) -> Vec<(Vec<SampleRecord>, Vec<u8>)> {
     all
 }
 
-/// Returns the same loader, but it decodes on the CPU.
+/// Changes a loader so that it decodes on the CPU.
 fn on_cpu(builder: LoaderBuilder) -> LoaderBuilder {
     builder.configure(|it| it.decode.placement = Placement::Cpu).device(DeviceChoice::Cpu)
 }
 
-/// Runs the same loader on the CPU and on the device. Compares everything except the decode route.
+/// Compares a loader on the CPU and on the device, except for routes. Returns the latter loader.
 fn same(make: impl Fn() -> LoaderBuilder, what: &str) -> Loader {
     let cpu = epochs(&mut on_cpu(make()).build().unwrap());
     let mut loader = make().device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
@@ -136,7 +136,7 @@ fn same(make: impl Fn() -> LoaderBuilder, what: &str) -> Loader {
     loader
 }
 
-/// Returns each route alone, and all of them together.
+/// Returns lists of routes: each route alone, and all routes together.
 fn routes() -> Vec<Vec<Route>> {
     Route::ALL.into_iter().map(|route| vec![route]).chain([Route::ALL.to_vec()]).collect()
 }
@@ -159,7 +159,7 @@ fn an_operator_without_cuda_text_runs_on_the_cpu_and_later_ones_on_the_gpu() {
     for value in ["invert", "chain[1]", "CUDA"] {
         assert!(reason.contains(value), "{value}: {reason}");
     }
-    // No operator remains for the GPU.
+    // The chain's last operator runs only on the CPU, so no operator remains for the GPU.
     let all = builder(jpegs(10), Chain::new().then(op::Resize::to(24, 16)).then(Invert));
     assert!(!all.device(DeviceChoice::Gpu(0)).build().unwrap().plan().uses_gpu());
 }
@@ -171,9 +171,9 @@ fn the_harness_for_operators_compares_the_device_too() {
     assert_eq!((report.no_host_kernel, report.no_device), (None, None));
 }
 
-/// There are more images than pages, and more prefetched batches than pages hold. So each page is
-/// reused while work on it is still queued. The hardware engines write either during the call or in
-/// stream order.
+/// There are more images than pages, and the prefetched batches need more pages than there are. So
+/// each page is reused while work on it is still queued. The simulated hardware engines write
+/// either during the call or in stream order.
 #[test]
 fn whole_epochs_equal_the_cpu_bit_for_bit_on_every_route_and_schedule() {
     let machine = machine();
@@ -185,7 +185,7 @@ fn whole_epochs_equal_the_cpu_bit_for_bit_on_every_route_and_schedule() {
         let what = format!("{routes:?} {schedule:?} hopper {hopper}");
         machine.schedule(schedule);
         machine.hopper(hopper);
-        // The route `cpu` alone does not use the GPU for decoding. Only the operators run on it.
+        // With the route `cpu` alone, only the operators run on the GPU.
         let gpu = if routes == [Route::Cpu] { Placement::Cpu } else { Placement::Gpu };
         let make = || {
             let builder = builder(jpegs(58), training())
@@ -223,8 +223,8 @@ fn every_dtype_layout_and_chain_equals_the_cpu() {
     same(|| builder(jpegs(8), bytes()).output(DType::U8, Layout::Nhwc), "u8");
 }
 
-/// Runs decoding and operators on either side of the transfer, so that uploads are bytes, floats or
-/// encoded files.
+/// The split between CPU and GPU is before, between and after decoding and the operators. Uploads
+/// are therefore bytes, floats or encoded files.
 #[test]
 fn every_placement_equals_the_cpu() {
     let machine = machine();
@@ -286,8 +286,8 @@ fn damaged() -> Vec<(Vec<u8>, i64)> {
 fn every_error_policy_works_on_the_device_as_on_the_cpu() {
     let machine = machine();
     machine.schedule(Schedule::Random(6));
-    // A lenient GPU, simulated or real, does not report a damaged file. The checks before it must
-    // detect the damage.
+    // A lenient GPU, simulated or real, does not report a damaged file. The loader's checks before
+    // the upload must detect the damage.
     for (policy, lenient) in [
         (OnError::Skip, false),
         (OnError::Skip, true),
@@ -321,8 +321,8 @@ fn every_error_policy_works_on_the_device_as_on_the_cpu() {
     assert_eq!(machine.counts().live(), 0);
 }
 
-/// If nvJPEG refuses an image, the CPU decoder decides whether it is valid. So a file is valid or
-/// invalid on every machine alike.
+/// If nvJPEG refuses an image, the CPU decoder decides whether the image is valid. The same files
+/// are therefore valid on every machine.
 #[test]
 fn images_that_nvjpeg_refuses_are_decoded_on_the_cpu() {
     let machine = machine();
@@ -342,7 +342,7 @@ fn images_that_nvjpeg_refuses_are_decoded_on_the_cpu() {
         if width % 2 == 1 {
             return 3;
         }
-        // SAFETY: the same arguments as ours.
+        // SAFETY: passes on this function's arguments.
         unsafe { libjpeg(bytes, count, reduction, x, y, width, height, rgb) }
     }
     machine.set_decoder(Some(moody));
@@ -358,13 +358,13 @@ fn images_that_nvjpeg_refuses_are_decoded_on_the_cpu() {
         let (there, on_cpu) = (stats.outcomes[route.name()], stats.outcomes["cpu"]);
         assert_eq!(there + on_cpu, 16, "{stats:?}");
         assert_eq!(stats.cpu_fallback.values().sum::<u64>(), on_cpu, "{stats:?}");
-        // Only the refused images fall back, even on the hardware route, where one call has many
-        // images.
+        // Only the images that nvJPEG refuses fall back to the CPU, even on the hardware route,
+        // where one call decodes many images.
         assert!(there > 0 && on_cpu > 0, "{stats:?}");
     }
 }
 
-/// The prediction is exact: peak use equals the allocation. Nothing is allocated after the start.
+/// The predicted memory is exactly what is allocated at the start. Nothing is allocated later.
 #[test]
 fn memory_equals_the_plan() {
     let machine = machine();
@@ -411,8 +411,8 @@ fn a_trace_has_the_threads_of_the_device_in_its_row_and_an_arrow_for_every_batch
     }
 }
 
-/// A training step may still be queued when the consumer drops its batch. The slot is not refilled
-/// before the step is done.
+/// The consumer may drop a batch while its training step is still queued. The slot must not be
+/// refilled before the step is done.
 #[test]
 fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
     let machine = machine();
@@ -440,8 +440,8 @@ fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
         for (batch, copy) in loader.epoch().zip(&copies) {
             let batch = batch.unwrap();
             let (source, target) = (batch.device_ptr().unwrap(), copy.address());
-            // SAFETY: both are device memory of that many bytes. The batch is alive while the copy
-            // is queued, as its contract requires. The target lives until the stream is empty.
+            // SAFETY: both are device memory with this many bytes. The batch is alive while the
+            // copy is queued, as required. The target lives until the stream is empty.
             unsafe {
                 let stream = stream.raw().cast();
                 let bytes = batch.shape().bytes();
@@ -456,8 +456,8 @@ fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
     }
 }
 
-/// Under the smallest limits, which the error for smaller limits names, a loader produces the same
-/// bytes with less memory.
+/// Runs a loader with the smallest possible memory limits, which the error for smaller limits
+/// contains. The bytes are the same, and less memory is used.
 #[test]
 fn memory_limits_change_no_byte() {
     let machine = machine();
@@ -473,7 +473,7 @@ fn memory_limits_change_no_byte() {
         .err()
         .unwrap();
     let text = error.to_string();
-    // The error names the smallest limit after each key. The limits here are 0.
+    // All limits are 0, so the largest number after a key is the smallest possible limit.
     let smallest = |key: &str| {
         let (_, rest) = text.split_once(key).unwrap();
         let line = rest.split("limits.").next().unwrap().lines().next().unwrap();
@@ -497,7 +497,7 @@ fn memory_limits_change_no_byte() {
     assert!(free.device_bytes_predicted > device && free.pinned_bytes_predicted > pinned);
 }
 
-/// Each loader compiles its own kernels. All produce equal batches.
+/// Each loader has its own runtime and compiles its own kernels. All loaders produce equal batches.
 #[test]
 fn concurrent_loaders_store_kernels_in_the_directory_of_their_runtime() {
     let machine = machine();

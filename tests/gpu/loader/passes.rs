@@ -1,5 +1,6 @@
-//! Passes of the program kernel: launches whose samples differ in number and size of passes,
-//! consecutive tables, and the number of launches.
+//! Passes of the program kernel, which executes any chain of operators in one or more launches.
+//! Tests samples of one launch that differ in number and size of passes, tables after each other,
+//! and the number of launches.
 
 use feedwater::internals::geometry::{Orientation, Size};
 use feedwater::internals::op::Actions;
@@ -16,8 +17,8 @@ use feedwater::op::{
 
 use super::*;
 
-/// Returns images of very different sizes: one pixel, one row, one column, a few tiles, and more
-/// pixels than two blocks count.
+/// Returns images of very different sizes: a few tiles, one pixel, one row, one column, and so many
+/// pixels that histograms need more than two blocks.
 fn mixed(samples: usize) -> Vec<(Vec<u8>, i64)> {
     const SIZES: [(u32, u32); 6] = [(149, 131), (1, 1), (37, 1), (1, 41), (33, 31), (64, 49)];
     let sizes = SIZES.into_iter().cycle().take(samples);
@@ -42,8 +43,8 @@ fn scale() -> RandomAffine {
     }
 }
 
-/// Sharpens some samples, and some of those a second time, followed by a table: one to three
-/// passes.
+/// An operator that sharpens some samples, sharpens some of those a second time, and applies a
+/// look-up table. A sample has one to three passes.
 #[derive(Debug)]
 struct Sometimes;
 
@@ -133,8 +134,8 @@ fn every_element_type_and_layout_of_a_tensor_is_made_in_tiles() {
 #[test]
 fn a_pass_is_a_launch_and_a_table_two_more() {
     let machine = machine();
-    // Building a loader launches kernels too: always the same warm-up for each chain here, and
-    // perhaps the first sample.
+    // Building a loader also launches kernels: the same warm-up for every chain here, and perhaps
+    // the first sample. So the test compares only differences.
     let launches = |chain: Chain| {
         let builder =
             builder(vec![(common::jpeg(0, 128, 80), 0)], chain).batch_size(1).epochs(Some(1));
@@ -155,7 +156,8 @@ fn a_pass_is_a_launch_and_a_table_two_more() {
     assert_eq!((two - one, three - one), (1, 2));
 }
 
-/// Launch parameters overwrite those of earlier launches.
+/// The memory of launch parameters is reused. Histograms that a kernel counts in this memory must
+/// begin with zeros.
 #[test]
 fn histograms_begin_with_zeros_whatever_the_memory_held() {
     let (equalize, size) = (Equalize::default(), Size::new(9, 7));
@@ -171,8 +173,8 @@ fn histograms_begin_with_zeros_whatever_the_memory_held() {
         [chain.program_bytes(), chain.passes_bytes()].map(|bytes| vec![0xaa; bytes]);
     let block = Block { fused: &mut [], program: &mut program, passes: &mut passes };
     chain.write(&sample, &at, block, &mut Extent::default());
-    // The parameters end with histograms of three channels and of gray, followed by a table of
-    // floats.
+    // The launch parameters end with the histograms of three channels and of gray, followed by a
+    // table of floats.
     let end = passes.len() - 3 * 256 * size_of::<f32>();
     let histograms = &passes[end - 4 * 256 * size_of::<u32>()..end];
     assert!(histograms.iter().all(|byte| *byte == 0));

@@ -1,5 +1,5 @@
-//! Chains that need the program kernel, because operators differ between samples or have kinds that
-//! no fused kernel supports.
+//! Chains that need the program kernel, because their operators differ between samples or are of
+//! kinds that no fused kernel supports.
 
 use feedwater::op::custom::{Kind, Kinds};
 use feedwater::op::{
@@ -23,8 +23,8 @@ fn erasing() -> RandomErasing {
     RandomErasing { probability: 0.7, std: [1.0; 3], ..RandomErasing::default() }
 }
 
-/// Returns chains that begin with a fused kernel. Only in the last chain its outputs differ in
-/// size.
+/// Returns chains that begin with a fused kernel. The output of the fused kernel differs in size
+/// between samples only in the last chain.
 fn behind_a_resampling() -> [(&'static str, Chain); 3] {
     let crop = || Chain::new().then(RandomResizedCrop::to(32, 24));
     let flip = Flip { horizontal: 0.5, vertical: 0.0 };
@@ -100,8 +100,8 @@ fn programs_equal_the_cpu_on_every_schedule() {
     assert_eq!(machine.counts().faults(), 0);
 }
 
-/// The plan names the kernels of each launch and their scratch memory. The predicted memory is
-/// exact.
+/// The plan names the kernels of each launch and their scratch memory, and predicts the memory
+/// exactly.
 #[test]
 fn the_plan_names_both_kernels_and_their_scratch_memory() {
     let machine = machine();
@@ -118,7 +118,7 @@ fn the_plan_names_both_kernels_and_their_scratch_memory() {
     let named = plan.to_string().lines().filter(|line| line.starts_with("kernel ")).count();
     assert_eq!(named, 2, "{plan}");
     assert!(plan.to_string().contains("rand_augment (chain[2])"), "{plan}");
-    // The output of the resampling, twice for each sample of a launch.
+    // Scratch memory holds the output of the resampling, twice for each sample of a launch.
     assert_eq!(device.scratch_bytes, (3 * 32 * 24_usize).next_multiple_of(256));
     let row = plan.footprint.rows.iter().find(|row| row.name == "kernel scratch").unwrap();
     assert_eq!(row.count, 2 * device.group as u64);
@@ -126,7 +126,7 @@ fn the_plan_names_both_kernels_and_their_scratch_memory() {
     assert_eq!(machine.counts().live(), 0);
 }
 
-/// The plan does not inspect the one large image.
+/// The plan inspects only some samples, and the one large image is not among them.
 #[test]
 fn an_image_that_needs_more_scratch_memory_than_planned_is_made_on_the_cpu() {
     let _machine = machine();
@@ -145,7 +145,7 @@ fn an_image_that_needs_more_scratch_memory_than_planned_is_made_on_the_cpu() {
     assert!(stats.cpu_fallback.keys().any(|why| why.contains("scratch")), "{stats:?}");
 }
 
-/// An operator that declares a flip, but draws a table for some samples.
+/// An operator that declares only flips, but draws a table for some samples.
 #[derive(Debug)]
 struct Undeclared;
 

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// PNGs and images larger than a page are processed on the CPU and uploaded in the same batch as
-/// the others. The reason is counted.
+/// PNGs, and images larger than a page, are processed on the CPU. They are uploaded into the same
+/// batch as the other images, and their reason is counted.
 #[test]
 fn images_that_no_route_supports_are_processed_on_the_cpu_and_counted() {
     let machine = machine();
@@ -12,14 +12,16 @@ fn images_that_no_route_supports_are_processed_on_the_cpu_and_counted() {
         let mut all = jpegs(40);
         all[3].0 = common::png(5, 31, 27);
         all[8].0 = common::jpeg(70, 1400, 1000);
-        // Trailing bytes, which no decoder reads, make the file larger than a page's buffer.
+        // Trailing bytes, which no decoder reads, make this file larger than the page's buffer for
+        // encoded bytes.
         all[9].0.extend(vec![0; 1 << 20]);
         all
     };
     for routes in
         [vec![Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid], Route::ALL.to_vec()]
     {
-        // The few images that the plan inspects (0, 2, 5, 7, 10 and so on) do not include the large one.
+        // The plan inspects only images 0, 2, 5, 7, 10 and so on. The large image is not among
+        // them.
         let make = || {
             let source = SlowShuffled(Memory::new(samples()).unwrap());
             let builder =
@@ -32,7 +34,8 @@ fn images_that_no_route_supports_are_processed_on_the_cpu_and_counted() {
         assert_eq!(stats.images, 80);
         assert_eq!(stats.outcomes.values().sum::<u64>(), 80);
         // With the route `cpu`, images that nvJPEG does not support are decoded on the CPU, but
-        // still processed by the kernel. The large image does not fit into a page in any case.
+        // still processed by the kernel. The large image does not fit into a page, whatever the
+        // route.
         let with_cpu = routes.contains(&Route::Cpu);
         assert_eq!(on_cpu, if with_cpu { 2 } else { 6 }, "{stats:?}");
         assert!(with_cpu || stats.outcomes["cpu"] == on_cpu, "{stats:?}");
@@ -44,7 +47,7 @@ fn images_that_no_route_supports_are_processed_on_the_cpu_and_counted() {
     }
 }
 
-/// Progressive images use routes whose entropy decoder runs on the CPU.
+/// Progressive images are decoded only on routes whose entropy decoder runs on the CPU.
 #[test]
 fn the_header_decides_which_routes_support_an_image() {
     let machine = machine();
@@ -71,8 +74,8 @@ fn the_header_decides_which_routes_support_an_image() {
     assert_eq!(stats.cpu_fallback.values().sum::<u64>(), 16, "{stats:?}");
 }
 
-/// Files that look damaged never reach nvJPEG. The CPU decoder decides, and is tolerant in this
-/// test.
+/// Files that appear damaged are never passed to nvJPEG. The CPU decoder decides whether they are
+/// errors. In this test it is tolerant.
 #[test]
 fn files_that_look_damaged_never_reach_the_device() {
     let machine = machine();
@@ -92,7 +95,7 @@ fn files_that_look_damaged_never_reach_the_device() {
     let samples = || {
         let mut all = jpegs(8);
         for (bytes, _) in &mut all {
-            // Removes the end marker. libjpeg only warns about this.
+            // Removes the end marker. For libjpeg, a missing end marker is only a warning.
             bytes.truncate(bytes.len() - 2);
         }
         all
@@ -124,12 +127,14 @@ fn a_version_that_is_known_to_be_unsafe_is_a_warning() {
     assert!(warning.contains("13.2.2") && warning.contains("13.2.3"), "{warning}");
 }
 
-/// With `decode.prescale`, only routes that can downscale are used. Their pixels equal the CPU's.
+/// With `decode.prescale`, only routes that can downscale are used, and the pixels equal those of
+/// the CPU.
 #[test]
 fn downscaled_images_use_the_routes_that_downscale() {
     let machine = machine();
     machine.schedule(Schedule::Random(15));
-    // No reduction divides these sides. The images have every orientation.
+    // The sides of these images are not divisible by any reduction. The images have every
+    // orientation.
     let image = |tag| common::with_orientation(&common::jpeg(tag, 401, 303), tag as u16 + 1);
     let large = || (0..8).map(|tag| (image(tag), 0)).collect::<Vec<_>>();
     let run = |routes: &[Route]| {
@@ -147,16 +152,16 @@ fn downscaled_images_use_the_routes_that_downscale() {
     assert_eq!((stats.outcomes["nvjpeg-hybrid"], stats.cpu_fallback.len()), (0, 0), "{stats:?}");
 }
 
-/// At most as many threads as the setting allows decode on the CPU at the same time. The others
-/// wait, and nothing hangs.
+/// At most `decode.max_cpu_threads` threads decode on the CPU at the same time. Other threads wait,
+/// and nothing hangs.
 #[test]
 fn the_threads_that_decode_on_the_cpu_can_be_limited() {
     let machine = machine();
     machine.schedule(Schedule::Random(16));
     static NOW: AtomicUsize = AtomicUsize::new(0);
     static MOST: AtomicUsize = AtomicUsize::new(0);
-    /// Number of threads that wait for each other, so that the maximum does not depend on timing.
-    /// If fewer threads arrive, the wait ends after a minute.
+    /// Number of threads that wait until all of them decode, so that the maximum does not depend on
+    /// timing. If fewer threads arrive, they stop waiting after a minute.
     static WANTED: AtomicUsize = AtomicUsize::new(0);
     static BEGIN: Mutex<Option<Instant>> = Mutex::new(None);
     unsafe extern "C" fn counted(
@@ -178,7 +183,7 @@ fn the_threads_that_decode_on_the_cpu_can_be_limited() {
         {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // SAFETY: the same arguments as ours.
+        // SAFETY: passes on this function's arguments.
         let status = unsafe { libjpeg(bytes, count, reduction, x, y, width, height, rgb) };
         NOW.fetch_sub(1, Ordering::SeqCst);
         status

@@ -1,4 +1,4 @@
-//! Failing files, calls and devices.
+//! Failing files, failing calls and lost devices, with nvJPEG's decoders for single images.
 
 use super::*;
 
@@ -60,13 +60,13 @@ fn after_any_failure_the_next_image_has_no_pixels_of_the_one_before() {
             setup.decode(0, &file(IMAGE, tag), whole).unwrap();
             machine.fail(phase, 1, LAUNCH_FAILED);
             match setup.decode(0, &file(IMAGE, tag + 1), whole) {
-                // The phases of decoding may fail because of the file, with any status. Other calls
-                // may not.
+                // A call that decodes may fail because of the file, with any status of nvJPEG.
+                // Failures of other calls end the run.
                 Err(DecodeError::Failed(why, Error::Device { call, problem }))
                     if of_the_file(phase) =>
                 {
                     assert_eq!(call, phase);
-                    // NVJPEG_STATUS_EXECUTION_FAILED.
+                    // 6 is NVJPEG_STATUS_EXECUTION_FAILED.
                     assert!(why.contains("nvJPEG") && problem.contains('6'), "{why}: {problem}");
                 }
                 Err(DecodeError::Fatal(Error::Device { call, .. })) if !of_the_file(phase) => {
@@ -83,8 +83,8 @@ fn after_any_failure_the_next_image_has_no_pixels_of_the_one_before() {
     }
 }
 
-/// Memory may be short while one loader is built and sufficient for the next, so a failed probe is
-/// repeated.
+/// Probing a backend may fail for lack of memory, and succeed when the next loader is built. So a
+/// failed probe is repeated. A missing engine is remembered.
 #[test]
 fn a_failed_probe_is_repeated_and_a_missing_engine_is_remembered() {
     let machine = exclusive();
@@ -111,7 +111,8 @@ fn of_the_file(call: &str) -> bool {
     call.starts_with("nvjpegDecodeJpeg") || call.starts_with("nvjpegJpegStream")
 }
 
-/// The status of the driver distinguishes a failure of nvJPEG from a lost device.
+/// nvJPEG returns the same status if it fails and if the device is lost. The driver's status tells
+/// which one happened.
 #[test]
 fn a_device_lost_while_an_image_fails_is_the_error() {
     let machine = exclusive();
@@ -127,8 +128,8 @@ fn a_device_lost_while_an_image_fails_is_the_error() {
     }
 }
 
-/// Creating a state is slow. A file that does not parse does not change the state, so the state is
-/// reused.
+/// Creating a decode state is slow. A file that cannot be parsed does not change the state, so the
+/// state is reused.
 #[test]
 fn only_a_failed_state_is_recreated() {
     let machine = exclusive();

@@ -1,4 +1,4 @@
-//! Memory of nvJPEG: what it allocates, how it is planned, and when it is freed.
+//! Memory of nvJPEG: its allocations, its part of the plan, and when it is freed.
 
 use super::*;
 use feedwater::internals::decode::{Decoders, JpegDecoder};
@@ -15,14 +15,14 @@ fn nvjpegs_memory_comes_only_from_its_row() {
     let rounded = COEFFICIENT_BYTES.next_multiple_of(256);
     assert_eq!(setup.pinned.row_bytes("nvjpeg"), Some((2 * rounded, 64 * 1024)));
     let small = setup.memory.row_bytes("nvjpeg").unwrap().0;
-    // A larger image needs larger buffers. The old ones are freed first.
+    // A larger image needs larger buffers. The smaller ones are freed first.
     setup.decode(0, &file(Size::new(80, 60), 1), Roi::new(0, 0, 35, 35)).unwrap();
     assert!(setup.memory.row_bytes("nvjpeg").unwrap().0 >= small);
     let counts = machine.counts();
     assert_eq!(counts.device.peak_bytes, taken.device.bytes, "more was allocated from the driver");
     assert_eq!(counts.pinned.peak_bytes, taken.pinned.bytes, "more was allocated from the driver");
 
-    // An image that does not fit is a budget error, and the next one is decoded.
+    // An image whose buffers do not fit is a budget error. The next image is decoded.
     match setup.decode(1, &file(Size::new(200, 200), 1), Roi::new(0, 0, 20, 20)) {
         Err(DecodeError::Fatal(Error::Budget { row, needed, .. })) => {
             assert_eq!((row.as_str(), needed), ("nvjpeg", 6 * 200 * 200));
@@ -58,7 +58,7 @@ fn buffers_of_a_given_size_are_allocated_at_start_and_do_not_grow() {
     }
 }
 
-/// A loader of 12 images on one route of nvJPEG.
+/// Returns a loader of 12 images on one nvJPEG route.
 fn loader(route: Route, limit: Option<u64>) -> Result<Loader> {
     let rgb = synth::image(1, 1, 96, 80);
     let jpeg = synth::encode(&rgb, 96, 80, 90, false).unwrap();
@@ -90,14 +90,15 @@ fn planned(loader: &Loader, route: Route) -> usize {
     device.routes.iter().find(|it| it.route == route).map_or(0, |it| it.device_bytes)
 }
 
-/// Memory of states, with or without attached buffers, is measured before it is planned.
+/// Before a loader plans its memory, it measures the memory of nvJPEG's states, with or without
+/// attached buffers.
 #[test]
 fn a_loader_plans_what_states_take() {
     let machine = exclusive();
     for route in [Route::NvjpegGpu, Route::NvjpegHybrid, Route::NvjpegHardware] {
         for (own, factor) in [(0, 1), (64 << 10, 1), (8 << 20, 1), (0, 2), (1 << 20, 9)] {
             machine.restart();
-            // The engines' states consist only of the buffers of their images.
+            // A state of the engines consists only of the buffers for its images.
             machine.nvjpeg_own(own);
             machine.nvjpeg_memory_factors(factor, factor);
             let mut loader = loader(route, None).unwrap();
@@ -126,14 +127,14 @@ fn a_loader_plans_what_states_take() {
     }
 }
 
-/// A route that needs too much memory is dropped. The loader must not fail, because `auto` chose
-/// the GPU.
+/// If a route needs too much memory, the loader works without this route. It must not fail, because
+/// `auto` chose the GPU.
 #[test]
 fn a_route_that_needs_too_much_is_not_used() {
     let machine = exclusive();
     for route in [Route::NvjpegGpu, Route::NvjpegHybrid, Route::NvjpegHardware] {
-        // Tuples of own bytes, factor and limit: more memory than any trial uses, or more than the
-        // limit leaves.
+        // Tuples of a state's own bytes, a factor for buffers, and a limit. The route needs more
+        // memory than any trial uses, or more than the limit leaves.
         let all =
             [(8 << 30, 1 << 14, None), (8 << 20, 64, Some(9 << 20)), (0, 1 << 14, Some(12 << 20))];
         for (own, factor, limit) in all {
@@ -155,7 +156,7 @@ fn a_route_that_needs_too_much_is_not_used() {
     }
 }
 
-/// The device has less memory than nvJPEG needs, but enough for the rest of the loader.
+/// The device has too little memory for nvJPEG, but enough for the rest of the loader.
 #[test]
 fn a_route_that_needs_more_than_the_device_has_is_not_used() {
     let machine = exclusive();
@@ -173,7 +174,7 @@ fn a_route_that_needs_more_than_the_device_has_is_not_used() {
     }
 }
 
-/// If nvJPEG is not what exceeds a limit, no route is dropped, and the error names the limit that
+/// If a limit is exceeded even without nvJPEG, no route is dropped. The error names the limit that
 /// is too small.
 #[test]
 fn no_route_is_dropped_where_that_does_not_help() {
@@ -219,7 +220,7 @@ fn trial_files_are_valid_and_have_the_wanted_length() {
     }
 }
 
-/// Makes the page's buffers grow, which frees the smaller ones.
+/// Makes the buffers of the decoder grow, so that it frees smaller ones.
 fn grow(setup: &mut Setup) {
     setup.decode(0, &file(IMAGE, 1), IMAGE.window()).unwrap();
     setup.decode(0, &file(Size::new(80, 60), 2), Roi::new(0, 0, 35, 35)).unwrap();
@@ -243,8 +244,8 @@ fn memory_whose_last_use_cannot_be_observed_is_not_used_again() {
     assert_clean(&machine, "withheld");
 }
 
-/// After a failed call, work remains in its stream, and waiting for the stream fails too. So its
-/// memory is not reused.
+/// After a failed call, its work is still queued in the stream, and waiting for the stream fails
+/// too. The memory that the work may use is withheld from reuse.
 #[test]
 fn memory_of_a_call_that_cannot_be_waited_for_is_not_used_again() {
     let machine = exclusive();
@@ -258,20 +259,20 @@ fn memory_of_a_call_that_cannot_be_waited_for_is_not_used_again() {
     assert!(used.0 > 0 && used.1 > 0);
     assert_eq!((memory.withheld_bytes(), pinned.withheld_bytes()), used);
     drop((memory, pinned));
-    // nvJPEG's objects are destroyed nevertheless, because the device uses only their memory.
+    // nvJPEG's objects are destroyed nevertheless, because the queued work uses only their memory.
     assert_eq!(machine.counts().live(), 0);
 }
 
-/// Freed memory that the device still uses is returned to the row later. An allocation waits for it
-/// only if the row has no other free memory.
+/// Memory that was freed while the device still used it becomes available later. An allocation
+/// waits for such memory only if the row "nvjpeg" of the footprint has no other free memory.
 #[test]
 fn nobody_waits_for_freed_memory_while_the_row_has_room() {
     let machine = exclusive();
     let small = |setup: &mut Setup| setup.decode(0, &file(IMAGE, 1), Roi::new(0, 0, 20, 20));
     let large =
         |setup: &mut Setup| setup.decode(0, &file(Size::new(80, 60), 2), Roi::new(0, 0, 35, 35));
-    // With this backend, only the device buffer grows with the image here, during the call that has
-    // a stream.
+    // With this backend, larger images need only a larger device buffer here. nvJPEG allocates it
+    // during a call that has a stream.
     let mut roomy = setup(Backend::Hybrid, 1, 1 << 20).unwrap();
     small(&mut roomy).unwrap();
     roomy.stream.synchronize().unwrap();
@@ -281,8 +282,8 @@ fn nobody_waits_for_freed_memory_while_the_row_has_room() {
     machine.end_work();
     drop(roomy);
     assert_clean(&machine, "room");
-    // The row shrinks until the image does not fit. With slightly larger rows, the old and the new
-    // buffer do not fit together.
+    // The row's memory shrinks until the large image does not fit. Just before, the old and the new
+    // buffer do not fit together, so the allocation must wait.
     let mut waits = 0;
     for device_bytes in (0..64).rev().map(|it| it * 256) {
         let mut setup = setup_with(Backend::Hybrid, 1, device_bytes, 1 << 20).unwrap();
@@ -303,7 +304,8 @@ fn nobody_waits_for_freed_memory_while_the_row_has_room() {
     assert!(waits > 0);
 }
 
-/// A framework's stream may have much work queued, or wait for other ranks.
+/// Freeing memory must not wait for streams of other code. A framework's stream may have much work
+/// queued, or wait for other ranks.
 #[test]
 fn freeing_memory_waits_for_no_stream_of_others() {
     let machine = exclusive();
@@ -337,8 +339,8 @@ fn memory_is_freed_while_a_graph_is_captured() {
     }
 }
 
-/// A loader's threads continue during captures of other threads. A decoder may be dropped by a
-/// thread that captures.
+/// A loader's threads continue while other threads capture CUDA graphs. A thread that captures may
+/// also drop a decoder.
 #[test]
 fn a_decoder_is_dropped_by_a_thread_that_captures() {
     let machine = exclusive();
@@ -348,7 +350,8 @@ fn a_decoder_is_dropped_by_a_thread_that_captures() {
         machine.capturing(true);
         setup.decoders.clear();
         assert_eq!(machine.counts().misused, 0, "{backend:?}");
-        // The capture mode of the thread is the same as before.
+        // The capture mode of this thread is restored: a forbidden call during the capture is still
+        // an error.
         assert!(setup.stream.synchronize().is_err());
         assert_eq!(machine.counts().misused, 1);
         machine.restart();

@@ -1,4 +1,4 @@
-//! nvJPEG's decoders for single images on a simulated machine: order, memory, failures and
+//! nvJPEG's decoders for single images on a simulated machine: order of work, memory, failures and
 //! recovery.
 
 #![allow(unsafe_code)] // tests pass C functions as decoders
@@ -26,13 +26,13 @@ use feedwater_tools::synth;
 
 const IMAGE: Size = Size::new(40, 30);
 
-/// Backends that decode single images.
+/// Backends of nvJPEG that decode single images.
 const BACKENDS: [Backend; 2] = [Backend::GpuHybrid, Backend::Hybrid];
 
-/// Size of the coefficients that the simulated nvJPEG stores for an image with [`Backend::Hybrid`], in bytes.
+/// Size in bytes of the coefficients that the simulated nvJPEG stores with [`Backend::Hybrid`].
 const COEFFICIENT_BYTES: u64 = 6 * 40 * 30;
 
-/// Bytes of the rows of a whole image.
+/// Size of a page in bytes. It holds the rows of a whole image.
 const PAGE_BYTES: u64 = 8192;
 
 struct Setup {
@@ -48,7 +48,7 @@ fn setup(backend: Backend, pages: usize, row_bytes: u64) -> Result<Setup> {
     setup_with(backend, pages, row_bytes, row_bytes)
 }
 
-/// Like [`setup`], with separate sizes for nvJPEG's device memory and pinned memory.
+/// Like [`setup`], with separate sizes in bytes for nvJPEG's device memory and pinned memory.
 fn setup_with(
     backend: Backend,
     pages: usize,
@@ -74,7 +74,7 @@ fn setup_with(
 }
 
 impl Setup {
-    /// Decodes into the page's destination.
+    /// Decodes `bytes` into the destination of a page.
     fn decode(&mut self, page: usize, bytes: &[u8], wanted: Roi) -> Result<Window, DecodeError> {
         self.decoders[page].decode(&self.stream, bytes, wanted, &self.destinations[page])
     }
@@ -86,7 +86,7 @@ impl Setup {
     }
 }
 
-/// Removes the padding between rows.
+/// Removes the padding between rows of pixels.
 fn dense(bytes: &[u8], window: Roi) -> Vec<u8> {
     let rows = bytes.chunks_exact(window.pitch_bytes() as usize);
     rows.flat_map(|row| &row[..3 * window.width as usize]).copied().collect()
@@ -103,8 +103,8 @@ fn pages_decode_their_own_images_in_any_execution_order() {
             let mut setup = setup(backend, 3, 1 << 20).unwrap();
             for round in 0..5u8 {
                 let window = Roi::new(u32::from(round), 3, 20, 15);
-                // Three pages are in flight at a time. The second image of a page must not disturb
-                // its first one.
+                // Three pages are in use at the same time. The second image of a page must not
+                // disturb the page's first image.
                 for page in 0..3 {
                     setup.decode(page, &file(IMAGE, round * 3 + page as u8), window).unwrap();
                 }
@@ -177,8 +177,8 @@ fn a_decoder_waits_for_its_previous_image() {
         let first = setup.memory.buffer("nvjpeg", PAGE_BYTES as usize).unwrap();
         assert!(setup.decoders[0].is_idle().unwrap());
         setup.decoders[0].decode(&setup.stream, &file(IMAGE, 1), window, &first).unwrap();
-        // Nothing has run yet. Without a wait, the second image would overwrite the buffers of the
-        // first one.
+        // No queued work has run yet. Unless the decoder waits, the second image overwrites the
+        // buffers of the first one.
         setup.decode(0, &file(IMAGE, 2), window).unwrap();
         let mut bytes = vec![0; window.pitched_bytes()];
         read_back(&setup.stream, &first, 0, &mut bytes).unwrap();
@@ -194,8 +194,8 @@ fn a_decoder_waits_for_its_previous_image() {
     }
 }
 
-/// With the host backend, the caller may reuse the file's bytes at once. With the other backend,
-/// only after `done`.
+/// With the backend `Hybrid`, which decodes entropy on the host, the caller may reuse the file's
+/// bytes when the call returns. With `GpuHybrid`, the caller must wait for `done`.
 #[test]
 fn pinned_bytes_are_free_at_once_on_the_host_and_when_done_on_the_device() {
     let machine = exclusive();
@@ -245,7 +245,7 @@ fn memory_freed_by_nvjpeg_in_stream_order_is_not_reused_too_early() {
         let mut setup = setup(Backend::Hybrid, 2, 1 << 20).unwrap();
         let mut other = Stream::new(setup.stream.device()).unwrap();
         for round in 0..4u8 {
-            // Alternates between two pages and two streams.
+            // The images alternate between two pages and two streams.
             for page in 0..2 {
                 setup.decode(page, &file(IMAGE, 2 * round + page as u8), window).unwrap();
                 std::mem::swap(&mut setup.stream, &mut other);
@@ -280,7 +280,7 @@ fn a_window_needs_a_large_enough_destination_and_a_single_image_backend() {
     assert_clean(&machine, "room");
 }
 
-/// The consumer captures a graph while the threads of the loader fill the next batches.
+/// The consumer captures a CUDA graph while the threads of the loader fill the next batches.
 #[test]
 fn a_loader_continues_during_a_capture() {
     let machine = exclusive();
@@ -302,7 +302,7 @@ fn a_loader_continues_during_a_capture() {
         drop(batches.next().unwrap().unwrap());
         machine.capturing(true);
         let before = machine.calls("cuLaunchKernel");
-        // Gives the loader time to fill the free slots.
+        // Gives the loader's threads time to fill the free slots during the capture.
         let until = Instant::now() + Duration::from_secs(2);
         while machine.calls("cuLaunchKernel") < before + 1 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
@@ -315,8 +315,8 @@ fn a_loader_continues_during_a_capture() {
     }
 }
 
-/// The stream of the last image is destroyed before nvJPEG's buffers. nvJPEG may still pass the
-/// handle of this stream when it frees them.
+/// The stream of the last image is destroyed before nvJPEG's buffers. When nvJPEG frees the
+/// buffers, it may still pass the handle of this stream.
 #[test]
 fn a_decoder_may_outlive_its_stream() {
     let machine = exclusive();
@@ -331,7 +331,7 @@ fn a_decoder_may_outlive_its_stream() {
     }
 }
 
-/// Each thread has a stream and a decoder. Events order the images.
+/// Each thread has its own stream and decoder. Events order the images of a page.
 #[test]
 fn threads_decode_at_the_same_time() {
     let machine = exclusive();
@@ -368,7 +368,7 @@ fn threads_decode_at_the_same_time() {
                     pattern(&file(IMAGE, tag), window),
                     "{page} {tag}"
                 );
-                // In the last round, no thread receives the decoder.
+                // In the last round the threads have ended, so sending fails.
                 let _ = free[page].send(decoder);
             }
         });
@@ -409,8 +409,8 @@ fn old_versions_cause_warnings() {
         machine.nvjpeg_version(major, minor, patch);
         nvjpeg::Library::open(&runtime(), None).unwrap().warnings()
     };
-    // The first versions that check files, that parse malformed files correctly, and that compute
-    // whole windows.
+    // The first nvJPEG versions that check files, that parse malformed files correctly, and that
+    // compute all pixels of windows correctly.
     let [checked, hardened, exact] = ["13.0.0", "13.2.3", "13.2.0"];
     let cases: [(_, &[&str]); 4] = [
         (warnings(13, 2, 3), &[]),
@@ -423,7 +423,7 @@ fn old_versions_cause_warnings() {
         for (warning, better) in told.iter().zip(expected) {
             assert!(warning.contains(better), "{better}: {warning}");
             assert_eq!(warning.contains(checked), *better == checked, "{warning}");
-            // The warning contains the width of the margin in pixels.
+            // The warning about windows contains the width of the margin in pixels: 2.
             assert!(*better != exact || warning.contains(" 2 "), "{warning}");
         }
     }
@@ -431,7 +431,8 @@ fn old_versions_cause_warnings() {
 
 #[test]
 fn the_tests_decoder_decodes() {
-    /// Writes the window's corner to every pixel, and refuses files that end in 0xee.
+    /// A simulated decoder that fills the window with the coordinates of its corner. It refuses
+    /// files that end in 0xee.
     unsafe extern "C" fn corner(
         bytes: *const u8,
         count: usize,

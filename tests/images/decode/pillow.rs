@@ -18,8 +18,8 @@ fn pixels_equal_pillows() {
     }
 }
 
-/// Damaged files that Pillow accepts. Their names begin with the key under which the damage is
-/// counted.
+/// Damaged files that Pillow accepts. The name of a file begins with the key under which feedwater
+/// counts the damage.
 #[test]
 fn damage_that_pillow_accepts_is_an_error_or_tolerated_with_its_pixels() {
     let files = images("tolerated");
@@ -46,8 +46,8 @@ fn damage_that_pillow_accepts_is_an_error_or_tolerated_with_its_pixels() {
     assert_eq!(seen.len(), Tolerated::ALL.len(), "{seen:?}");
 }
 
-/// A tolerant decoder reports no damage for intact files, and gives the same pixels as a strict
-/// one.
+/// For intact files, a tolerant decoder reports no damage and returns the same pixels as a strict
+/// decoder.
 #[test]
 fn sound_images_are_the_same_to_a_tolerant_decoder() {
     let mut decoder = Decoders::new().strict(false);
@@ -79,7 +79,7 @@ fn files_that_pillow_rejects_are_errors_strict_or_not() {
     assert!(count >= 16, "{count} files");
 }
 
-/// ImageMagick and others write the EXIF orientation into a text chunk.
+/// ImageMagick and others write EXIF orientations into a text chunk of PNGs.
 #[test]
 fn an_orientation_in_the_text_of_a_png_is_read() {
     let profiles = golden();
@@ -94,7 +94,7 @@ fn an_orientation_in_the_text_of_a_png_is_read() {
 
 /// `tests/golden/arithmetic.jpg` has the coefficients of `decode/jpeg-420.jpg` in arithmetic coding
 /// (written by `jpegtran -arithmetic`). Pillow's libjpeg is built without arithmetic coding, so the
-/// expected pixels are those of the other file.
+/// expected pixels are Pillow's pixels of `decode/jpeg-420.jpg`.
 #[test]
 fn arithmetic_coding_is_decoded() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
@@ -105,8 +105,8 @@ fn arithmetic_coding_is_decoded() {
     assert!(found == fs::read(folder.join("decode/jpeg-420.rgb")).unwrap());
 }
 
-/// Returns recipes with names: every subsampling in every scan order, and every colour space of
-/// Adobe's marker.
+/// Returns recipes of JPEGs with their names: every subsampling in every scan order, and every
+/// colour space that Adobe's marker can select.
 fn recipes() -> Vec<(String, Recipe)> {
     let mut recipes = Vec::new();
     for (index, sampling) in SAMPLINGS.iter().enumerate() {
@@ -150,7 +150,7 @@ fn pixels_of_every_sampling_equal_pillows() {
     }
 }
 
-/// Tests PNM samples for every largest value below 255.
+/// Compares PNM samples with Pillow's for every maximum value below 255.
 #[test]
 fn samples_are_scaled_as_in_pillow() {
     let bytes: Vec<u8> = (0..=255).collect();
@@ -159,7 +159,7 @@ fn samples_are_scaled_as_in_pillow() {
         let file = [format!("P5 256 1 {white}\n").as_bytes(), &bytes].concat();
         let pixels = decode(&mut Decoders::new(), &file, Size::new(256, 1).window(), 1).unwrap();
         tables.update(pixels.iter().step_by(3).copied().collect::<Vec<u8>>());
-        // The same samples as RGB.
+        // A P6 file with the same samples must give the same values.
         let file = [format!("P6 85 1 {white}\n").as_bytes(), &bytes].concat();
         let rgb = decode(&mut Decoders::new(), &file, Size::new(85, 1).window(), 1).unwrap();
         assert!(rgb.iter().eq(pixels.iter().step_by(3).take(255)), "{white}");

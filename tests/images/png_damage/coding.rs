@@ -1,20 +1,20 @@
-//! Writers of zlib streams and PNG chunks.
+//! Functions that write zlib streams and PNG chunks.
 
 /// Type and content of a chunk.
 pub type Chunk = ([u8; 4], Vec<u8>);
 
 pub const HEAD: &[u8] = b"\x89PNG\r\n\x1a\n";
 
-/// How zlib data is encoded.
+/// How the blocks of zlib data are encoded.
 #[derive(Clone, Copy)]
 pub enum Coding {
     /// Stored blocks.
     Stored,
-    /// Fixed Huffman codes. Their symbols are not byte-aligned.
+    /// Blocks with fixed Huffman codes. Their symbols are not byte-aligned.
     Fixed,
 }
 
-/// Writer of a deflate stream, lowest bit first.
+/// A writer of a deflate stream. The lowest bit of a byte is written first.
 #[derive(Default)]
 struct Bits {
     bytes: Vec<u8>,
@@ -79,7 +79,7 @@ pub fn letters(count: usize) -> Vec<u8> {
         bits.symbol(b'a'.into());
     }
     for _ in 0..matches {
-        // The longest match (258 bytes), at distance 1.
+        // 285 is the longest match (258 bytes). Its distance is 1.
         bits.symbol(285);
         bits.push(0, 5);
     }

@@ -1,11 +1,11 @@
-//! Damaged PNGs in groups. The code here writes every byte, so that no library version changes the
-//! files.
+//! Groups of damaged PNGs. The code here writes every byte, so that no version of a library changes
+//! the files.
 
 use std::slice::from_ref;
 
 use super::coding::{Chunk, Coding, HEAD, file, letters, stored, zlib};
 
-/// Files with one kind of damage.
+/// A group of files with the same kind of damage.
 pub struct Group {
     pub name: String,
     pub files: Vec<Vec<u8>>,
@@ -22,7 +22,7 @@ const PASSES: [[u32; 4]; 7] = [
     [0, 1, 1, 2],
 ];
 
-/// An image whose rows all use different filters.
+/// A test image. Its rows use PNG's five filters in turn.
 #[derive(Clone, Copy)]
 struct Image {
     name: &'static str,
@@ -48,14 +48,14 @@ impl Image {
         (*b"IHDR", [&width.to_be_bytes()[..], &height.to_be_bytes(), &tail].concat())
     }
 
-    /// Returns the chunks before the pixels.
+    /// Returns the chunks that precede the pixel data.
     fn start(&self) -> Vec<Chunk> {
         let colors: Vec<u8> = (0..16u8).flat_map(|it| [it * 16, 255 - it, it * it]).collect();
         let palette = (self.color == 3).then_some((*b"PLTE", colors));
         [self.head()].into_iter().chain(palette).collect()
     }
 
-    /// Returns the rows as stored, with their filters.
+    /// Returns the rows as they are stored: a filter byte, then bytes of noise.
     fn rows(&self) -> Vec<Vec<u8>> {
         let samples = [1, 0, 3, 1, 2, 0, 4][usize::from(self.color)];
         let passes = if self.interlaced { &PASSES[..] } else { &[[0, 0, 1, 1]] };
@@ -82,8 +82,8 @@ fn noise(mut state: u32) -> impl FnMut() -> u8 {
     }
 }
 
-/// Returns the chunks of the image with `data` as pixel data in `parts` chunks. If there are
-/// several, one of them is empty.
+/// Returns the chunks of the image. `data` is split into `parts` chunks of pixel data. If there are
+/// several, an empty chunk is inserted after the first one.
 fn with_data(image: &Image, data: &[u8], parts: usize) -> Vec<Chunk> {
     let mut chunks = image.start();
     let size = data.len().div_ceil(parts).max(1);
@@ -110,7 +110,7 @@ fn named(image: &Image, what: &str) -> String {
     format!("{}-{way}-{width}x{height}/{what}", image.name)
 }
 
-/// Returns the chunks with ancillary chunks before and after the pixels.
+/// Returns `chunks` with ancillary chunks before and after the pixel data.
 fn with_others(chunks: &[Chunk]) -> Vec<Chunk> {
     let profile = [b"name\0\0", &zlib(b"profile", Coding::Fixed)[..]].concat();
     let text = [b"key\0\0", &zlib(b"text", Coding::Fixed)[..]].concat();
@@ -133,7 +133,7 @@ fn with_others(chunks: &[Chunk]) -> Vec<Chunk> {
     start.chain(behind).chain(end.iter().cloned()).collect()
 }
 
-/// Files truncated after every byte, and files with each byte changed.
+/// Adds files truncated after every byte, and files with each byte changed.
 fn bytes(groups: &mut Vec<Group>) {
     let mut all = |name: &str, file: &[u8]| {
         let mut group = |what: &str, files| {
@@ -164,7 +164,7 @@ fn bytes(groups: &mut Vec<Group>) {
     }
 }
 
-/// Changes each byte of the pixel data. The chunk checksum is correct.
+/// Adds files in which one byte of the pixel data is changed and the chunk's checksum is corrected.
 fn redone(groups: &mut Vec<Group>) {
     for (kind, interlaced) in [(2, false), (2, true), (3, false), (3, true), (5, false), (5, true)]
     {
@@ -184,7 +184,8 @@ fn redone(groups: &mut Vec<Group>) {
     }
 }
 
-/// Chunks without a checksum or with a wrong one, and missing, repeated and reordered chunks.
+/// Adds files with missing or wrong chunk checksums, and with missing, repeated and reordered
+/// chunks.
 fn chunks(groups: &mut Vec<Group>) {
     for (kind, interlaced) in [(2, false), (2, true), (3, false), (3, true)] {
         let image = image(kind, interlaced, (7, 6));
@@ -216,8 +217,8 @@ fn chunks(groups: &mut Vec<Group>) {
     }
 }
 
-/// Pixel data that ends after any row, within a row, or after the image, with and without zlib's
-/// checksum.
+/// Adds files whose pixel data ends after any row, within a row, or after the image, with and
+/// without zlib's checksum.
 fn data(groups: &mut Vec<Group>) {
     let sizes = [(7, 6), (1, 1), (1, 5), (5, 1), (3, 2), (9, 9)];
     for (interlaced, kind) in
@@ -246,8 +247,8 @@ fn data(groups: &mut Vec<Group>) {
                 let tail =
                     |bytes: &[u8]| file(&with_data(&image, &[&packed[..], bytes].concat(), 1));
                 group("garbage", (1..5).map(|more| tail(&vec![9; more])).collect());
-                // The last bytes are in a separate chunk, correct or wrong, with or without missing
-                // rows before them.
+                // The last bytes of the zlib data are in a separate chunk. They may be wrong, and
+                // rows may be missing before them.
                 let apart = |packed: &[u8], last: usize, wrong: u8| {
                     let (body, end) = packed.split_at(packed.len() - last);
                     let end = end.iter().map(|byte| byte ^ wrong).collect::<Vec<_>>();
@@ -270,16 +271,16 @@ fn data(groups: &mut Vec<Group>) {
     }
 }
 
-/// Pillow reads 64 KiB at a time. zlib's checksum ends before, across or after the end of such a
-/// read.
+/// Pillow reads 64 KiB of pixel data at a time. Adds files in which zlib's checksum ends before,
+/// across or after the end of such a read.
 fn reads(groups: &mut Vec<Group>) {
     let size =
         |columns| Image { name: "gray", size: (columns, 1), bits: 8, color: 0, interlaced: false };
     for wrong in [0, 1] {
         for interlaced in [false, true] {
             let of = |behind: u32| {
-                // A row has one filter byte. In an interlaced image of one row, there are four. A
-                // stored block has eleven bytes of overhead, of which the last four are the
+                // A row has one filter byte. The four passes of an interlaced image of one row have
+                // four. A stored block has eleven bytes of overhead, of which the last four are the
                 // checksum.
                 let filters = if interlaced { 4 } else { 1 };
                 let image = Image { interlaced, ..size((64 << 10) + behind - 11 - filters) };
@@ -295,7 +296,7 @@ fn reads(groups: &mut Vec<Group>) {
     }
 }
 
-/// Ancillary chunks of every length, before and after the pixels.
+/// Adds files with ancillary chunks of every length, before and after the pixel data.
 fn others(groups: &mut Vec<Group>) {
     const NAMES: [&[u8; 4]; 22] = [
         b"gAMA", b"cHRM", b"sRGB", b"pHYs", b"iCCP", b"tEXt", b"zTXt", b"iTXt", b"eXIf", b"tRNS",
@@ -327,7 +328,7 @@ fn others(groups: &mut Vec<Group>) {
     }
 }
 
-/// Long texts and profiles, and other chunk contents that Pillow parses.
+/// Adds files with long texts and profiles, and with other chunk contents that Pillow parses.
 fn contents(groups: &mut Vec<Group>) {
     const MOST: usize = 1 << 20;
     let image = image(2, false, (7, 6));
@@ -384,7 +385,7 @@ fn contents(groups: &mut Vec<Group>) {
     }
 }
 
-/// Sequence numbers, sizes and positions of animation frames.
+/// Adds files with valid and invalid sequence numbers, sizes and positions of animation frames.
 fn animations(groups: &mut Vec<Group>) {
     let image = image(2, false, (7, 6));
     let [head, pixels, end] = whole(&image, Coding::Fixed, 1).try_into().unwrap();
@@ -424,8 +425,8 @@ fn animations(groups: &mut Vec<Group>) {
         }
     }
     groups.push(Group { name: "animations".into(), files });
-    // Animations that Pillow accepts. The default image is a part of the animation, or there is no
-    // default image.
+    // Pillow accepts these animations. Their default image is a part of the animation, or there is
+    // no default image.
     let small = self::image(2, false, (5, 6));
     let small = self::whole(&small, Coding::Fixed, 1).swap_remove(1);
     let parts = [0, 2]
@@ -438,7 +439,7 @@ fn animations(groups: &mut Vec<Group>) {
     groups.push(Group { name: "animation-of-a-part".into(), files: part.into() });
 }
 
-/// Changed headers with a correct checksum.
+/// Adds files whose header is changed and has a correct checksum.
 fn headers(groups: &mut Vec<Group>) {
     for interlaced in [false, true] {
         let image = image(2, interlaced, (7, 6));
@@ -467,7 +468,7 @@ fn headers(groups: &mut Vec<Group>) {
     }
 }
 
-/// Returns all groups. They are the same in every call.
+/// Returns all groups. The files are the same in every call.
 pub fn all() -> Vec<Group> {
     let mut groups = Vec::new();
     for make in [bytes, redone, chunks, data, reads, others, contents, animations, headers] {

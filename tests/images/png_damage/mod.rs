@@ -1,5 +1,5 @@
-//! Damaged PNGs. Files that Pillow accepts are decoded to the same pixels in tolerant mode. Files
-//! that Pillow rejects are errors.
+//! Damaged PNGs. If Pillow decodes a file, feedwater's tolerant mode decodes it to the same pixels.
+//! If Pillow rejects a file, feedwater returns an error.
 //!
 //! `tests/golden/png_damage.py` writes Pillow's results to `tests/golden/png_damage.txt`.
 
@@ -19,9 +19,9 @@ use sha2::{Digest, Sha256};
 
 const REFUSED: &str = "-";
 
-/// Groups with files that Pillow decodes, but that feedwater refuses on purpose: their header
-/// breaks the standard, and Pillow's pixels are a guess. The documentation of [`Decoders::strict`]
-/// lists them.
+/// Ends of the names of groups whose files Pillow decodes and feedwater refuses on purpose. Their
+/// headers break the standard, so Pillow's pixels are a guess. The documentation of
+/// [`Decoders::strict`] lists these groups.
 const DECISIONS: [&str; 7] = [
     "/first",
     "/IHDR/long",
@@ -36,11 +36,12 @@ fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes)[..6].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Files that Pillow rejects but feedwater accepts. All pixels are present. The zlib data after
-/// them is damaged in a way that neither the `png` crate nor a chunk checksum detects.
+/// Files that Pillow rejects and feedwater accepts, as (group, number in the group). All pixels are
+/// present. Only the zlib data after the pixels is damaged, in a way that neither the `png` crate
+/// nor a chunk checksum detects.
 const UNSEEN: [(&str, usize); 1] = [("rgba-interlaced-7x6/fixed/data-xor-ff", 192)];
 
-/// Pixels, and the tolerated damage.
+/// The pixels with the damage that was tolerated, or the error.
 type Outcome = Result<(Vec<u8>, Option<Tolerated>), DataError>;
 
 fn decode(bytes: &[u8], strict: bool) -> Outcome {
@@ -63,8 +64,8 @@ fn decode_window(bytes: &[u8], strict: bool, header: &Header, window: Roi) -> Ou
     Ok((pixels, decoder.tolerated()))
 }
 
-/// Whether windows at the upper left and the lower right of a damaged image equal these parts of
-/// `pixels`.
+/// Whether windows at the upper left and at the lower right of a damaged image have the same pixels
+/// as these parts of `pixels`, the whole image.
 fn parts_are_the_same(bytes: &[u8], pixels: &[u8]) -> bool {
     let header = Header::parse_as(bytes, false).unwrap();
     let Size { width, height } = header.size;
@@ -80,7 +81,7 @@ fn parts_are_the_same(bytes: &[u8], pixels: &[u8]) -> bool {
     })
 }
 
-/// Returns an outcome as text.
+/// Returns an outcome as text for a message.
 fn told(outcome: &Outcome) -> String {
     match outcome {
         Ok((pixels, tolerated)) => format!("{} ({tolerated:?})", digest(pixels)),
@@ -155,7 +156,7 @@ fn outcomes_and_pixels_are_pillows() {
             {
                 complain("a part differs from the whole".into());
             }
-            // Strict mode accepts exactly the intact files.
+            // Strict mode must accept exactly the files that tolerant mode decodes without damage.
             let sound = matches!(found, Ok((_, None)));
             if sound != strict.is_ok() || strict.is_ok() && shown(&strict) != *expected {
                 complain(format!("strict {}, else {}", told(&strict), told(&found)));
@@ -168,8 +169,9 @@ fn outcomes_and_pixels_are_pillows() {
     assert!(taken > 1000 && refused > 1000, "{taken} taken, {refused} refused");
 }
 
-/// Writes the files for the table: `cargo test --test images -- --ignored png_damage::
-/// --nocapture`, then `python tests/golden/png_damage.py FILE` with the printed path.
+/// Writes the files whose results are in `tests/golden/png_damage.txt`. To renew the results, run
+/// `cargo test --test images -- --ignored png_damage:: --nocapture`, then
+/// `python tests/golden/png_damage.py FILE` with the printed path.
 #[test]
 #[ignore = "writes files for tests/golden/png_damage.py"]
 fn write_files() {

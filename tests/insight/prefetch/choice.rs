@@ -1,4 +1,5 @@
-//! The prefetch windows that are chosen, and how their measurements are taken.
+//! Which prefetch windows are chosen, and how their measurements are taken. A prefetch window is
+//! the maximum number of samples that are requested before workers need them.
 
 use super::*;
 
@@ -27,7 +28,7 @@ fn the_window_is_nearly_optimal_within_fifty_batches_and_stable() {
     assert!(bad.is_empty(), "{bad:#?}");
 }
 
-/// Returns the window after 50 batches of a mix with a single phase.
+/// Returns the automatic window of a mix after 50 batches.
 fn window(mix: &Mix) -> usize {
     automatic(mix).1.at(50)
 }
@@ -39,11 +40,12 @@ fn if_the_consumer_limits_the_window_is_what_requests_need() {
         Mix { workers: 4, connections: 128, ..mix("200 samples a second", world) }
     };
     let windows = [far(1.0, 0.3), far(50.0, 0.3), far(200.0, 0.3)].map(|mix| window(&mix));
-    // The consumer takes 200 samples per second. At these latencies, 0.2, 10 and 40 requests are in
-    // flight.
+    // The consumer takes 200 samples per second. At request times of 1, 50 and 200 ms, it therefore
+    // needs 0.2, 10 and 40 requests in flight.
     assert_eq!(windows[0], 4, "{windows:?}");
     assert!((10..30).contains(&windows[1]) && (40..130).contains(&windows[2]), "{windows:?}");
-    // At first, 128 requests wait for 64 connections. Later requests do not wait.
+    // At first, 128 requests share 64 connections, so their measured times include waiting. Later
+    // requests do not wait.
     let at_first = window(&Mix { connections: 64, ..far(220.0, 0.1) });
     assert!((44..80).contains(&at_first), "{at_first}");
     let stragglers = World { stragglers: (10, 400.0), ..*far(20.0, 0.2).world(0) };
@@ -54,18 +56,19 @@ fn if_the_consumer_limits_the_window_is_what_requests_need() {
 
 #[test]
 fn no_more_is_in_flight_than_the_storage_serves() {
-    // 400 requests per second of 20 ms each: 8 in flight.
+    // The storage starts 400 requests per second, and each takes 20 ms. So at most 8 are in flight.
     let limited = World { request: (20.0, 0.2), limit: 400.0, ..world() };
     let chosen = window(&mix("a rate limit", limited));
     assert!((8..=24).contains(&chosen), "{chosen}");
-    // The limit may begin at any batch. Measurements from before and after it are not compared.
+    // A rate limit may begin at any batch. Measurements from before and after its begin must not be
+    // compared.
     let free = World { request: (20.0, 0.2), ..world() };
     for onset in 250..260 {
         let (_, automatic) = automatic(&then(mix("a limit", free), &[(onset, limited)]));
         let chosen = automatic.at(onset + 60);
         assert!(chosen <= 48, "from {onset} on: {:#?}", automatic.decisions);
     }
-    // Storage with the same rate because it is remote needs the maximum window.
+    // Remote storage with a high latency can have the same rate. It needs the maximum window.
     let far = World { request: (320.0, 0.2), ..world() };
     let mix = Mix { connections: 512, ..mix("the same rate", far) };
     let most = mix.most();
@@ -110,9 +113,10 @@ fn without_arrival_times_nothing_changes() {
     assert!(chooser.decisions.is_empty() && chooser.window() == mix.most());
 }
 
-/// Returns a chooser with a maximum of 100 after `batches` batches. Its consumer takes a batch of
-/// 10 every 0.1 seconds. `each` returns the number of workers at a batch, and how long a worker and
-/// the consumer waited for it. The last argument is the request time in seconds.
+/// Feeds `batches` batches to a chooser with a maximum window of 100, and returns it with its
+/// decisions. Its consumer takes a batch of 10 samples every 0.1 s. `each` returns the number of
+/// workers at a batch, and how long a worker and the consumer waited for the batch in seconds.
+/// `request` is the time of a request in seconds.
 fn fed(
     batches: usize,
     each: impl Fn(usize) -> (usize, f64),
@@ -137,16 +141,17 @@ fn fed(
 #[test]
 fn requests_under_another_window_or_worker_count_are_not_measured() {
     let quiet = |workers: usize| move |_: usize| (workers, 0.0);
-    // Skipped batches: the initial requests, those begun by then, and the start. Then five measured
-    // batches.
+    // The chooser skips 9 batches of the initial requests, 2 that were begun by then, and 1 at the
+    // start. Then it measures 5 batches.
     let first = 9 + 2 + 1 + 5;
     assert_eq!(fed(first - 1, quiet(2), 0.02).1, []);
     let (chooser, decisions) = fed(first, quiet(2), 0.02);
     assert_eq!((decisions.len(), decisions[0].batch as usize), (1, first), "{decisions:#?}");
-    // 100 samples per second of 20 ms each, and a quarter more.
+    // 100 samples per second with requests of 20 ms need 2 requests in flight. The window is a
+    // quarter larger.
     assert_eq!((chooser.window(), decisions[0].settled), (3, true), "{decisions:#?}");
-    // Exactly the batches of requests made and begun before are skipped. The check would detect one
-    // more or less.
+    // After a new window, exactly the batches that were requested or begun before are skipped. The
+    // assertions would fail for one batch more or less.
     let waits = |from: usize, to: usize| {
         let waited = move |number: usize| if (from..to).contains(&number) { 0.08 } else { 0.0 };
         fed(100, move |number| (2, waited(number)), 0.02).1.len()
@@ -167,18 +172,18 @@ fn a_window_is_stable_while_the_loop_is() {
         let (_, automatic) = automatic(&mix);
         let (all, last) = (automatic.changes((50, 3000)), automatic.changes((1500, 3000)));
         println!("{}: {all} changes after 50 batches, {last} after 1500", mix.name);
-        // Each restart comes after twice the time of the previous one.
+        // The chooser waits twice as long before each restart, so there are few changes.
         assert!(all <= 12 && last <= 4, "{}: {:#?}", mix.name, automatic.decisions);
     }
 }
 
 #[test]
 fn a_loop_at_the_edge_does_not_oscillate() {
-    // Late samples cost throughput in about every other measurement.
+    // In about every other measurement, late samples cost throughput.
     let each = |number: usize| (2, if (number / 33).is_multiple_of(2) { 0.01 } else { 0.0 });
     let (_, decisions) = fed(4000, each, 0.9);
     assert!(decisions.len() <= 12, "{decisions:#?}");
-    // 100 samples per second of 0.9 seconds each.
+    // 100 samples per second with requests of 0.9 s need a window of about 100, the maximum.
     let settled = |it: &&PrefetchDecision| it.settled;
     assert!(decisions.iter().filter(settled).all(|it| it.window == 100), "{decisions:#?}");
 }

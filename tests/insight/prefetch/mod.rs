@@ -1,4 +1,5 @@
-//! The prefetch window on simulated storage: compares the chosen window with the optimum.
+//! Tests the automatic prefetch window (the maximum number of requested samples) on a simulated
+//! storage. Compares the chosen window with the best fixed one.
 
 mod choice;
 
@@ -7,34 +8,34 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use feedwater::internals::tune::{PrefetchDecision, PrefetchDepth, TakenBatch};
 
-/// A storage with a loader and a consumer.
+/// A simulated storage with a loader and a consumer.
 #[derive(Clone)]
 struct Mix {
     name: &'static str,
-    /// Value of `storage.connections`; the maximum window is twice as large.
+    /// Value of the setting `storage.connections`. The maximum window is twice as large.
     connections: usize,
     workers: usize,
     batch: usize,
     slots: usize,
-    /// Conditions and the batch at which each begins. The first phase begins at batch 0.
+    /// Conditions, each with the batch at which it begins. The first ones begin at batch 0.
     phases: Vec<(usize, World)>,
     batches: usize,
 }
 
 #[derive(Clone, Copy)]
 struct World {
-    /// Mean and coefficient of variation of a request's time, without queueing. Times are in
-    /// milliseconds.
+    /// Mean of a request's time without queueing in milliseconds, and its coefficient of variation.
     request: (f64, f64),
-    /// Number of requests per thousand that are late, and how long they take instead.
+    /// Number of requests per thousand that are late, and the time in milliseconds that these take.
     stragglers: (u64, f64),
     /// Maximum number of requests per second that the storage starts; 0 for no limit.
     limit: f64,
-    /// Maximum number of requests that the storage serves at a time; 0 for no limit.
+    /// Maximum number of requests that the storage serves at the same time; 0 for no limit.
     servers: usize,
     decode: (f64, f64),
     step: (f64, f64),
-    /// After this number of batches, the consumer pauses for this time; 0 for never.
+    /// Number of batches after which the consumer pauses (0 for never), and the length of the
+    /// pause.
     pause: (usize, f64),
 }
 
@@ -55,7 +56,8 @@ fn mix(name: &'static str, world: World) -> Mix {
     Mix { name, connections: 64, workers: 8, batch: 32, slots: 3, phases, batches: 250 }
 }
 
-/// Adds phases that begin at these batches, and ends the run 250 batches after the last begins.
+/// Appends phases that begin at the given batches. The run ends 250 batches after the begin of the
+/// last phase.
 fn then(mut mix: Mix, later: &[(usize, World)]) -> Mix {
     mix.phases.extend(later);
     mix.batches = later.last().unwrap().0 + 250;
@@ -141,15 +143,15 @@ impl Mix {
         2 * self.connections
     }
 
-    /// Returns for each phase the batch from which it counts as settled (50 batches after its
-    /// begin) and its end.
+    /// For each phase, returns the batch from which the window counts as settled, 50 batches after
+    /// the phase begins, and the phase's end.
     fn spans(&self) -> Vec<(usize, usize)> {
         let ends = self.phases.iter().skip(1).map(|it| it.0).chain([self.batches]);
         self.phases.iter().zip(ends).map(|((from, _), end)| (from + 50, end)).collect()
     }
 
-    /// Returns for each phase the best throughput of fixed windows, and the shortest window that
-    /// reaches 99 % of it.
+    /// For each phase, returns the best throughput of all fixed windows, and the smallest window
+    /// that reaches 99 % of it.
     fn best(&self) -> Vec<(f64, usize)> {
         let mut windows: Vec<usize> = vec![1];
         while let Some(&last) = windows.last()
@@ -169,7 +171,7 @@ impl Mix {
     }
 }
 
-/// Stateless pseudo-random number from 0 to 1.
+/// Returns a pseudo-random number from 0 to 1 that depends only on `seed` and `number`.
 fn chance(seed: u64, number: u64) -> f64 {
     let mut x = (seed << 40) ^ number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     for factor in [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0xd6e8_feb8_6659_fd93_u64] {
@@ -178,7 +180,8 @@ fn chance(seed: u64, number: u64) -> f64 {
     ((x ^ (x >> 32)) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Returns a lognormal time with this mean and coefficient of variation, in seconds.
+/// Returns a lognormal time in seconds. The mean is in milliseconds, and `cv` is the coefficient of
+/// variation.
 fn draw((mean, cv): (f64, f64), seed: u64, number: u64) -> f64 {
     let (a, b) = (chance(seed, 2 * number), chance(seed, 2 * number + 1));
     let normal = (-2.0 * (1.0 - a).ln()).sqrt() * (std::f64::consts::TAU * b).cos();
@@ -186,7 +189,7 @@ fn draw((mean, cv): (f64, f64), seed: u64, number: u64) -> f64 {
     1e-3 * mean * (variance.sqrt() * normal - 0.5 * variance).exp()
 }
 
-/// Strategy that chooses the window.
+/// A strategy that chooses the prefetch window.
 trait Chooser {
     fn window(&self) -> usize;
     fn handed_out(&mut self) {}
@@ -207,7 +210,8 @@ struct Automatic {
     decisions: Vec<PrefetchDecision>,
     least_most: (usize, usize),
     most: usize,
-    /// Whether arrival times are known, and whether no other tuning is in progress.
+    /// `told` is whether arrival times are known, and `alone` whether no other tuning is in
+    /// progress.
     told: bool,
     alone: bool,
 }
@@ -219,7 +223,7 @@ impl Automatic {
         Self { chooser, decisions: Vec::new(), least_most, most, told: true, alone: true }
     }
 
-    /// Number of window changes between these two batches.
+    /// Returns how often the window changed between the batches `from` and `to`.
     fn changes(&self, (from, to): (usize, usize)) -> usize {
         let decisions =
             self.decisions.iter().filter(|it| (from..to).contains(&(it.batch as usize)));
@@ -227,7 +231,7 @@ impl Automatic {
         decisions.filter(|it| std::mem::replace(&mut window, it.window) != it.window).count()
     }
 
-    /// The window after `batches` batches.
+    /// Returns the window after `batches` batches.
     fn at(&self, batches: usize) -> usize {
         let before = self.decisions.iter().rfind(|it| it.batch <= batches as u64);
         before.map_or(self.most, |it| it.window)
@@ -252,7 +256,7 @@ impl Chooser for Automatic {
     }
 }
 
-/// Times at which the consumer took the batches.
+/// Result of a simulation: the times at which the consumer took the batches.
 struct Run {
     taken: Vec<f64>,
 }
@@ -263,14 +267,15 @@ impl Run {
     }
 }
 
-/// Events of the simulation. Times are integers in nanoseconds, because floats have no total order.
+/// Events of the simulation. Their times are integers in nanoseconds, because floats have no total
+/// order.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// The storage answers the request of a position.
+    /// The storage has answered the request for the sample at a position.
     Answer(usize),
-    /// A worker has decoded a position.
+    /// A worker has decoded the sample at a position.
     Decoded(usize),
-    /// The consumer ends its step and returns the batch.
+    /// The consumer has ended its step and returns the batch.
     Step,
 }
 
@@ -278,22 +283,26 @@ struct Simulation<'a> {
     mix: &'a Mix,
     now: u64,
     events: BinaryHeap<Reverse<(u64, Event)>>,
-    /// Number of positions handed out, and the next position to request.
+    /// `handed_out` is the number of positions that workers have received, and `asked` the next
+    /// position to request.
     handed_out: usize,
     asked: usize,
-    /// For each unread position, when its request was made and, once answered, how long it took.
+    /// For each sample that is requested but not read: when it was requested, and how long its
+    /// request took, if it was answered.
     requests: HashMap<usize, (u64, Option<u64>)>,
-    /// Positions that wait for a connection, and the number of positions that have one.
+    /// `queue` has the requests that wait for a connection, and `in_flight` is the number of
+    /// requests that have one.
     queue: VecDeque<usize>,
     in_flight: usize,
-    /// When the storage can start the next request, and when each of its servers becomes free.
+    /// `next_begin` is when the storage can start the next request, and `servers` when each of its
+    /// servers becomes free.
     next_begin: u64,
     servers: BinaryHeap<Reverse<u64>>,
     idle: usize,
-    /// Workers that wait for their position, and since when.
+    /// Workers that wait for the sample of their position, each with the start of its wait.
     waiting: HashMap<usize, u64>,
     free_slots: usize,
-    /// Number of unfinished positions of each batch, from the first unpublished batch on.
+    /// Number of unfinished samples of each batch, from the first unpublished batch on.
     open: VecDeque<usize>,
     published: usize,
     /// Time since which the consumer has been waiting, or `None` if it is not waiting.
@@ -396,7 +405,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Sends queued requests while connections are free.
+    /// Starts queued requests while connections are free.
     fn send(&mut self) {
         while self.in_flight < self.mix.connections
             && let Some(place) = self.queue.pop_front()
@@ -450,7 +459,7 @@ impl Simulation<'_> {
     }
 }
 
-/// Runs the automatic choice of the window for a mix.
+/// Simulates a mix with the automatic choice of the window.
 fn automatic(mix: &Mix) -> (Run, Automatic) {
     let mut automatic = Automatic::new(mix);
     let run = run(mix, &mut automatic);

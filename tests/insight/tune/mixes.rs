@@ -1,25 +1,28 @@
-//! Simulated pipelines for the tuner, and the profiles that they produce.
+//! Simulated pipelines on which the tuner is tested, and the profiles that a loader would measure
+//! there.
 
 use super::*;
 
-/// A machine with a data set and a consumer. Times are in milliseconds.
+/// A simulated machine with a data set and a consumer. Times are in milliseconds.
 #[derive(Clone)]
 pub struct Mix {
     pub name: &'static str,
     pub cores: u32,
     pub batch: u32,
     pub space: Space,
-    /// Latency of a read, and how many reads the storage serves at a time; 0 for any number.
+    /// `latency` is that of a read, and `channels` is how many reads the storage serves at the same
+    /// time (0 for any number).
     pub latency: f64,
     pub channels: u32,
-    /// CPU time of a read.
+    /// CPU time that a read takes, in addition to its latency.
     pub copy: f64,
     pub decode: (f64, f64),
     pub operators: [f64; 3],
-    /// Device time per image.
+    /// Device time per image: of the decode engine, and of the kernel for each of the three
+    /// operators.
     pub engine: f64,
     pub kernel: [f64; 3],
-    /// Time of a step per batch.
+    /// Time of the consumer's step per batch, and its coefficient of variation.
     pub step: (f64, f64),
     pub host_share: f64,
 }
@@ -134,7 +137,7 @@ pub fn mixes() -> Vec<Mix> {
 }
 
 impl Mix {
-    /// Builds the machine with this choice.
+    /// Builds the simulation of this machine with the settings `choice`.
     pub fn truth(&self, choice: Choice) -> Model {
         let ms = |mean: f64, cv: f64| Service::lognormal(mean / 1e3, cv);
         let mut resources = Vec::new();
@@ -191,7 +194,7 @@ impl Mix {
         self.space.offload.len() > 1
     }
 
-    /// Whether step or decode times vary so much that few batches say little.
+    /// Whether step or decode times vary so much that a few batches are not representative.
     pub fn varies(&self) -> bool {
         self.step.1 > 0.0 || self.decode.1 > 1.0
     }
@@ -202,7 +205,8 @@ impl Mix {
         self.truth(choice).run(&options).unwrap().samples_per_second
     }
 
-    /// Returns the best of all choices. Skips only choices whose upper bound is too low.
+    /// Returns the choice with the highest throughput, and this throughput. Choices whose upper
+    /// bound is below the best throughput are not simulated.
     pub fn best(&self) -> (Choice, f64) {
         let mut all = Vec::new();
         for &offload in &self.space.offload {
@@ -217,7 +221,8 @@ impl Mix {
         all.sort_by(|a, b| b.0.total_cmp(&a.0));
         let mut best = (all[0].1, 0.0);
         for (most, choice) in all {
-            // A simulation of this length may slightly exceed the long-run throughput.
+            // A simulation of this length may slightly exceed the long-run throughput, so 2 % are
+            // added to the bound.
             if most * 1.02 < best.1 {
                 break;
             }
@@ -229,7 +234,7 @@ impl Mix {
         best
     }
 
-    /// Builds the measurement that a loader would take in a window of `batches` batches.
+    /// Returns the profile that a loader would measure in a window of `batches` batches.
     pub fn window(&self, choice: Choice, batches: u64, seed: u32) -> Profile {
         let truth = self.truth(choice);
         let options = Options::batches(batches as u32, 2 * truth.slots + 4).seed(seed);
@@ -238,7 +243,7 @@ impl Mix {
     }
 }
 
-/// Builds a loader's measurement from a simulation.
+/// Builds a loader's profile from the results of a simulation.
 pub fn profile(mix: &Mix, choice: Choice, truth: &Model, seen: &Forecast) -> Profile {
     let samples = f64::from(seen.batches * truth.batch);
     let mut stages: Vec<StageProfile> = Vec::new();
@@ -258,7 +263,7 @@ pub fn profile(mix: &Mix, choice: Choice, truth: &Model, seen: &Forecast) -> Pro
             stage: named,
             count: samples as u64,
             bytes: 100_000 * samples as u64,
-            // The worker only hands the image over.
+            // If the image is decoded on the device, the worker only hands it over.
             busy: if on_device { 2e-6 * samples } else { all },
             cpu_share: if on_device { 1.0 } else { worked / all },
             waited_for_processor: None,

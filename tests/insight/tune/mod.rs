@@ -1,4 +1,4 @@
-//! Autotuning on simulated machines: compares the chosen settings with the optimum.
+//! Autotuning on simulated machines. Compares the chosen settings with the best ones.
 
 mod mixes;
 
@@ -13,8 +13,8 @@ use feedwater::model::{Consumer, Forecast, Model, On, Options, Resource, Service
 
 use mixes::{Mix, base, mixes};
 
-/// Worker time of an upload in milliseconds, by the number of operators on the CPU. Uploads are a
-/// window, two intermediate images, and a tensor.
+/// Worker time of an upload in milliseconds, by the number of operators on the CPU: for a window,
+/// two intermediate images, and a tensor.
 const UPLOAD: [f64; 4] = [0.05, 0.03, 0.03, 0.06];
 
 const fn last(operators: usize) -> Offload {
@@ -32,8 +32,8 @@ fn space(workers: usize, start: usize, offload: &[Offload]) -> Space {
     }
 }
 
-/// Runs the tuner while the consumer takes the batches from `from` to `to`, and returns its
-/// decisions. Skips batches that were produced under an earlier choice, as the loader does.
+/// Runs the tuner while the consumer takes batches `from` to `to`. Returns the tuner's decisions.
+/// As in the loader, batches that were produced under an earlier choice are not measured.
 fn tune(mix: &Mix, tuner: &mut Tuner, (from, to): (u64, u64), seed: u32) -> Vec<Decision> {
     let mut decisions = Vec::new();
     let mut had = from;
@@ -45,7 +45,7 @@ fn tune(mix: &Mix, tuner: &mut Tuner, (from, to): (u64, u64), seed: u32) -> Vec<
         decisions.extend(tuner.observe(&profile, had).unwrap());
         skip = match tuner.choice() == before {
             true => 1,
-            // The batch that is being filled, and the batches that are ready.
+            // After a change, skips the batch that is being filled, and the batches that are ready.
             false if profile.consumer.waiting_share > 0.02 => 1,
             false => before.prefetch as u64 + 1,
         };
@@ -103,7 +103,8 @@ fn trials_are_limited_distinct_and_within_bounds() {
             assert!(last.settled && tried.iter().all(|it| !it.settled), "{decisions:#?}");
             choices.extend(tried.iter().map(|it| it.choice));
             assert!(choices.len() <= TRIALS, "{}: {}", mix.name, choices.len());
-            // If few batches say little, the model may choose settings that were not tried.
+            // If a few batches are not representative, the model may choose settings that were not
+            // tried.
             assert!(choices.contains(&last.choice) || mix.varies(), "{}", mix.name);
             for (number, choice) in choices.iter().enumerate() {
                 assert!(
@@ -133,7 +134,8 @@ fn tuning_settles_in_time_for_any_ring_length() {
     assert!(last.settled && last.batch <= WITHIN, "{slow:#?}");
     assert!(mix.rate(tuner.choice()) >= 0.95 * mix.best().1, "{slow:#?}");
 
-    // Even if fifty batches take no time, all choices must be tried.
+    // The batches are now so short that fifty of them take almost no time. All choices must be
+    // tried nevertheless.
     let settles_at_once = |mix: &Mix| {
         let mut tuner = Tuner::new(mix.space.clone());
         let window = mix.window(tuner.choice(), tuner.window(), 1);
@@ -157,8 +159,7 @@ fn a_changed_loop_is_tuned_again() {
     assert!(!decisions.is_empty(), "the faster consumer must cause decisions");
     let share = base().rate(tuner.choice()) / base().best().1;
     assert!(share >= 0.95, "{share}: {decisions:#?}");
-    // The consumer is slow again. Tuning takes longer this time, because it has restarted once
-    // already.
+    // The consumer is slow again. Tuning takes longer now, because it has already restarted once.
     let decisions = tune(&slow, &mut tuner, (300, 700), 3);
     assert_eq!(tuner.choice().workers, 2, "{decisions:#?}");
 }
@@ -177,7 +178,8 @@ fn a_choice_slower_than_in_its_trial_is_tuned_again() {
             tuner.observe(&window, 25 + 20 * u64::from(seed)).unwrap().is_some()
         })
         .collect();
-    // Tuned again after the first possible window, and then never, because the predictions hold.
+    // The tuner restarts after the first window that permits it. Then it does not restart again,
+    // because the predictions hold.
     assert_eq!(again.iter().position(|it| *it), Some(3), "{again:?}");
     assert_eq!(again.iter().filter(|it| **it).count(), 1, "{again:?}");
 }

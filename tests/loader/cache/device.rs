@@ -1,10 +1,10 @@
-//! Caches with a device, and the decoder for cached decoded images.
+//! Caches of a loader that uses a device, and the decoder of cached decoded images.
 
 use super::*;
 
-/// Compares the bytes with a run on the CPU without a cache, for every placement of decoding and
-/// operators and for every schedule. Autotuned placement, which depends on timing, must give the
-/// same bytes.
+/// For every placement of decoding and operators and every schedule, the bytes equal those of a run
+/// on the CPU without a cache. If tuning chooses the placement, which depends on timing, the bytes
+/// must be the same too.
 #[test]
 fn batches_on_a_device_do_not_depend_on_the_caches() {
     let machine = exclusive();
@@ -50,14 +50,14 @@ fn batches_on_a_device_do_not_depend_on_the_caches() {
             let stats = loader.stats();
             assert!(stats.caches.iter().any(|cache| cache.hits > 0));
             if decoded == PLENTY {
-                // All decoded images are in host memory, so the device decodes none of them again.
-                // Exceptions are images read for the second epoch while they were still being
-                // cached in the first one.
+                // The cache holds all decoded images in host memory, so the device does not decode
+                // them again. Exceptions are images that were read for the second epoch before the
+                // first epoch had cached them.
                 let again = stats.caches[0].misses.saturating_sub(20);
                 assert!(stats.outcomes["cpu"] + again >= 60, "{stats:?}");
                 assert!(source.all() <= 40 + again, "{stats:?}");
-                // On a slow device, or under load, tuning may move all work to the CPU. No other
-                // fallback is allowed.
+                // On a slow or busy device, tuning may move all work to the CPU. Other fallbacks
+                // are not allowed.
                 let tuned = |why: &&str| tune && *why == "the CPU keeps up";
                 assert!(stats.cpu_fallback.keys().all(tuned), "{stats:?}");
             }
@@ -77,7 +77,8 @@ fn batches_on_a_device_do_not_depend_on_the_caches() {
     common::refused(refused, "cache.decoded", &["cpu", "decode.routes"]);
 }
 
-/// Cached images are decoded like files: window by window, and refused if malformed.
+/// A cached decoded image is decoded like a file: only the needed window, and with an error if it
+/// is malformed.
 #[test]
 fn a_cached_decoded_image_yields_its_windows() {
     let size = Size::new(7, 5);

@@ -1,4 +1,4 @@
-//! Caches and images that are unusable or partly damaged.
+//! Caches of images that cannot be used, or that are partly damaged.
 
 use super::*;
 
@@ -45,7 +45,7 @@ fn unusable_samples_are_not_cached_and_fail_each_time() {
     assert!(matches!(ended, Some(Error::Sample(_))), "{ended:?}");
 }
 
-/// The decoder stops after the last row of the window. Damage below the window is not detected,
+/// The decoder stops after the last row of the window. So damage below the window is not detected,
 /// with or without a cache.
 #[test]
 fn an_image_damaged_outside_its_window_is_used() {
@@ -69,7 +69,8 @@ fn an_image_damaged_outside_its_window_is_used() {
     assert!(found == expected);
     assert_eq!(plain.errors.values().sum::<u64>() + cached.errors.values().sum::<u64>(), 0);
     assert_eq!((cached.caches[0].samples, cached.caches[0].hits), (5, 10));
-    // The damaged image cannot be decoded as a whole for the cache.
+    // With this chain, the damaged image is an error. The cache, which decodes whole images, must
+    // not change that.
     let (expected, plain) = run(all(), None);
     let (found, cached) = run(all(), PLENTY);
     assert!(found == expected);

@@ -1,4 +1,4 @@
-//! Tests the documented behaviour of the caches on the CPU and on the simulated device.
+//! Tests what the documentation promises about caches, on the CPU and on the simulated device.
 
 #![allow(unsafe_code, reason = "the mocked decoder is called by C")]
 
@@ -26,7 +26,7 @@ use feedwater::plan::{LastBatch, OnError, Route, Settings};
 use feedwater::source::custom::{Expected, Heads, Page, RemoteReads};
 use feedwater::source::{Memory, Repeat, Source};
 
-/// A source of images in memory that counts its reads. Some of its images cannot be read.
+/// A source of images in memory that counts its reads. Some of the images cannot be read.
 #[derive(Clone)]
 struct Counting {
     inner: Arc<Memory>,
@@ -70,13 +70,13 @@ impl Source for Counting {
     fn inner(&self) -> Option<&dyn Source> {
         Some(&*self.inner)
     }
-    // Without `heads`, headers are read with `read`, which counts.
+    // Without `heads`, headers are read with `read`, so that these reads are counted.
     fn heads(&self) -> Option<&dyn Heads> {
         None
     }
 }
 
-/// The same images as a remote source. Prefetching a sample counts as a read.
+/// The same images as a remote source. A prefetch of a sample counts as a read.
 struct Remote(Counting);
 
 impl Source for Remote {
@@ -108,8 +108,8 @@ impl RemoteReads for Remote {
     }
 }
 
-/// Prefetching continues into the second epoch before the first epoch is fully cached. So a few
-/// samples are requested twice.
+/// Samples of the second epoch are prefetched before all samples of the first epoch are cached. So
+/// a few samples are requested twice.
 #[test]
 fn cached_samples_are_not_prefetched() {
     for decoded in [false, true] {
@@ -126,12 +126,12 @@ fn cached_samples_are_not_prefetched() {
         };
         let batches: usize = (0..5).map(|_| epoch(&mut loader).len()).sum();
         assert_eq!(batches, 5 * 6);
-        // The plan has inspected 16 samples.
+        // Prefetching reads at least 24 samples, and the plan has inspected 16.
         assert!((40..=52).contains(&source.all()), "{:?}", source.reads());
     }
 }
 
-/// With one worker, a sample is cached before the next epoch needs it. So the number of hits is
+/// With one worker, every sample is cached before the next epoch needs it. So the number of hits is
 /// exact.
 fn builder(source: impl Source + 'static, chain: Chain) -> LoaderBuilder {
     Loader::builder(source, chain)
@@ -145,7 +145,7 @@ fn builder(source: impl Source + 'static, chain: Chain) -> LoaderBuilder {
         .epochs(Some(3))
 }
 
-/// Index, width and height of a sample, and whether zeros replace it.
+/// Index, width and height of a sample, and whether it was replaced by zeros.
 type Sample = (u64, u32, u32, bool);
 
 /// Returns the samples and bytes of every batch of the next epoch.
@@ -168,7 +168,7 @@ fn cache<'a>(stats: &'a [CacheStats], name: &str) -> &'a CacheStats {
 
 const PLENTY: Option<u64> = Some(64 << 20);
 
-/// Returns images of one size. All decode to the same number of bytes.
+/// Returns images of one size, so that all of them have equally many bytes when decoded.
 fn equal(count: u64) -> Vec<(Vec<u8>, i64)> {
     (0..count).map(|seed| (jpeg(seed, 48, 36), seed as i64)).collect()
 }
@@ -207,7 +207,7 @@ fn the_second_epoch_of_a_set_that_fits_reads_nothing_from_the_source() {
             false => builder.configure(|it| it.cache.encoded = PLENTY),
         };
         let mut loader = builder.build().unwrap();
-        // Building the loader has read all images, because the plan inspects them.
+        // Building the loader has already read all images, because the plan inspects them.
         let first = epoch(&mut loader);
         let reads = source.reads();
         epoch(&mut loader);
@@ -223,13 +223,13 @@ fn the_second_epoch_of_a_set_that_fits_reads_nothing_from_the_source() {
     }
 }
 
-/// Returns epoch, hits and misses of each epoch.
+/// Returns number, hits and misses of each epoch.
 fn counts(epochs: &[CacheEpoch]) -> Vec<(u32, u64, u64)> {
     epochs.iter().map(|it| (it.epoch, it.hits, it.misses)).collect()
 }
 
-/// In every epoch after the first, the hits equal the number of cached samples, because nothing is
-/// evicted.
+/// Nothing is evicted. So in every epoch after the first, the hits equal the number of cached
+/// samples.
 #[test]
 fn a_set_that_does_not_fit_gives_the_same_hits_in_every_epoch() {
     let image = 3 * 48 * 36;
@@ -260,8 +260,8 @@ fn a_set_that_does_not_fit_gives_the_same_hits_in_every_epoch() {
     }
 }
 
-/// Returns chains whose first operators need different parts of the image, decoded in different
-/// ways.
+/// Returns chains whose first operators need different parts of the image, so that it is decoded in
+/// different ways.
 fn chains() -> Vec<Chain> {
     let crop = op::Crop { x: 3, y: 5, width: 20, height: 18 };
     vec![
@@ -332,7 +332,7 @@ fn a_decoded_image_is_not_cached_encoded_too() {
     assert!(decoded.samples >= 5);
     assert_eq!(encoded.samples + decoded.samples, 20);
     assert_eq!(decoded.epochs[1].hits, decoded.samples);
-    // Only misses of the decoded cache are looked up in the encoded cache.
+    // The encoded cache is searched only for samples that the decoded cache lacks.
     assert_eq!((encoded.epochs[1].hits, encoded.epochs[1].misses), (encoded.samples, 0));
 }
 
@@ -350,8 +350,8 @@ fn samples_with_the_same_original_are_cached_once() {
     assert_eq!((cache.samples, cache.epochs[0].hits, cache.epochs[0].misses), (6, 18, 6));
 }
 
-/// A shard of a shuffled set has different samples in each epoch. Its hits are the samples that it
-/// had before.
+/// With shuffling, a shard has different samples in each epoch. Its hits are the samples that it
+/// had in an earlier epoch.
 #[test]
 fn a_shards_hits_are_the_samples_it_gets_again() {
     let make = builder(Counting::new(equal(40)), training())

@@ -1,9 +1,9 @@
-//! Caching of presized images (`presize`).
+//! Caching of images that the setting `presize` has reduced.
 
 use super::*;
 
-/// Presizing equals a resize at the head of the chain, cached or not. Images that are small enough
-/// are unchanged.
+/// Presizing gives the same bytes as a resize at the start of the chain, whether images are cached
+/// or not. Images that are already small enough are unchanged.
 #[test]
 fn presized_images_equal_a_resize_before_the_chain_cached_or_not() {
     let larger = || {
@@ -41,7 +41,7 @@ fn presized_images_equal_a_resize_before_the_chain_cached_or_not() {
             assert!(bytes(loader) == expected, "orientation {orientation}, {decoded:?}");
         }
     }
-    // Chains with random crops also give the same bytes, cached or not.
+    // Chains with random crops give the same bytes too, whether images are cached or not.
     let random = |decoded, presize| {
         let builder = builder(Counting::new(larger()), training());
         let mut loader = builder
@@ -60,12 +60,12 @@ fn presized_images_equal_a_resize_before_the_chain_cached_or_not() {
     assert_eq!(stats.hits, 0);
     assert!(kept == not_kept);
     assert!(kept[0][0].0.iter().all(|it| it.1.min(it.2) == 34));
-    // No image is larger than this, so presizing changes nothing.
+    // No image is larger than 120 pixels, so presizing to 120 changes nothing.
     assert!(random(PLENTY, Some(120)).0 == random(PLENTY, None).0);
     assert!(random(PLENTY, None).0 != kept);
 }
 
-/// In the cache, a presized image needs memory only for its reduced pixels.
+/// A presized image takes memory in the cache only for its reduced pixels.
 #[test]
 fn presized_images_need_less_memory() {
     let kept = |presize| {

@@ -1,4 +1,5 @@
-//! Row indexes of JPEGs. Batches are the same, whatever indexes were stored.
+//! Row indexes of JPEGs, which let decoders skip rows. Batches are the same, whatever indexes are
+//! stored.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -20,7 +21,7 @@ use crate::common::image;
 const SAMPLES: u64 = 12;
 const NONE: Option<u64> = Some(0);
 
-/// A folder of images and a cache folder.
+/// A folder of images, and a cache folder.
 struct Set {
     images: TempDir,
     caches: TempDir,
@@ -50,13 +51,13 @@ impl Set {
         builder(source, chain)
     }
 
-    /// Runs two epochs with indexes. Compares the batches with those of a loader without indexes,
-    /// and returns the counts.
+    /// Runs two epochs with row indexes and two without, and compares the batches. Returns the
+    /// counts of the index cache.
     fn run(&self, chain: fn() -> Chain) -> CacheStats {
         let mut without =
             self.builder(chain()).configure(|it| it.cache.row_index = NONE).build().unwrap();
-        // With two epochs, the loader does not prefetch a third one, whose lookups would be
-        // counted.
+        // The loader has only two epochs. Otherwise it would prefetch a third one, and lookups for
+        // that epoch would be counted.
         let with =
             self.builder(chain()).configure(|it| it.cache.row_index = PLENTY).epochs(Some(2));
         let mut with = with.build().unwrap();
@@ -66,7 +67,7 @@ impl Set {
         cache(&with.stats().caches, "row_index").clone()
     }
 
-    /// Returns the path of the stored indexes in the cache folder.
+    /// Returns the path of the file of row indexes in the cache folder.
     fn stored(&self) -> PathBuf {
         let files = fs::read_dir(self.caches.path()).unwrap();
         let mut files = files.map(|it| it.unwrap().path()).filter(|it| is_row_index(it));
@@ -93,11 +94,11 @@ fn indexes_are_made_in_the_first_epoch_and_outlive_the_loader() {
     assert_eq!((first.samples, first.rejected), (SAMPLES, 0));
     let second = set.run(training);
     assert_eq!(counts(&second), [(SAMPLES, 0), (SAMPLES, 0)]);
-    // Other chains need other windows, but use the same indexes.
+    // Other chains need other windows, but they use the same row indexes.
     assert_eq!(counts(&set.run(evaluation)), [(SAMPLES, 0), (SAMPLES, 0)]);
 }
 
-/// By default, a single epoch makes no indexes, and no file is written.
+/// By default, a loader with a single epoch makes no row indexes and writes no file.
 #[test]
 fn by_default_indexes_are_made_in_the_second_epoch_and_end_with_the_loader() {
     let set = Set::new();
@@ -130,7 +131,7 @@ fn by_default_indexes_take_what_the_limit_leaves_and_only_where_they_are_worth_i
     let libjpeg = set.builder(training()).configure(|it| it.decode.jpeg = JpegDecoder::Libjpeg);
     assert_eq!(planned(libjpeg), 0);
     assert_eq!(planned(set.builder(training()).configure(|it| it.cache.decoded = PLENTY)), 0);
-    // Limited memory is used for everything else first.
+    // Under a memory limit, row indexes get only the memory that everything else leaves.
     let none = set.builder(training()).configure(|it| it.cache.row_index = NONE).build().unwrap();
     let large = none.plan().settings.limits.large_image_memory;
     let others = none.footprint().total_bytes(MemoryKind::Host) + large;
@@ -145,15 +146,15 @@ fn by_default_indexes_take_what_the_limit_leaves_and_only_where_they_are_worth_i
     }
 }
 
-/// The plan states how much memory all indexes need. This value as a setting suffices, and is only
-/// slightly too large.
+/// The plan states how much memory the row indexes of all images need. If the setting has this
+/// value, all indexes fit. The value is only slightly too large.
 #[test]
 fn the_memory_that_all_indexes_need_holds_all() {
     const IMAGES: u64 = 800;
     let set = Set::new();
     for at in 0..IMAGES {
-        // Many rows make large indexes. With this subsampling, an image has twice as many rows of
-        // blocks as with 4:2:0.
+        // The images have many rows, so their indexes are large. With this subsampling, an image
+        // has twice as many rows of blocks as with 4:2:0.
         let (width, height) = (16, 300 + at as u32 % 200);
         let (mut file, pixels) = (Vec::new(), image(at, width, height));
         let mut encoder = Encoder::new(&mut file, 90);
@@ -172,7 +173,7 @@ fn the_memory_that_all_indexes_need_holds_all() {
         let stats = loader.stats();
         let kept = cache(&stats.caches, "row_index");
         assert_eq!(kept.samples == IMAGES, holds_all, "{kept:?}");
-        // The next loader must make the indexes again.
+        // Deletes the stored indexes, so that the next loader makes them again.
         drop(loader);
         fs::remove_dir_all(set.caches.path()).unwrap();
         fs::create_dir(set.caches.path()).unwrap();
@@ -195,7 +196,7 @@ fn reduced_images_have_the_same_indexes() {
         assert_eq!(counts(stats), [(hits, SAMPLES - hits), (SAMPLES, 0)]);
         assert_eq!(stats.rejected, 0);
     }
-    // Images that are not reduced use the same indexes.
+    // When the images are not reduced, the same indexes are used.
     assert_eq!(counts(&set.run(training))[0], (SAMPLES, 0));
 }
 
@@ -231,8 +232,8 @@ fn damaged_and_foreign_files_of_indexes_do_no_harm() {
     }
 }
 
-/// An index has a correct checksum, but wrong positions. The image is decoded again without the
-/// index, and the index is dropped.
+/// The indexes have correct checksums but wrong positions. The decoder rejects them, decodes the
+/// images again without them, and drops them.
 #[test]
 fn an_index_that_does_not_fit_is_rejected_counted_and_dropped() {
     let whole = || Chain::new().then(op::Resize::to(30, 20)).then(op::Normalize::IMAGENET);
@@ -247,7 +248,7 @@ fn an_index_that_does_not_fit_is_rejected_counted_and_dropped() {
         decoders.decode(&file, &header, header.size.window(), 1, &mut |_| {}).unwrap();
         let RowIndexOutcome::Made(_, index) = decoders.row_index() else { panic!() };
         let mut index = index.to_vec();
-        // The last difference of the last row.
+        // Changes the last position that the index stores, and corrects the checksum.
         let end = index.len() - 4;
         index[end - 1] ^= 2;
         let crc = crc32c::crc32c(&index[..end]);
@@ -258,7 +259,7 @@ fn an_index_that_does_not_fit_is_rejected_counted_and_dropped() {
     let stats = set.run(whole);
     assert_eq!((stats.rejected, stats.samples), (SAMPLES, 0));
     assert_eq!(counts(&stats), [(SAMPLES, 0), (0, SAMPLES)]);
-    // The dropped indexes were not stored again.
+    // The dropped indexes are gone from the stored file too.
     assert_eq!(counts(&set.run(whole)), [(0, SAMPLES), (SAMPLES, 0)]);
 }
 
@@ -290,14 +291,14 @@ fn a_full_cache_of_indexes_changes_nothing() {
     assert_eq!(with.footprint().row("row indexes").unwrap().each_bytes, 5000);
 }
 
-/// Inserts a comment of `padding` bytes into a JPEG. Its first four bytes make the CRC-32C of the
-/// file `crc`.
+/// Inserts a comment of `padding` bytes into a JPEG. The first four bytes of the comment are chosen
+/// such that the file has the CRC-32C `crc`.
 fn with_crc(jpeg: &[u8], padding: usize, crc: u32) -> Vec<u8> {
     let length = (2 + padding as u16).to_be_bytes();
     let mut file = [&jpeg[..2], &[0xFF, 0xFE], &length, &vec![0x20; padding], &jpeg[2..]].concat();
     let base = crc32c::crc32c(&file);
-    // A CRC is linear: each of the 32 bits changes it in its own way. Gaussian elimination finds
-    // the bits to flip.
+    // A CRC is linear: flipping a bit always changes it in the same way. Gaussian elimination finds
+    // which of the 32 bits to flip.
     let mut rows: Vec<(u32, u32)> = (0..32)
         .map(|bit| {
             let mut other = file.clone();
@@ -324,7 +325,7 @@ fn with_crc(jpeg: &[u8], padding: usize, crc: u32) -> Vec<u8> {
     file
 }
 
-/// Anyone can make images of equal length and CRC-32C. They must not share an index.
+/// Anyone can make two images with equal length and CRC-32C. They must not share a row index.
 #[test]
 fn images_with_the_same_length_and_crc_have_their_own_pixels() {
     let (one, other) = (jpeg(41, 60, 50), jpeg(42, 60, 50));
@@ -342,7 +343,8 @@ fn images_with_the_same_length_and_crc_have_their_own_pixels() {
     }
 }
 
-/// An index of another image with a matching fingerprint is detected at the end of any window.
+/// Another image's row index is used, with a fingerprint that matches. The decoder detects this at
+/// the end of any window.
 #[test]
 fn an_index_of_another_image_is_rejected_in_every_window() {
     let (one, other) = (jpeg(41, 90, 80), jpeg(42, 90, 80));
@@ -365,8 +367,8 @@ fn an_index_of_another_image_is_rejected_in_every_window() {
     }
 }
 
-/// If indexes cannot be stored, the next run must make them again. A user who set a limit gets a
-/// warning.
+/// If row indexes cannot be stored, the next run must make them again. If the user set a limit for
+/// them, the loader warns.
 #[test]
 fn a_folder_that_cannot_keep_indexes_is_a_warning() {
     let set = Set::new();
@@ -397,7 +399,8 @@ fn indexes_of_version_1_are_made_again() {
     assert_eq!(counts(&set.run(training)), [(SAMPLES, 0), (SAMPLES, 0)]);
 }
 
-/// Other users may be able to write in the cache folder.
+/// Other users may be able to write to the cache folder, so they could replace the file of row
+/// indexes by a link or a pipe.
 #[test]
 fn a_link_or_a_pipe_in_place_of_the_file_is_neither_followed_nor_waited_for() {
     let set = Set::new();
@@ -405,7 +408,7 @@ fn a_link_or_a_pipe_in_place_of_the_file_is_neither_followed_nor_waited_for() {
     let stored = set.stored();
     let outside = tempfile::tempdir().unwrap();
     let precious = outside.path().join("precious");
-    // If the link were followed, the loader would use these indexes.
+    // If the loader followed the link, it would find these row indexes and have hits.
     let whole = fs::read(&stored).unwrap();
     fs::write(&precious, &whole).unwrap();
     let is_replaced = || {
@@ -432,7 +435,7 @@ fn a_stored_file_is_read_up_to_the_limit_of_the_cache() {
     let stored = set.stored();
     let bytes = fs::read(&stored).unwrap();
     let (magic, indexes) = bytes.split_at(16);
-    // Entries that are not indexes, slightly more than 1 MiB in total.
+    // Entries that are no row indexes, with slightly more than 1 MiB in total.
     let others = [&(1u32 << 14).to_le_bytes()[..], &[0; 1 << 14]].concat().repeat(64);
     for (limit, hits) in [(1 << 20, 0), (4 << 20, SAMPLES)] {
         fs::write(&stored, [magic, &others[..], indexes].concat()).unwrap();
@@ -447,7 +450,8 @@ fn a_stored_file_is_read_up_to_the_limit_of_the_cache() {
     }
 }
 
-/// Anyone who knows the seed can make images that share an index.
+/// The fingerprint of an image depends on the seed of the cache. Anyone who knows the seed can make
+/// images that share a row index, so every cache has another seed.
 #[test]
 fn every_cache_draws_its_own_seed() {
     let [one, other] = [Set::new(), Set::new()].map(|set| {

@@ -1,4 +1,4 @@
-//! Epochs that borrow, own and share their loader.
+//! Epochs that borrow their loader, own it, or share it.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -23,7 +23,8 @@ fn an_epoch_borrows_the_loader_and_gives_access_to_it() {
     assert_eq!(counted, 16);
     let mut epoch = loader.epoch();
     assert_eq!(epoch.number(), 1);
-    // Both batches are alive at the same time: a batch borrows neither the epoch nor the loader.
+    // Both batches are alive at the same time, because a batch borrows neither the epoch nor the
+    // loader.
     let first = epoch.next().unwrap().unwrap();
     let second = epoch.next().unwrap().unwrap();
     assert_eq!((first.number(), second.number()), (0, 1));
@@ -31,7 +32,7 @@ fn an_epoch_borrows_the_loader_and_gives_access_to_it() {
     assert_eq!((epoch.state().epoch, epoch.state().position), (1, 8));
     assert!(epoch.warnings().is_empty());
     let stopper = epoch.stop_handle();
-    // The previous epoch was left early, so the next one begins.
+    // The previous epoch was left early. A new one begins with the next number.
     let mut third = loader.epoch();
     assert_eq!((third.number(), third.next().unwrap().unwrap().epoch()), (2, 2));
     stopper.stop();
@@ -70,7 +71,7 @@ fn epochs_that_share_the_loader_end_when_another_begins() {
     assert!(first.next().is_none(), "the first epoch must end when the second begins");
     let epochs: Vec<u32> = second.by_ref().map(|batch| batch.unwrap().epoch()).collect();
     assert_eq!(epochs, [1; 4]);
-    // On another thread.
+    // A shared epoch can be consumed on another thread.
     let third = loader.shared_epoch();
     let batches = std::thread::spawn(move || third.map(Result::unwrap).count());
     assert_eq!(batches.join().unwrap(), 4);
@@ -82,7 +83,7 @@ fn a_wait_for_a_batch_ends_in_time_and_loses_nothing() {
     let mut loader = builder(16).prefetch(2).epochs(Some(1)).build().unwrap();
     let mut epoch = loader.epoch();
     let mut held: Vec<Batch> = epoch.by_ref().take(3).map(Result::unwrap).collect();
-    // All slots are held, so no other batch can arrive.
+    // The consumer holds all slots, so no other batch can be filled.
     assert!(epoch.next_within(Duration::from_millis(5)).is_pending());
     assert!(epoch.next_within(Duration::ZERO).is_pending());
     let mut numbers: Vec<u64> = held.drain(..).map(|batch| batch.number()).collect();
@@ -115,7 +116,7 @@ fn an_error_is_the_last_item_of_an_owning_iterator() {
     assert_eq!(all.iter().filter(|batch| batch.is_err()).count(), 1);
 }
 
-/// `peek` copies the next batch, and changes neither the position nor any count.
+/// `peek` copies the next batch. It changes neither the position nor any counter.
 #[test]
 fn a_look_at_the_next_batch_leaves_the_position() {
     let build = || {
@@ -158,14 +159,14 @@ fn a_look_at_the_next_batch_leaves_the_position() {
     assert_eq!((looked.stats().batches, looked.stats().images), (6, 24));
 }
 
-/// Memory for batches is added, up to the limit, while the consumer holds all of them. It is freed
-/// when the consumer drops them.
+/// While the consumer holds all batches, memory for more batches is allocated, up to the limit. The
+/// memory is freed when the consumer drops the batches.
 #[test]
 fn batches_are_added_within_the_limit() {
     let builder = || {
         let builder = Loader::builder(memory(40), evaluation()).device(DeviceChoice::Cpu);
-        // Added batches use memory that the limit leaves. By default, row indexes would use this
-        // memory.
+        // Added batches use the memory that the limit leaves. Row indexes would use it by default,
+        // so they are turned off.
         let builder = builder.configure(|it| it.cache.row_index = Some(0));
         builder.batch_size(2).prefetch(2).epochs(Some(2)).add_batches(true)
     };

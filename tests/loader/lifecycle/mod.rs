@@ -1,4 +1,4 @@
-//! Tests the documented lifecycle of `Loader`.
+//! Tests what the documentation of `Loader` promises about its lifecycle.
 
 mod epochs;
 mod policy;
@@ -24,7 +24,7 @@ fn builder(count: u64) -> LoaderBuilder {
         .shuffle(true)
 }
 
-/// Returns the bytes of every sample of an epoch, by index.
+/// Returns the bytes of every sample of an epoch, by the sample's index.
 fn samples(loader: &mut Loader) -> BTreeMap<u64, Vec<u8>> {
     let mut all = BTreeMap::new();
     for batch in loader {
@@ -70,7 +70,7 @@ fn the_first_epoch_can_be_chosen() {
     assert_eq!(order(&mut builder(20).start_epoch(1).build().unwrap()), second);
 }
 
-/// The bytes of a sample depend only on (seed, epoch, index).
+/// The bytes of a sample depend only on the seed, the epoch and the sample's index.
 #[test]
 fn bytes_do_not_depend_on_workers_prefetch_batch_size_or_shards() {
     let base = samples(&mut builder(24).seed(5).build().unwrap());
@@ -242,7 +242,8 @@ fn exactly_all_slots_can_be_held() {
     assert!(copies.windows(2).all(|pair| pair[0] != pair[1]));
 }
 
-/// Another thread may still drop a batch, so waiting is not an error, but it is reported.
+/// The consumer waits while it holds all slots. This is no error, because another thread may still
+/// drop a batch, but the loader reports it.
 #[test]
 fn waiting_for_a_batch_while_all_slots_are_held_is_reported() {
     let mut loader = builder(40).prefetch(2).build().unwrap();
@@ -310,8 +311,8 @@ fn the_consumer_may_be_another_thread_and_batches_outlive_the_loader() {
     .unwrap();
 }
 
-/// Callers can distinguish a missing file from an unreadable one, both in the error that ends a run
-/// and in a counted error.
+/// Callers can distinguish a missing file from one that they may not read, in the error that ends a
+/// run and in the errors that are counted.
 #[test]
 fn the_system_error_of_a_sample_is_preserved() {
     let folder = tempfile::tempdir().unwrap();
@@ -334,7 +335,7 @@ fn the_system_error_of_a_sample_is_preserved() {
     assert_eq!(fault.source.as_ref().unwrap().kind(), std::io::ErrorKind::NotFound);
 }
 
-/// A source whose reads block until the test releases them, like a stalled disk.
+/// A source whose reads block until the test releases them. It imitates a stalled disk.
 struct Stalled(Memory, Arc<(Mutex<bool>, Condvar)>);
 
 impl Source for Stalled {
@@ -357,13 +358,13 @@ impl Source for Stalled {
     }
 }
 
-/// The source does not finish its reads, so the consumer waits for a batch. `StopHandle::stop` ends
-/// the wait.
+/// While the source does not finish its reads, the consumer waits for a batch. `StopHandle::stop`
+/// ends this wait.
 #[test]
 fn a_stopper_ends_the_wait_for_a_batch_while_reads_are_stalled() {
     let free = Arc::new((Mutex::new(true), Condvar::new()));
     let source = Stalled(memory(40), free.clone());
-    // Reads are not stalled yet, because building inspects some headers.
+    // Reads do not block yet, because building the loader reads some headers.
     let loader =
         Loader::builder(source, training()).device(DeviceChoice::Cpu).batch_size(4).num_workers(2);
     let mut loader = loader.shuffle(false).epochs(Some(2)).prefetch(1).build().unwrap();
@@ -378,7 +379,7 @@ fn a_stopper_ends_the_wait_for_a_batch_while_reads_are_stalled() {
     drop((epoch, first));
     let again = loader.epoch().next().unwrap();
     assert!(matches!(again, Err(Error::Stopped)));
-    // Only dropping the loader waits for its reads.
+    // Dropping the loader waits for its reads, so the reads must end first.
     *free.0.lock().unwrap() = true;
     free.1.notify_all();
     let stopper = loader.stop_handle();
@@ -394,7 +395,7 @@ fn dropping_the_loader_at_any_time_does_not_hang() {
     }
 }
 
-/// An operator with a bug: panics at the fifth sample that a worker processes.
+/// An operator with a bug: it panics at the sixth sample that a worker processes.
 #[derive(Clone, Debug)]
 struct Broken;
 
@@ -413,7 +414,7 @@ impl Operator for Broken {
     }
 
     fn draw(&self, _: &mut Draw<'_>) {
-        // Plans call `draw` too, to learn sizes. Only calls of workers count.
+        // A plan calls `draw` too, to find out sizes. Only calls on workers are counted.
         let is_worker = std::thread::current().name().is_some_and(|it| it.starts_with("feedwater"));
         let calls = if is_worker { CALLS.fetch_add(1, Ordering::Relaxed) } else { 0 };
         assert!(calls < 5, "{BUG}");

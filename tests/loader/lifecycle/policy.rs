@@ -1,4 +1,4 @@
-//! Unusable samples: `loader.on_error` and limits.
+//! Samples that cannot be used: the policies of `loader.on_error`, and limits on errors.
 
 use super::*;
 
@@ -120,7 +120,7 @@ fn a_set_without_a_usable_sample_ends_with_its_first_error() {
     let error = loader.epoch().next().unwrap().err().unwrap();
     let Error::Sample(error) = error else { panic!("{error}") };
     assert_eq!(error.reason, Reason::Unsupported);
-    // The message names the first sample and the number of the others.
+    // The message names the location of the first sample and the number of the other samples.
     let text = error.to_string();
     for value in ["memory[", "loader.on_error", "the 7 samples"] {
         assert!(text.contains(value), "{value}: {text}");
@@ -158,8 +158,8 @@ fn limits_are_checked_on_the_header() {
     }
 }
 
-/// A batch with failed samples is shorter and keeps its other samples. A batch whose samples all
-/// fail is not delivered.
+/// A batch with failed samples keeps its other samples, so it is shorter. A batch is not delivered
+/// if all its samples fail.
 #[test]
 fn drop_leaves_failed_samples_out() {
     let mut all = jpegs(20);

@@ -1,4 +1,4 @@
-//! Distributions of random parameters of batch operators.
+//! Distributions of the random parameters that batch operators draw.
 
 use feedwater::internals::geometry::Size;
 use feedwater::internals::op::batch::beta::{ALPHAS, beta};
@@ -16,8 +16,8 @@ fn drawn(alpha: f64, count: u64) -> Vec<f64> {
     (0..count).map(|index| beta(alpha, &mut SampleRng::new(key(index), 1))).collect()
 }
 
-/// Uses the Kolmogorov-Smirnov distance to SciPy's quantiles. One of a thousand samples of the same
-/// distribution exceeds the limit.
+/// Compares with SciPy's quantiles by the Kolmogorov-Smirnov distance. Only one of a thousand
+/// correct samples would exceed the limit.
 #[test]
 fn weights_have_the_beta_distribution() {
     const COUNT: u64 = 20_000;
@@ -27,7 +27,7 @@ fn weights_have_the_beta_distribution() {
         ours.sort_by(f64::total_cmp);
         for (percent, quantile) in (1..).zip(row["quantiles"].as_array().unwrap()) {
             let quantile = quantile.as_f64().unwrap();
-            // For small parameters, several quantiles are 1.
+            // If the parameter of the Beta distribution is small, several quantiles are 1.
             let below = ours.partition_point(|&it| it < quantile) as f64 / COUNT as f64;
             let upto = ours.partition_point(|&it| it <= quantile) as f64 / COUNT as f64;
             let (share, limit) = (f64::from(percent) / 100.0, 1.95 / (COUNT as f64).sqrt());
@@ -48,7 +48,7 @@ fn the_ends_of_the_range_of_parameters_give_numbers_from_0_to_1() {
     assert!(extreme > 1900, "{extreme}");
 }
 
-/// Checks a share within four standard deviations.
+/// Checks that `count` of `of` is the fraction `share`, within four standard deviations.
 fn assert_share(count: usize, of: usize, share: f64) {
     let off = (count as f64 - of as f64 * share).abs();
     assert!(off <= 4.0 * (of as f64 * share * (1.0 - share)).sqrt(), "{count} of {of}: {share}");
@@ -68,7 +68,8 @@ fn pairs_are_mixed_with_the_probability_and_by_cutmix_with_its_own() {
     }
     let mixed: Vec<_> = pairs.iter().filter(|it| it.outcome() == PairOutcome::Mixed).collect();
     assert_share(mixed.len(), pairs.len(), 0.6);
-    // A box may contain nothing of the other sample. Such boxes have a weight of 0.
+    // Cutmix sets the pixels of a box to those of the other sample, so its blends have the weight
+    // 0. Mixup's blends have other weights.
     let cut = mixed.iter().filter(|it| it.blends()[0].weight == 0.0).count();
     assert_share(cut, mixed.len(), 0.25);
     let weights: Vec<f32> = mixed.iter().map(|it| it.blends()[0].target_weight).collect();

@@ -9,8 +9,8 @@ use feedwater::source::Memory;
 use super::{run, settled};
 use crate::common::{jpegs, training};
 
-/// Returns a loader in source order. Sample 5 is not an image, and sample 9 has the label 61, which
-/// is too large.
+/// Returns a loader that reads its source in order. Sample 5 is not an image. Sample 9 has the
+/// label 61, for which there is no class.
 fn damaged(policy: OnError) -> LoaderBuilder {
     let mut samples = jpegs(24);
     samples[5].0 = b"no image".to_vec();
@@ -33,13 +33,14 @@ fn the_partner_of_a_substituted_sample_stays_unmixed() {
     assert!(made[5].pixels.iter().all(|&byte| byte == 0));
     let one_hot = |place: usize| made[place].target.iter().position(|&it| it > 0.5);
     assert_eq!([4, 8].map(one_hot), [Some(4), Some(8)]);
-    // Zeros belong to no class, and the label 61 has no class. So both targets are all 0.
+    // A sample that was replaced by zeros has no class, and neither has the label 61. Both soft
+    // targets are therefore all zeros.
     assert!([5, 9].iter().all(|&place| made[place].target.iter().all(|&it| it == 0.0)));
     let errors = loader.stats().errors;
     assert_eq!((errors["label"], errors.values().sum::<u64>()), (1, 2));
 }
 
-/// Dropping one sample of a pair would leave half a pair.
+/// Samples are mixed in pairs. If one sample of a pair were dropped, the other could not be mixed.
 #[test]
 fn samples_are_not_dropped_before_they_are_mixed() {
     let Err(Error::Config(error)) = damaged(OnError::Drop).build() else {

@@ -1,5 +1,5 @@
-//! Compares the formulas of batch operators with torchvision and timm, and the fast path with the
-//! reference.
+//! Compares the formulas of batch operators with torchvision and timm, and the fast implementation
+//! with the reference.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn shape(size: Size, dtype: DType, layout: Layout) -> TensorShape {
     TensorShape { batch: 2, width: size.width, height: size.height, dtype, layout }
 }
 
-/// A batch operator that draws one blend: box, weight and target weight.
+/// A batch operator that draws one fixed blend: its box, its weight and its target weight.
 #[derive(Debug)]
 struct Fixed(Roi, f32, f32);
 
@@ -42,8 +42,8 @@ fn blends(of: Fixed, size: Size) -> Blends {
     Blends::draw(&[Arc::new(of)], size, SampleKey::default())
 }
 
-/// Returns the same values as `floats` in batch.py, converted to the element type. Bytes are not
-/// converted.
+/// Returns the images that `floats` in batch.py returns, with elements of the shape's type. Bytes
+/// are returned without subtracting 120.
 fn pair(shape: TensorShape) -> [Vec<u8>; 2] {
     let size = Size::new(shape.width, shape.height);
     [41, 42].map(|seed| {
@@ -82,8 +82,8 @@ fn number(value: &serde_json::Value) -> f32 {
     value.as_f64().unwrap() as f32
 }
 
-/// f32 and bytes must be equal bit for bit. For 16-bit floats, torchvision mixes in f32, and the
-/// result is rounded once.
+/// Results in f32 and bytes must be equal bit for bit. For 16-bit floats, the golden data has
+/// torchvision's results in f32, rounded once.
 #[test]
 fn mixup_equals_torchvision_and_timm() {
     for row in rows(GOLDEN, "mixup") {
@@ -163,7 +163,7 @@ fn the_fast_path_equals_the_reference() {
     }
 }
 
-/// Tests all pairs of bytes, including ties.
+/// Tests all pairs of bytes, including ties, that is, results halfway between two bytes.
 #[test]
 fn bytes_are_rounded_to_nearest_even() {
     let element = |weight: f32, a: f32, b: f32| weight * a + (1.0 - weight) * b;
@@ -190,8 +190,8 @@ fn bytes_are_rounded_to_nearest_even() {
     }
 }
 
-/// Mixes the unmixed samples by the reference with the recorded blends. The result must equal the
-/// loader's samples.
+/// Applies the recorded blends to the unmixed samples with the reference implementation. The result
+/// must equal the samples that the loader mixed.
 #[test]
 fn a_loader_mixes_what_it_records() {
     for (number, chain) in mixing().into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Batch operators: pairs of samples are mixed, and their soft targets too.
+//! Tests batch operators, which mix pairs of samples and the soft targets of the pairs.
 
 mod draws;
 mod errors;
@@ -14,7 +14,7 @@ use feedwater::source::Memory;
 
 const SAMPLES: u64 = 61;
 
-/// Returns a loader of [`SAMPLES`] samples. Their labels are their indices.
+/// Returns a loader of [`SAMPLES`] samples. The label of each sample is its index.
 fn builder(chain: Chain) -> LoaderBuilder {
     let source = Memory::new(jpegs(SAMPLES)).unwrap();
     settled(Loader::builder(source, chain))
@@ -29,7 +29,7 @@ fn settled(builder: LoaderBuilder) -> LoaderBuilder {
     })
 }
 
-/// Returns chains that mix all pairs or some of them.
+/// Returns chains whose batch operators mix all pairs or some of them.
 fn mixing() -> [Chain; 3] {
     let some = MixupOrCutMix { probability: 0.7, ..Default::default() };
     let both = training().then_batch(CutMix::alpha(1.0)).then_batch(Mixup::alpha(0.4));
@@ -45,7 +45,8 @@ struct Made {
     pair: Pair,
 }
 
-/// Returns the samples of at most `batches` batches, without padding.
+/// Consumes at most `batches` batches and returns their samples, without the padding of the last
+/// batch.
 fn run(loader: &mut Loader, batches: usize) -> Vec<Made> {
     let mut all = Vec::new();
     for batch in loader.into_iter().take(batches) {

@@ -1,4 +1,5 @@
-//! Mixed samples are the same for any batch size and number of workers, and after a resume.
+//! Mixed samples do not depend on the batch size or the number of workers, and are the same after a
+//! resume.
 
 use feedwater::loader::{Loader, LoaderBuilder, PairOutcome};
 use feedwater::plan::LastBatch;
@@ -52,8 +53,8 @@ fn epochs_and_seeds_draw_differently() {
     assert!(first.chunks(2).zip(first[2..].chunks(2)).all(|(a, b)| a[0] != b[0]));
 }
 
-/// A pair has two different samples if there are at least as many shards as repeats. Otherwise the
-/// loader warns.
+/// If there are at least as many shards as repeats of a sample, the two samples of a pair are
+/// different. Otherwise the loader warns.
 #[test]
 fn repeats_are_mixed_with_other_samples_of_their_shard() {
     let [chain, ..] = mixing();
@@ -77,7 +78,7 @@ fn repeats_are_mixed_with_other_samples_of_their_shard() {
     }
 }
 
-/// Pairs lie within a shard, so they depend on the number of shards.
+/// Pairs are formed within a shard, so they depend on the number of shards.
 #[test]
 fn each_shard_mixes_its_own_samples() {
     let [chain, ..] = mixing();
@@ -94,7 +95,8 @@ fn each_shard_mixes_its_own_samples() {
     assert!(made == second);
 }
 
-/// When an epoch is left early, slots are returned with half-mixed cells.
+/// If an epoch is left early, slots return with samples whose mixing is incomplete. These must not
+/// affect the next epoch.
 #[test]
 fn leaving_an_epoch_early_does_not_change_the_next_one() {
     let [chain, ..] = mixing();

@@ -115,7 +115,7 @@ fn a_plan_prints_the_stage_and_has_a_row_for_its_targets() {
     assert!(plain.footprint.row("soft targets").is_none());
 }
 
-/// A custom batch operator that exchanges the lower halves of a pair.
+/// A batch operator of a user. It exchanges the lower halves of the two samples of a pair.
 #[derive(Debug)]
 struct SwapHalves;
 
@@ -127,7 +127,7 @@ impl BatchOperator for SwapHalves {
     fn draw(&self, draw: &mut PairDraw<'_>) {
         let size = draw.size();
         let rows = size.height / 2;
-        // The box is clipped to the image.
+        // The box is larger than the image and is clipped to it.
         draw.blend(Roi::new(0, rows, 10 * size.width, 10 * size.height), 0.0, 0.5);
     }
 }
@@ -136,7 +136,7 @@ impl BatchOperator for SwapHalves {
 fn a_users_operator_takes_part() {
     let plain = epoch(builder(training()));
     let made = epoch(builder(training().then_any_batch(Arc::new(SwapHalves))));
-    // Each plane is one third of a sample and has 20 rows.
+    // A plane has one third of a sample's values, in 20 rows.
     let halves = |pixels: &[u8], lower: bool| -> Vec<u8> {
         let planes = pixels.chunks(pixels.len() / 3);
         planes

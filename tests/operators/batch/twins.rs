@@ -1,4 +1,4 @@
-//! The kernel `mix`, compiled for the host, equals the Rust functions bit for bit.
+//! The CUDA text of the kernel `mix`, compiled for the host, equals the Rust functions bit for bit.
 
 use feedwater::internals::geometry::{Roi, Size};
 use feedwater::internals::gpu::host_kernel::{Guarded, HostCompiler};
@@ -12,8 +12,8 @@ use feedwater::op::{BatchOperator, Blends, PairDraw};
 
 const CLASSES: u32 = 1003;
 
-/// A batch operator that draws up to four blends, with windows inside and outside of the image and
-/// weights at the ends of the range.
+/// A batch operator that draws up to four blends. Their boxes are inside and outside of the image,
+/// and some weights are at the ends of the range.
 #[derive(Debug)]
 struct Anything;
 
@@ -40,13 +40,14 @@ impl BatchOperator for Anything {
     }
 }
 
-/// Returns finite elements of any magnitude, most of them far from those of an image.
+/// Returns random finite elements of any magnitude. Most of them are far from values that images
+/// have.
 fn elements(shape: TensorShape, rng: &mut SampleRng) -> Vec<u8> {
     let element = |rng: &mut SampleRng| {
         let bits = rng.bits();
         match shape.dtype {
             DType::U8 => vec![bits as u8],
-            // The largest exponent is reserved for infinities and NaN.
+            // An element with the largest exponent is an infinity or NaN, so it is replaced by 0.
             DType::F16 if bits & 0x7c00 == 0x7c00 => vec![0; 2],
             DType::BF16 if bits & 0x7f80 == 0x7f80 => vec![0; 2],
             DType::F16 | DType::BF16 => (bits as u16).to_ne_bytes().to_vec(),
@@ -118,7 +119,8 @@ fn the_kernel_equals_the_reference_and_the_fast_path() {
     assert_eq!(most, Blends::MOST);
 }
 
-/// A sample without a partner gets its target, and its pixels do not change.
+/// For a sample without a partner, the kernel writes the soft target and does not change the
+/// pixels.
 #[test]
 fn the_kernel_writes_the_target_of_a_single_sample() {
     let compiler = HostCompiler::temporary().unwrap();

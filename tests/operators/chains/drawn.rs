@@ -1,4 +1,4 @@
-//! Random chains of built-in operators, some of them inside combinators.
+//! Random chains of built-in operators. Some of the operators are inside combinators.
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Instant, SystemTime};
@@ -14,13 +14,13 @@ pub type Operators = Vec<Arc<dyn Operator>>;
 /// Examples of all built-in operators.
 pub static EXAMPLES: LazyLock<Operators> = LazyLock::new(feedwater::internals::op::examples);
 
-/// Random numbers for a test.
+/// Returns random numbers for a test.
 pub fn numbers(seed: u64) -> SampleRng {
     SampleRng::new(SampleKey { seed, epoch: 0, index: 0 }, 17)
 }
 
-/// Returns seeds for `FEEDWATER_CHAIN_SECONDS` seconds, or for `seconds` by default. Seeds differ
-/// in each run, unless `FEEDWATER_CHAIN_SEED` is set to the first one.
+/// Yields seeds for `FEEDWATER_CHAIN_SECONDS` seconds, or for `seconds` by default. The seeds
+/// differ between runs, unless `FEEDWATER_CHAIN_SEED` sets the first one.
 pub fn fresh_seeds(seconds: f64) -> impl Iterator<Item = u64> {
     let number = |key| std::env::var(key).ok().map(|text| text.parse::<f64>().expect(key));
     let seconds = number("FEEDWATER_CHAIN_SECONDS").unwrap_or(seconds);
@@ -31,7 +31,8 @@ pub fn fresh_seeds(seconds: f64) -> impl Iterator<Item = u64> {
     (first..).take_while(move |seed| *seed == first || begin.elapsed().as_secs_f64() < seconds)
 }
 
-/// Returns a size with sides of up to `most`. Some sizes are thin.
+/// Returns a random size with sides up to `most`. Some of the sizes are much longer than wide, or
+/// much wider than long.
 pub fn size(rng: &mut SampleRng, most: u32) -> Size {
     let mut side = |most: u32| 1 + rng.below(most.into()) as u32;
     match side(8) {
@@ -41,7 +42,7 @@ pub fn size(rng: &mut SampleRng, most: u32) -> Size {
     }
 }
 
-/// Returns one to six operators for images of at most `size`. No intermediate image has more than
+/// Returns one to six random operators for images up to `size`. No intermediate image has more than
 /// `pixels` pixels.
 pub fn chain(rng: &mut SampleRng, size: Size, pixels: u64) -> Operators {
     let wanted = 1 + rng.below(6) as usize;
@@ -59,7 +60,7 @@ pub fn chain(rng: &mut SampleRng, size: Size, pixels: u64) -> Operators {
     chain
 }
 
-/// Returns an example operator, or one to three of them inside a combinator.
+/// Returns a random example operator, or a combinator with one to three of them.
 fn operator(rng: &mut SampleRng) -> Arc<dyn Operator> {
     let example = |rng: &mut SampleRng| EXAMPLES[rng.below(EXAMPLES.len() as u64) as usize].clone();
     if !rng.chance(0.15) {

@@ -1,5 +1,5 @@
-//! Compares the reference, the CPU transform and the kernels (compiled for the host) on pairs of
-//! operators and on random chains.
+//! Compares the reference, the CPU transform and the kernels (compiled for the host), for all pairs
+//! of operators and for random chains.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -15,20 +15,21 @@ use feedwater::op::{Kind, Operator};
 
 use super::drawn::{EXAMPLES, chain, numbers};
 
-/// Compiled kernels are kept, because other tests compile the same texts.
+/// The compiler keeps compiled kernels in a folder, because other tests compile the same texts.
 static COMPILER: LazyLock<HostCompiler> = LazyLock::new(|| {
     let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/feedwater-host-kernels");
     HostCompiler::keeping_in(folder).expect("the target directory can be written")
 });
 
-/// Kinds of all built-in operators. With them, a few kernel texts serve all chains.
+/// Kinds of the actions of all built-in operators. If a kernel's text supports all of them, a few
+/// texts serve all chains.
 static KNOWN: LazyLock<Vec<Kind>> = LazyLock::new(|| {
     let kinds = EXAMPLES.iter().flat_map(|op| op.kinds().list().to_vec());
     kinds.filter(|kind| kind.cuda().is_some()).collect()
 });
 
-/// Compares a chain on an image that is stored with an orientation. `name` tells how to repeat the
-/// case.
+/// Compares the implementations of a chain on an image that is stored with an EXIF orientation.
+/// `name` tells in messages how to repeat the case.
 fn check(operators: &[Arc<dyn Operator>], stored: &Image<u8>, exif: u16, seed: u64, name: &str) {
     let pixels = |before, op: &Arc<dyn Operator>| op.pixels(before).expect("a valid chain");
     let is_bytes = operators.iter().fold(PixelType::U8, pixels) == PixelType::U8;
@@ -50,7 +51,8 @@ fn check(operators: &[Arc<dyn Operator>], stored: &Image<u8>, exif: u16, seed: u
     if !is_bytes {
         let size = orientation.upright_size(stored.window().size());
         let actions = Actions::of(operators.iter().map(|it| &**it), key, size);
-        // Any pixels of the right size can show whether a value becomes NaN.
+        // No value may become NaN. Any pixels of the right size can show that, so the orientation
+        // is ignored here.
         let image = HostImage::U8(Image::from_data(size.window(), stored.data().to_vec()));
         let HostImage::F32(result) = actions.reference(&image) else { panic!("{name}: floats") };
         assert!(result.data().iter().all(|value| !value.is_nan()), "{name}: NaN in {operators:?}");

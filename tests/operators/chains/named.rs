@@ -1,5 +1,5 @@
-//! The named parameters of actions suffice to recompute an image, here without any code of the
-//! library's operators.
+//! A recorded action names its parameters. This test recomputes images from these parameters alone,
+//! without any code of the library's operators, and compares the pixels.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::drawn::EXAMPLES;
 
-/// Rows of pixels.
+/// An image as a list of rows of pixels.
 type Pixels = Vec<Vec<[u8; 3]>>;
 
 fn named(operators: &[Arc<dyn Operator>], key: SampleKey, size: Size) -> Vec<Value> {
@@ -27,7 +27,7 @@ fn numbers(value: &Value) -> Vec<f64> {
     value.as_array().unwrap().iter().map(|it| it.as_f64().unwrap()).collect()
 }
 
-/// Returns the result of an action, computed from its description alone.
+/// Returns the result of an action on `src`, computed only from the recorded action.
 fn again(action: &Value, src: Pixels) -> Pixels {
     let (params, size) = (&action["params"], numbers(&action["size"]));
     match action["kind"].as_str().unwrap() {
@@ -48,7 +48,8 @@ fn again(action: &Value, src: Pixels) -> Pixels {
             })
         }
         "warp" => {
-            // Pillow's `Image.transform(size, AFFINE, matrix, NEAREST)`, with 16 fractional bits.
+            // Like Pillow's `Image.transform(size, AFFINE, matrix, NEAREST)`, which computes with
+            // 16 fractional bits.
             assert_eq!(params["interpolation"], "nearest");
             let m = numbers(&params["matrix"]);
             assert_eq!(m[6..], [0.0, 0.0, 1.0]);
@@ -120,7 +121,7 @@ fn an_image_is_made_again_from_the_names_and_numbers() {
     assert!((5..35).contains(&posterized), "{posterized}");
 }
 
-/// An operator that adds 1 to bytes, and does not describe its table.
+/// An operator that adds 1 to bytes by a table. It does not name the table's parameters.
 #[derive(Debug)]
 struct Plus;
 
@@ -148,7 +149,7 @@ fn a_table_without_a_note_is_written_entry_by_entry() {
     );
 }
 
-/// All parameters of the built-in operators' actions must have names.
+/// Every parameter of the built-in operators' actions must have a name.
 #[test]
 fn no_example_leaves_parameters_without_names() {
     for example in EXAMPLES.iter() {
@@ -156,7 +157,8 @@ fn no_example_leaves_parameters_without_names() {
             let key = SampleKey { seed: 1, epoch: 0, index };
             let drawn = named(std::slice::from_ref(example), key, Size::new(50, 40));
             for action in drawn[0]["actions"].as_array().unwrap() {
-                // Formulas without parameters pass two zeros to the kernel.
+                // A formula without parameters has two unnamed zeros, because the kernel always
+                // receives two.
                 let params = match &action["params"] {
                     Value::Object(params) => params,
                     params => {

@@ -1,4 +1,4 @@
-//! Compares boxes, points and masks after chains with warps with torchvision v2.
+//! Boxes, points and masks after chains with warps, compared with torchvision v2.
 //! `tests/golden/operators/boxes.py` writes the expected results.
 
 use serde_json::Value;
@@ -11,9 +11,9 @@ use feedwater::internals::op::warp::{Interpolation, Warp};
 
 use crate::golden::{integers, numbers, rows, size};
 
-/// Returns the tolerance in pixels, because torchvision computes in f32. Pillow centres an enlarged
-/// canvas on the rotated image, torchvision aligns it with the edge. So results differ by up to a
-/// pixel.
+/// Returns the tolerance in pixels. torchvision computes in f32, so results differ slightly. If a
+/// rotation enlarges the canvas, Pillow centres the canvas on the rotated image, and torchvision
+/// aligns it with the image's edge. Results then differ by up to a pixel.
 fn tolerance(steps: &[Value]) -> f64 {
     let enlarges =
         steps.iter().any(|it| it[0] == "expand" && numbers::<1>(&it[1])[0] % 90.0 != 0.0);
@@ -76,8 +76,8 @@ fn boxes_points_and_masks_are_torchvisions() {
             let ours = ours.intersection(&View::new(view.size).visible);
             let [left, top, right, bottom] = numbers(expected);
             let theirs = BoundingBox { left, top, right, bottom };
-            // If a crop excludes a box, torchvision keeps a line outside of the crop. A later
-            // rotation turns this line into a box.
+            // If a box is outside of a crop, torchvision keeps a line beside the crop. A later
+            // rotation turns this line into a box, so such boxes are not compared.
             let crop = steps.iter().find(|it| it[0] == "crop");
             let crop = crop.map_or(View::new(source).visible, |it| {
                 let [x, y, width, height] = [1, 2, 3, 4].map(|at| it[at].as_f64().unwrap());
@@ -96,8 +96,8 @@ fn boxes_points_and_masks_are_torchvisions() {
             assert!(same, "{ours:?} {theirs:?} {row}");
             kept += 1;
         }
-        // torchvision measures points from the centre of the first pixel when it flips, but not
-        // when it rotates.
+        // When it flips, torchvision measures points from the centre of the first pixel. When it
+        // rotates, it measures from the pixel's edge.
         let flips = if steps.iter().any(|it| it[0] == "flip") { 1.5 } else { 0.0 };
         for (of, expected) in list("points").iter().zip(&list("to_points")) {
             let ([x, y], [to_x, to_y]) = (numbers(of), numbers(expected));
@@ -112,8 +112,8 @@ fn boxes_points_and_masks_are_torchvisions() {
     assert!(kept > 60 && gone > 0, "{kept} {gone}");
 }
 
-/// The mask is an ellipse. Only few pixels may differ, because their positions are rounded
-/// differently.
+/// Compares the mask of an ellipse with torchvision's. A few pixels at its edge may differ, because
+/// positions are rounded differently.
 fn masks_agree(view: &View, source: Size, expected: &str) {
     let [width, height] = [source.width, source.height].map(f64::from);
     let ellipse = |x: f64, y: f64| {
@@ -124,7 +124,8 @@ fn masks_agree(view: &View, source: Size, expected: &str) {
         let digit = digit.to_digit(16).unwrap();
         [8, 4, 2, 1].map(|bit| digit & bit != 0)
     });
-    // The first set bit only preserves leading zeros and is not a pixel.
+    // The number was stored with a leading 1 bit, which preserves leading zeros. This bit is not a
+    // pixel.
     let bits: Vec<bool> = bits.skip_while(|bit| !bit).skip(1).collect();
     let Roi { width, height, .. } = view.size.window();
     assert_eq!(bits.len() as u32, width * height);

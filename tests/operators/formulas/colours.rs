@@ -1,4 +1,4 @@
-//! Compares operators with torchvision v2, Pillow and Albumentations. colour.py and
+//! Compares the pixels of operators with torchvision v2, Pillow and Albumentations. colour.py and
 //! normalize_image.py of tests/golden/operators/ write the expected results.
 
 use feedwater::internals::image::HostImage;

@@ -1,5 +1,5 @@
-//! Compares sizes and pixels of transforms that `from_torchvision` converts with torchvision and
-//! timm. `tests/golden/operators/conversions.py` writes the expected results.
+//! Compares the transforms that `from_torchvision` converts with torchvision and timm: sizes and
+//! pixels. `tests/golden/operators/conversions.py` writes the expected results.
 
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ fn padded_crops_are_those_of_the_libraries() {
                 fill: fill([9.0, 8.0, 7.0]),
                 ..CenterCrop::to(width, height)
             }),
-            // Crops the whole padded image, so that nothing is random.
+            // The crop has the size of the padded image, so its position is not random.
             _ => Box::new(RandomCrop {
                 mode,
                 padding: [4, 3, 2, 1],
@@ -131,7 +131,8 @@ fn step_bits(step: PolicyStep) -> u32 {
     }
 }
 
-/// timm draws the radius as `random.uniform(0.1, 2.0 * factor)`.
+/// timm draws the radius of its Gaussian blur as `random.uniform(0.1, 2.0 * factor)`, so the radius
+/// must be uniform here too.
 #[test]
 fn the_radius_of_3a_is_uniform() {
     let strength = Strength { probability: 1.0, ..Strength::default() };

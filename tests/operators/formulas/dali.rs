@@ -13,7 +13,7 @@ fn rows(table: &str) -> Vec<Value> {
     crate::golden::rows(include_str!("../../golden/operators/dali.json"), table)
 }
 
-/// Decodes hexadecimal digits.
+/// Decodes a text of hexadecimal digits.
 fn unhex(digits: &Value) -> Vec<u8> {
     let pairs = digits.as_str().unwrap().as_bytes().as_chunks::<2>().0;
     let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
@@ -43,7 +43,7 @@ fn a_color_twist_differs_from_dali_only_halfway_between_two_levels() {
     }
 }
 
-/// Returns the value of a channel before rounding.
+/// Returns the exact value that color_twist gives for one channel of a pixel, before rounding.
 fn twisted(settings: &Value, pixel: &[u8], channel: usize) -> f64 {
     let [brightness, contrast, saturation, hue] =
         ["brightness", "contrast", "saturation", "hue"].map(|key| settings[key].as_f64().unwrap());
@@ -78,7 +78,8 @@ fn a_grid_mask_has_the_squares_of_dali() {
     assert!(masked > 0);
 }
 
-/// Returns the distance of a pixel to the nearest edge of a square or tile, in pixels.
+/// Returns the distance in pixels from a pixel to the nearest edge of one of grid_mask's squares or
+/// tiles.
 fn distance_to_edge(settings: &Value, [x, y]: [f64; 2]) -> f64 {
     let number = |key: &str| settings[key].as_f64().unwrap();
     let (sin, cos) = number("angle").to_radians().sin_cos();

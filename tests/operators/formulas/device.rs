@@ -9,7 +9,8 @@ use feedwater::internals::gpu::host_kernel::{HostCompiler, HostKernel};
 use feedwater::internals::image::Image;
 use feedwater::internals::op::warp::Warp;
 
-/// Parameters of a sample for the chain `Warp<Roi>`, with an interleaved tensor of bytes.
+/// Parameters of a sample for the kernel of the chain `Warp<Roi>`, which writes bytes in
+/// interleaved order (NHWC).
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Sample {
@@ -44,7 +45,8 @@ static KERNEL: LazyLock<Arc<HostKernel>> = LazyLock::new(|| {
     compiler.compile("warp", &texts.concat()).unwrap_or_else(|error| panic!("{error:?}"))
 });
 
-/// Returns the output of the kernel. `table` holds the displacements of an elastic transform.
+/// Returns the image that the kernel computes for a warp. For an elastic transform, `table` has the
+/// displacements.
 pub fn warped(warp: &Warp, table: &[i32], src: &Image<u8>, input: Size, output: Size) -> Vec<u8> {
     let mut out = vec![0u8; 3 * output.pixels() as usize];
     let mut warp = *warp;

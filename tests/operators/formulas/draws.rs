@@ -1,5 +1,5 @@
-//! Compares the distributions of random parameters with those that torchvision drew for
-//! tests/golden/operators/colour.py.
+//! Compares the distributions of random parameters with those of torchvision.
+//! tests/golden/operators/colour.py recorded the parameters that torchvision drew.
 
 use feedwater::internals::geometry::Size;
 use feedwater::internals::op::colour::color_jitter::ColorStep;
@@ -24,9 +24,10 @@ fn stored(operator: &str) -> Value {
     golden("draws").into_iter().find(|row| row["operator"] == operator).unwrap()
 }
 
-/// Checks the Kolmogorov-Smirnov distance between our numbers and torchvision's. `ranks` has every
-/// hundredth of torchvision's sorted numbers, so the limit is a hundredth larger. One of a thousand
-/// pairs of samples of the same distribution exceeds the limit.
+/// Compares the distribution of our numbers with torchvision's by the Kolmogorov-Smirnov distance.
+/// `ranks` has every hundredth of torchvision's sorted numbers, so the limit is larger by 0.01.
+/// Without this addition, one of a thousand pairs of samples of the same distribution exceeds the
+/// limit.
 fn assert_same_distribution(name: &str, mut ours: Vec<f64>, ranks: &Value, theirs: f64) {
     ours.sort_by(f64::total_cmp);
     let ranks: Vec<f64> = ranks.as_array().unwrap().iter().map(|it| it.as_f64().unwrap()).collect();
@@ -34,7 +35,7 @@ fn assert_same_distribution(name: &str, mut ours: Vec<f64>, ranks: &Value, their
     let count = ours.len() as f64;
     let limit = 1.95 * (1.0 / count + 1.0 / theirs).sqrt() + 0.01;
     for (percent, &value) in ranks.iter().enumerate() {
-        // Equal values cover a range of ranks.
+        // Numbers that are equal occupy a range of ranks.
         let near = |it: f64| it + 1e-5 * it.abs();
         let below = ours.partition_point(|&it| near(it) < value) as f64 / count;
         let upto = ours.partition_point(|&it| it <= near(value)) as f64 / count;
@@ -45,7 +46,7 @@ fn assert_same_distribution(name: &str, mut ours: Vec<f64>, ranks: &Value, their
     }
 }
 
-/// Checks a share within four standard deviations.
+/// Checks that `ours` of `total` is the fraction `share`, within four standard deviations.
 fn assert_share(name: &str, ours: usize, total: f64, share: f64) {
     let expected = total * share;
     let off = (ours as f64 - expected).abs();
@@ -111,8 +112,7 @@ fn settings_of_color_jitter_are_torchvisions() {
     assert_eq!(read("").unwrap(), ColorJitter::default());
     assert_eq!(read("brightness = 2").unwrap().brightness, Some([0.0, 3.0]));
     assert_eq!(read("hue = 0.25").unwrap().hue, Some([-0.25, 0.25]));
-    // A step without any effect is left out, because even a conversion to HSV and back would change
-    // pixels.
+    // A step without any effect is left out. Even a conversion to HSV and back would change pixels.
     assert_eq!(read("hue = 0").unwrap().hue, None);
     assert_eq!(read("contrast = [1.0, 1.0]").unwrap().contrast, None);
     for (text, field) in [
@@ -172,15 +172,16 @@ fn gaussian_noise_is_distributed_like_torchvisions() {
     assert_same_distribution("level", levels.collect(), &stored["level"], theirs);
 }
 
-/// Compares the covariance of the shifts with that of the eigenvectors and eigenvalues, times the
-/// variance.
+/// The shifts of `lighting` must have the covariance that follows from AlexNet's eigenvectors and
+/// eigenvalues, times the variance of the random weights.
 #[test]
 fn lighting_has_the_covariance_of_natural_colours() {
     let drawn = drawn(|rng| lighting::Params::draw(0.1, rng).shift);
     let covariance = |a: usize, b: usize| {
         drawn.iter().map(|shift| shift[a] * shift[b]).sum::<f64>() / SAMPLES as f64
     };
-    // Expected: 25.5^2 times the sum over components of eigenvector * eigenvector * eigenvalue^2.
+    // The expected values are 25.5^2 times the sum over components of eigenvector * eigenvector *
+    // eigenvalue^2.
     for (a, b, expected) in [(0, 0, 10.0277), (0, 1, 10.1339), (1, 2, 10.4228), (2, 2, 10.5901)] {
         let ours = covariance(a, b);
         assert!((ours - expected).abs() < 0.1 * expected, "{a} {b}: {ours} {expected}");

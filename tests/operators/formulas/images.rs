@@ -1,4 +1,4 @@
-//! Compares the images of operators with those of other libraries.
+//! Compares the images that operators produce with those of other libraries.
 //! `tests/golden/operators/images.py` writes the expected results.
 
 use feedwater::internals::image::HostImage;

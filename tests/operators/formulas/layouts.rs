@@ -117,7 +117,7 @@ fn random_sizes_are_torchvisions() {
         let source = size(&row["source"]);
         let result: Vec<i64> = serde_json::from_value(row["result"].clone()).unwrap();
         let drawn = |size: Size| vec![i64::from(size.width), i64::from(size.height)];
-        // torchvision fails for empty images.
+        // feedwater's sides have at least 1 pixel. torchvision computes 0 and then fails.
         let result: Vec<i64> = match row["name"].as_str().unwrap() {
             "zoom_out" => result,
             _ => result.into_iter().map(|it| it.max(1)).collect(),
@@ -203,7 +203,7 @@ fn pictures_of_operators_are_those_of_the_libraries() {
     }
 }
 
-/// An operator with the blur that policies draw.
+/// An operator that applies the Gaussian blur of policies with a given radius.
 #[derive(Debug)]
 struct Blurred(f64);
 
@@ -256,7 +256,7 @@ fn box_blurs_are_pillows() {
     }
 }
 
-/// The same numbers as `noise` in tests/golden/operators/layouts.py.
+/// Returns a generator of the same numbers as `noise` in tests/golden/operators/layouts.py.
 fn noise(seed: u64) -> impl FnMut() -> f32 {
     let mut at = seed;
     move || {
@@ -298,7 +298,7 @@ fn elastic_images_are_torchvisions_up_to_one() {
             .as_bytes()
             .chunks(2)
             .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap());
-        // With nearest, a position close to the middle between two pixels may be rounded to the
+        // With `nearest`, a position close to the middle between two pixels may be rounded to the
         // other pixel.
         let wrong =
             out.data().iter().zip(bytes).filter(|(ours, theirs)| ours.abs_diff(*theirs) > 1);
@@ -308,7 +308,8 @@ fn elastic_images_are_torchvisions_up_to_one() {
     }
 }
 
-/// A window of the output needs only its part of the table and the demanded input.
+/// Computes a window of an elastic image from the window's part of the table and from the demanded
+/// part of the input only. The pixels must equal those of the whole image.
 fn parts_of_elastic_images_are_equal(
     source: &Image<u8>,
     table: &[i32],

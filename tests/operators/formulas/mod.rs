@@ -1,5 +1,5 @@
 //! Compares the formulas of operators with the libraries that define them, and with their CUDA
-//! versions.
+//! versions (twins).
 
 mod boxes;
 mod colours;

@@ -1,4 +1,5 @@
-//! Test images that tests/golden/operators/colour.py computes too, and operators applied to them.
+//! Test images, which tests/golden/operators/colour.py computes too, and operators that are applied
+//! to them.
 
 use feedwater::internals::geometry::Size;
 use feedwater::internals::image::{HostImage, Image};
@@ -44,34 +45,34 @@ pub fn colours() -> Image<u8> {
     Image::from_data(Size::new(4096, 4096).window(), bytes.collect())
 }
 
-/// Returns the entries of a list of colour.json.
+/// Returns the entries of the list `key` in colour.json.
 pub fn golden(key: &str) -> Vec<Value> {
     rows(include_str!("../../golden/operators/colour.json"), key)
 }
 
-/// Returns the first 16 digits of the SHA-256 of all bytes.
+/// Returns the first 16 digits of the SHA-256 of an image's bytes.
 pub fn short_digest(image: &HostImage) -> String {
     digest(bytes(image))[..16].into()
 }
 
-/// Returns the bytes of an image of bytes.
+/// Returns the bytes of an image whose values are bytes.
 pub fn bytes(image: &HostImage) -> &[u8] {
     let HostImage::U8(image) = image else { panic!("an image of bytes") };
     image.data()
 }
 
-/// Shape of the tensors. These tests use only images, so the values do not matter.
+/// Shape of the output tensors. These tests compare only images, so the values do not matter.
 const SHAPE: TensorShape =
     TensorShape { batch: 1, width: 1, height: 1, dtype: DType::F32, layout: Layout::Nchw };
 
-/// An operator with its actions for a whole image.
+/// An operator, and the actions that it draws for a whole image.
 pub struct Applied<'a> {
     image: &'a HostImage,
     actions: Actions,
 }
 
 impl<'a> Applied<'a> {
-    /// Reads the settings like those of a pipeline file.
+    /// Creates the operator `name` with settings as in a pipeline file, and draws its actions.
     pub fn new(name: &str, settings: &Value, image: &'a HostImage) -> Self {
         let operator = feedwater::internals::op::read(name, settings.clone()).unwrap().unwrap();
         operator.check().unwrap();
@@ -80,12 +81,12 @@ impl<'a> Applied<'a> {
         Self { image, actions }
     }
 
-    /// Returns the result of the reference implementation.
+    /// Returns the image that the reference implementation computes.
     pub fn reference(&self) -> HostImage {
         self.actions.reference(self.image)
     }
 
-    /// Returns the result of the CPU transform.
+    /// Returns the image that the CPU transform computes.
     pub fn transformed(&self) -> HostImage {
         let mut transform = HostTransform::of_shape(SHAPE);
         transform.run_operator(&self.actions, 0, self.image).unwrap();

@@ -1,5 +1,5 @@
-//! Compares policies with torchvision and timm. `tests/golden/operators/policies.py` writes the
-//! expected results.
+//! Compares augmentation policies with torchvision and timm. `tests/golden/operators/policies.py`
+//! writes the expected results.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ fn operation(name: &str) -> Operation {
     all.into_iter().find(|it| format!("{it:?}") == name).unwrap()
 }
 
-/// Returns name and numbers of a step, as in the golden data.
+/// Returns the name and the numbers of a step in the form of the golden data.
 fn described(step: PolicyStep) -> (&'static str, Vec<f64>) {
     match step {
         PolicyStep::Identity => ("", vec![]),
@@ -154,7 +154,7 @@ fn steps_are_timms() {
     }
 }
 
-/// An operator that draws a given step.
+/// An operator that always draws the given policy step.
 #[derive(Clone, Copy, Debug)]
 struct Single(PolicyStep, Warping);
 
@@ -248,7 +248,7 @@ fn operations_and_magnitudes_are_drawn_as_often_as_by_the_libraries() {
         let policy = row["policy"].as_str().unwrap();
         let mut seen = BTreeMap::<String, u64>::new();
         let mut see = |name: String| *seen.entry(name).or_default() += 1;
-        // Adding 0 turns -0 into 0.
+        // Adding 0 turns -0 into 0, so both count as the same number.
         let name = |it: Drawn| format!("{:?} {}", it.0, (it.1 * 1000.0).round_ties_even() + 0.0);
         let pairs = match policy {
             "imagenet" => Some(auto_augment::IMAGENET),

@@ -1,10 +1,10 @@
-//! Compares random draws with those of a library.
+//! Compares the distribution of our random draws with that of another library.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Chi-square test that compares how often we and the library drew each kind.
+/// Compares how often we and the library drew each kind, with a chi-square test.
 #[track_caller]
 pub fn assert_same_counts(name: &str, ours: &BTreeMap<String, u64>, theirs: &Value) {
     let theirs = theirs.as_object().unwrap();
@@ -28,12 +28,13 @@ pub fn assert_same_counts(name: &str, ours: &BTreeMap<String, u64>, theirs: &Val
         }
     }
     add(rare_ours, rare_theirs);
-    // Four standard deviations above the mean of the distribution.
+    // The limit is four standard deviations above the mean of the chi-square distribution.
     let most = degrees + 4.0 * f64::sqrt(2.0 * degrees);
     assert!(square < most, "{name}: {square} of {degrees} kinds: {ours:?} {theirs:?}");
 }
 
-/// Checks for each of the library's evenly spaced quantiles which share of our numbers is below it.
+/// For each of the library's evenly spaced quantiles, checks which share of our numbers is below
+/// the quantile.
 #[track_caller]
 pub fn assert_same_quantiles(name: &str, ours: Vec<f64>, theirs: &Value) {
     let theirs: Vec<f64> =
@@ -43,7 +44,8 @@ pub fn assert_same_quantiles(name: &str, ours: Vec<f64>, theirs: &Value) {
         let share = (number + 1) as f64 / (theirs.len() + 1) as f64;
         let below = ours.iter().filter(|it| *it < quantile).count() as f64 / count;
         let up_to = ours.iter().filter(|it| *it <= quantile).count() as f64 / count;
-        // Both samples have errors. If many numbers are equal, a quantile covers a range of shares.
+        // Our numbers and the library's are both random samples, so both have errors. If many
+        // numbers are equal, a quantile covers a range of shares.
         let error = 5.0 * (2.0 * share * (1.0 - share) / count).sqrt();
         let range = below - error..=up_to + error;
         assert!(

@@ -1,8 +1,8 @@
-//! Settings of operators on colours, filters, noise and erasing.
+//! Settings of the operators that change colours, filter, add noise and erase.
 
 use serde_json::{Value, json};
 
-/// Returns the name of the setting that the operator's check refuses.
+/// Returns the name of the setting that the check of the operator `name` refuses.
 fn refused(name: &str, settings: Value) -> String {
     let operator = feedwater::internals::op::read(name, settings).unwrap().unwrap();
     operator.check().unwrap_err().field

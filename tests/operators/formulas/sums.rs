@@ -1,4 +1,5 @@
-//! The kernel's sums of positions equal repeated addition.
+//! Repeated addition of a step, as the kernel computes it: the sum must equal the one of adding the
+//! step `count` times.
 
 use std::sync::{Arc, LazyLock};
 
@@ -8,7 +9,8 @@ use feedwater::internals::geometry::Size;
 use feedwater::internals::gpu::host_kernel::{HostCompiler, HostKernel};
 use feedwater::internals::random::{SampleKey, SampleRng};
 
-/// A sum, with the address at which the kernel stores it.
+/// A sum to compute: `at` plus `count` times `step`, with rounding after each addition. The kernel
+/// stores it at the address `out`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Sum {
@@ -61,7 +63,8 @@ fn check(sums: &[(f64, f64, i32)]) {
     }
 }
 
-/// Returns a random number near this power of two, with all bits or only the first few bits set.
+/// Returns a random number with a magnitude near 2^`exponent`. Either all its bits are random, or
+/// only the first few are set.
 fn number(rng: &mut SampleRng, exponent: i32) -> f64 {
     let sign = if rng.below(2) == 0 { 1.0 } else { -1.0 };
     let value = sign * rng.between(1.0, 2.0) * 2f64.powi(exponent);
@@ -74,8 +77,8 @@ fn sums_are_those_of_one_addition_after_another() {
     let mut rng = SampleRng::new(SampleKey::default(), 8);
     let mut sums = Vec::new();
     for round in 0..6000 {
-        // Steps range from far below the unit in the last place of the first number to far above
-        // it.
+        // The steps range from far below to far above the unit in the last place of the first
+        // number.
         let exponent = rng.below(24) as i32 - 8;
         let below = rng.below(60) as i32 - 4;
         let at = number(&mut rng, exponent);
@@ -86,8 +89,8 @@ fn sums_are_those_of_one_addition_after_another() {
     check(&sums);
 }
 
-/// A step of half a unit in the last place is rounded to the even neighbour, in each interval
-/// between powers of two.
+/// In each interval between powers of two, adding a step of half a unit in the last place is
+/// rounded to the even neighbour.
 #[test]
 fn ties_are_rounded_to_even() {
     let mut sums = Vec::new();

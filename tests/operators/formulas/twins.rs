@@ -1,4 +1,4 @@
-//! The CUDA texts of the formulas, compiled for the host, equal the Rust functions bit for bit.
+//! The CUDA text of each formula, compiled for the host, equals the Rust function bit for bit.
 
 use bytemuck::Pod;
 use feedwater::internals::geometry::Size;
@@ -24,7 +24,8 @@ use feedwater::op::{
 use super::pictures::{colours, pictures};
 use crate::golden::picture;
 
-/// Entry point of a compiled text: runs `BODY` for each item `i` with the parameters `p`.
+/// Entry point that is added to a formula's CUDA text. It runs `BODY` for each item `i`, with the
+/// parameters `p`.
 const CALL: &str = r#"
 struct Call {
     const void *params, *in;
@@ -41,7 +42,8 @@ extern "C" void fused__host(void** params, unsigned, unsigned, unsigned, unsigne
 }
 "#;
 
-/// Runs the CUDA text of a formula. `body` computes output item `i` with the type `FORMULA`.
+/// Runs the CUDA text of a formula on `input`. `body` is C++ code that computes output item `i`. In
+/// it, `FORMULA` stands for the formula's type.
 fn run<P: Pod, I: Pod, O: Pod>(
     cuda: Option<Cuda>,
     body: &str,
@@ -72,7 +74,7 @@ fn run<P: Pod, I: Pod, O: Pod>(
     kernel.launch(bytemuck::cast_slice(&pointers), 1, Size::new(1, 1), (1, 1));
 }
 
-/// Compares a formula of colours for all 2^24 colours.
+/// Compares a colour formula in Rust and CUDA, for all 2^24 colours.
 fn colour<F: ColourFormula>(params: &F::Params) {
     let colours = colours();
     let colours = colours.data().as_chunks::<3>().0;
@@ -102,7 +104,8 @@ fn formulas_of_colours_equal_their_twins() {
     colour::<ToYcbcr>(&[0; 2]);
 }
 
-/// Returns histograms of test images, of random counts with gaps, and of the largest image.
+/// Returns histograms to test: those of test images, random ones with gaps, and that of the largest
+/// possible image.
 fn histograms() -> Vec<Histograms> {
     let of = |pixels: &[[u8; 3]]| {
         let mut histograms = Histograms::EMPTY;
@@ -133,7 +136,8 @@ fn histograms() -> Vec<Histograms> {
     all
 }
 
-/// Compares a formula of histograms. `kind` is the C++ type of its values.
+/// Compares a statistics formula in Rust and CUDA, for many histograms. `kind` is the C++ type of
+/// its values.
 fn statistics<F: StatisticsFormula, T: Pod + PartialEq + std::fmt::Debug>(
     kind: &str,
     params: &F::Params,
@@ -166,17 +170,17 @@ fn formulas_of_histograms_equal_their_twins() {
     }
 }
 
-/// Size of the images for formulas of positions.
+/// Size of the images for position formulas.
 const SIZE: Size = Size { width: 700, height: 400 };
 
-/// Returns column and row of a pixel.
+/// Returns the column and row of pixel number `at`.
 fn place(at: usize) -> (i32, i32) {
     ((at % 700) as i32, (at / 700) as i32)
 }
 
 const AT: &str = "FORMULA::of(p, (int)(i % call.width), (int)(i / call.width), ";
 
-/// Compares a formula of positions on bytes.
+/// Compares a position formula in Rust and CUDA, on bytes.
 fn position<F: PositionFormula>(params: &F::Params) {
     let image = picture(SIZE, 3);
     let pixels = image.data().as_chunks::<3>().0;
@@ -189,7 +193,7 @@ fn position<F: PositionFormula>(params: &F::Params) {
     }
 }
 
-/// Compares a formula of positions on floats.
+/// Compares a position formula in Rust and CUDA, on floats.
 fn position_of_floats<F: PositionFormula>(params: &F::Params) {
     let pixels = vec![[0.25f32, -1.0, 3.5]; SIZE.pixels() as usize];
     let mut out = vec![[0f32; 3]; pixels.len()];
@@ -229,7 +233,7 @@ fn formulas_of_positions_equal_their_twins() {
     }
 }
 
-/// Compares a stencil on the neighbourhoods of an image.
+/// Compares a stencil formula in Rust and CUDA, on all neighbourhoods of an image.
 fn stencil<F: StencilFormula>(params: &F::Params) {
     let image = picture(Size::new(211, 97), 8);
     let around = |x: u32, y: u32| {

@@ -28,8 +28,9 @@ fn fill(row: &Value) -> [u8; 3] {
     integers(&row["fill"]).map(|it| it as u8)
 }
 
-/// Returns the result of the reference. Checks that the kernel's result is equal. Checks the same
-/// for rows of the whole image and of windows that get only the demanded input.
+/// Returns the image that the reference implementation computes. Checks that the kernel computes
+/// the same, and that rows of the whole image and of windows are the same if only the demanded part
+/// of the input is given.
 fn run(warp: &Warp, src: &Image<u8>, output: Size) -> Image<u8> {
     let read = |x: i32, y: i32| src.pixel(x as u32, y as u32);
     let mut out = Image::new(output.window());
@@ -61,7 +62,7 @@ fn run(warp: &Warp, src: &Image<u8>, output: Size) -> Image<u8> {
     out
 }
 
-/// Checks that the operator gives the same result as its formula.
+/// Checks that an operator gives the result that the golden data has for its formula.
 #[track_caller]
 fn check_operator(row: &Value, operator: &dyn Operator, seed: u64) {
     let source = HostImage::U8(picture(size(&row["source"]), seed));

@@ -1,9 +1,9 @@
-//! Number of images per call of the JPEG engines.
+//! Number of images per call of the JPEG engines, as the plan chooses it.
 
 use super::*;
 
-/// Returns the planned number of images per call for images of this size, and its share of the
-/// device memory in bytes.
+/// Returns the planned number of images per call for images of this size, and the device memory
+/// that this number needs, in bytes.
 fn hardware_group(image: Size, wanted: Option<usize>, batch: usize) -> (usize, u64) {
     let (chain, mut settings) = job();
     settings.decode.hardware_group = wanted;
@@ -40,7 +40,7 @@ fn the_size_of_a_call_can_be_set_and_the_footprint_follows() {
         assert_eq!(set(group).0, group);
     }
     assert!(set(64).1 > 8 * set(7).1);
-    // A memory limit still reduces the number.
+    // Even a fixed number is reduced under a memory limit.
     let (chain, mut settings) = job();
     settings.decode.hardware_group = Some(64);
     settings.limits.device_memory = Some(400 * MIB);

@@ -1,5 +1,5 @@
-//! Memory limits: the memory of a plan without limits, and how a plan is reduced to fit into
-//! limits.
+//! Memory limits: how much memory a plan needs without limits, and how a plan is reduced to fit
+//! into limits.
 
 mod hardware_group;
 
@@ -49,7 +49,9 @@ fn device(plan: &Plan) -> &DevicePlan {
     plan.device.as_ref().unwrap()
 }
 
-/// Returns the numbers that limits reduce. The last one is reduced first.
+/// Returns the numbers of a plan that memory limits reduce: prefetched batches, samples per launch,
+/// decode states, images per call of the engines, and pages that are being read. The last one is
+/// reduced first.
 fn kept(plan: &Plan) -> [usize; 5] {
     let device = device(plan);
     let of = |route| device.routes.iter().find(|it| it.route == route).map(|it| it.decoders);
@@ -62,8 +64,8 @@ fn total(plan: &Plan, memory: Memory) -> u64 {
     plan.footprint.total_bytes(memory)
 }
 
-/// Returns the numbers of bytes that an error names for a key: the limit, then the smallest
-/// sufficient limit.
+/// Returns the numbers of bytes that an error has after a key, in ascending order: the limit, and
+/// the smallest sufficient limit.
 fn numbers(error: &Error, key: &str) -> Option<Vec<u64>> {
     let text = error.to_string();
     let (_, rest) = text.split_once(key)?;
@@ -74,20 +76,20 @@ fn numbers(error: &Error, key: &str) -> Option<Vec<u64>> {
     Some(numbers)
 }
 
-/// Returns the smallest sufficient limit that an error names for a key.
+/// Returns the smallest sufficient limit that an error has for a key.
 fn named(error: &Error, key: &str) -> Option<u64> {
     numbers(error, key)?.last().copied()
 }
 
-/// Returns the reduction of prefetch that the plan prints: the count, the count without limits, and
-/// the keys of the limits.
+/// Returns the reduction of prefetch that the plan prints: the number of batches, the number
+/// without limits, and the keys of the limits.
 fn reduced_prefetch(plan: &Plan) -> (usize, usize, &[&'static str]) {
     let reduction = plan.reductions.iter().find(|it| it.name == "prefetch").unwrap();
     assert!(plan.to_string().contains(&reduction.to_string()), "{plan}");
     (reduction.count, reduction.instead_of, &reduction.limits[..])
 }
 
-/// The plan uses every route.
+/// The plan of this job uses every decode route.
 #[test]
 fn a_batch_of_256_needs_less_than_350_mib_of_device_memory() {
     let plan = limited(None, None).unwrap();
@@ -101,7 +103,8 @@ fn a_batch_of_256_needs_less_than_350_mib_of_device_memory() {
     assert!(plan.reductions.is_empty());
 }
 
-/// The number of samples between decoder and kernel does not depend on the batch size.
+/// The number of samples between decoder and kernel depends on the chain and the routes, not on the
+/// batch size.
 #[test]
 fn only_the_slots_grow_with_the_batch() {
     let (chain, settings) = job();
@@ -136,8 +139,8 @@ fn pages_suffice_for_all_threads() {
     assert_eq!(encoded.unwrap().total_bytes(), 16 * 120_000);
 }
 
-/// An upload always fits a finished sample. It fits the pixels of a window if the CPU may decode
-/// them.
+/// An upload buffer always fits a finished sample. If the CPU may decode images, the buffer also
+/// fits the pixels of a window.
 #[test]
 fn uploads_fit_the_output_of_the_cpu() {
     let (chain, mut settings) = job();
@@ -157,7 +160,7 @@ fn uploads_fit_the_output_of_the_cpu() {
     }
 }
 
-/// One enormous file does not enlarge the file buffer of every page.
+/// One enormous file does not enlarge the buffer for encoded bytes of every page.
 #[test]
 fn a_pages_file_buffer_is_proportional_to_its_pixels() {
     let (chain, settings) = job();
@@ -166,7 +169,8 @@ fn a_pages_file_buffer_is_proportional_to_its_pixels() {
     assert_eq!(page.image_pixels, 500 * 375 * 5 / 4);
     assert_eq!(page.encoded_bytes, (2 * page.image_pixels).next_multiple_of(256));
     let beyond = plan.footprint.row("files beyond a page").unwrap();
-    // 16 workers and the thread that decodes images which the engines refuse.
+    // The buffers belong to 16 workers and to the thread that decodes images that the engines
+    // refuse.
     assert_eq!((beyond.memory, beyond.total_bytes()), (Memory::Host, 17 * (50 << 20)));
     assert!(limited(None, None).unwrap().footprint.row("files beyond a page").is_none());
 }
@@ -183,7 +187,8 @@ fn a_limit_that_is_not_reached_changes_nothing() {
     assert!(!less.reductions.is_empty());
 }
 
-/// Checks the order of reductions under ever smaller limits.
+/// Checks in which order a plan reduces its numbers (pages, decode states and others) when the
+/// limit gets smaller.
 #[test]
 fn pages_are_reduced_first_and_prefetch_before_the_minimum_of_everything() {
     let free = limited(None, None).unwrap();
@@ -193,14 +198,14 @@ fn pages_are_reduced_first_and_prefetch_before_the_minimum_of_everything() {
     let plan = limited(Some(bytes - 1), None).unwrap();
     assert_eq!(kept(&plan), [full[0], full[1], full[2], full[3], full[4] - 1]);
 
-    // The least memory with 2 prefetched batches: all other numbers are reduced to their lean
-    // values.
+    // The plan with the least memory that still prefetches 2 batches. All other numbers are
+    // reduced, but not below their lean values.
     let plans = (0..).map(|step| limited(Some(bytes - step * MIB / 2), None).unwrap());
     let lean = plans.take_while(|plan| plan.prefetch == 2).last().unwrap();
     assert!(kept(&lean)[1..].iter().zip([4, 2, 4, 4]).all(|(have, lean)| *have >= lean));
     assert!(kept(&lean)[1..].iter().zip(&full[1..]).all(|(have, full)| have < full), "{lean}");
 
-    // With one prefetched batch less, nearly everything else fits again.
+    // With one prefetched batch less, nearly all other numbers are full again.
     let plan = limited(Some(total(&lean, Memory::Device) - 2 * MIB), None).unwrap();
     assert_eq!(kept(&plan)[..4], [1, full[1], full[2], full[3]]);
     assert!((4..full[4]).contains(&kept(&plan)[4]), "{plan}");
@@ -209,7 +214,7 @@ fn pages_are_reduced_first_and_prefetch_before_the_minimum_of_everything() {
     assert_eq!(plan.reductions.len(), 2);
 }
 
-/// Automatic prefetch is reduced like a fixed one, and uses only the remaining memory.
+/// Automatic prefetch is reduced like a fixed one, and uses only the memory that is left.
 #[test]
 fn automatic_prefetch_stays_within_the_limit() {
     let auto = |limit| {
@@ -231,7 +236,8 @@ fn automatic_prefetch_stays_within_the_limit() {
             "nothing else must be reduced before prefetch"
         );
     }
-    // Under smaller limits, the plan equals that of a fixed prefetch.
+    // Under a limit below the need of 2 prefetched batches, the plan equals that of a fixed
+    // prefetch of 2.
     let limit = Some(total(&limited(None, None).unwrap(), Memory::Device) - 1);
     let plan = auto(limit);
     assert_eq!(kept(&plan), kept(&limited(limit, None).unwrap()));
@@ -244,7 +250,7 @@ fn automatic_prefetch_stays_within_the_limit() {
     assert_eq!(plan.ahead_batches, Bounds { least: most, start: most, most });
 }
 
-/// Slots are not in pinned memory, so a limit of pinned memory removes none.
+/// Slots are in device memory, so a limit of pinned memory does not reduce prefetch.
 #[test]
 fn a_limit_of_pinned_memory_leaves_prefetch_alone() {
     let free = limited(None, None).unwrap();
@@ -283,7 +289,7 @@ fn too_small_a_limit_is_an_error_with_the_rows_and_the_smallest_limit() {
     assert!(both.to_string().contains(rows::UPLOADS), "{both}");
 }
 
-/// A limit of device memory does not apply to a plan that uses none.
+/// A plan for the CPU uses no device memory, so a limit of device memory does not apply.
 #[test]
 fn a_plan_for_the_cpu_has_no_device_memory_to_limit() {
     let mut settings = Settings::default();
@@ -293,7 +299,7 @@ fn a_plan_for_the_cpu_has_no_device_memory_to_limit() {
     assert!(Plan::new(&training(), &settings, &facts).unwrap().reductions.is_empty());
 }
 
-/// Returns a plan for the CPU under a limit of host memory.
+/// Returns a plan for the CPU under a limit of host memory in bytes.
 fn on_host(limit: Option<u64>, workers: AutoCount, prefetch: AutoCount) -> Result<Plan, Error> {
     let (chain, mut settings) = job();
     settings.limits.host_memory = limit;
@@ -304,8 +310,8 @@ fn on_host(limit: Option<u64>, workers: AutoCount, prefetch: AutoCount) -> Resul
     Plan::new(&chain, &settings, &facts)
 }
 
-/// From no limit down to the smallest one: reduces prefetch first, then automatic workers, then
-/// nothing else.
+/// Tests limits from the unlimited need down to the smallest possible one. Prefetch is reduced
+/// first, then automatic numbers of workers, then nothing else.
 #[test]
 fn host_limits_reduce_prefetch_and_then_automatic_workers() {
     let host = |plan: &Plan| total(plan, Memory::Host);
@@ -348,7 +354,7 @@ fn host_limits_reduce_prefetch_and_then_automatic_workers() {
     }
 }
 
-/// With a device, host memory includes pinned memory, but no batches.
+/// With a device, host memory includes pinned memory, but not the memory of batches.
 #[test]
 fn host_limits_count_pinned_memory_and_not_batches_on_a_device() {
     let limited = |limit| {
@@ -371,7 +377,8 @@ fn host_limits_count_pinned_memory_and_not_batches_on_a_device() {
     assert!(limited(Some(smallest - 1)).is_err());
 }
 
-/// Whether everything except the numbers of buffers is equal.
+/// Whether two plans are equal in everything except the numbers of buffers, so that they give the
+/// same bytes.
 fn same_bytes_in_batches(a: &Plan, b: &Plan) -> bool {
     let (x, y) = (device(a), device(b));
     a.shape == b.shape
@@ -417,13 +424,14 @@ fn settings() -> impl Strategy<Value = (Settings, Facts)> {
         })
 }
 
-/// Returns a limit as a share of the unlimited size.
+/// Returns a limit as a fraction of the memory without limits, or no limit.
 fn share() -> impl Strategy<Value = Option<f64>> {
     prop::option::of(0.0..1.1)
 }
 
 proptest! {
-    /// Either the footprint is within both limits, or the error names the smallest possible limits.
+    /// Either the footprint is within both limits, or the plan is an error that contains the
+    /// smallest possible limits.
     #[test]
     fn a_plan_is_within_its_limits_or_an_error(
         (settings, facts) in settings(), on_device in share(), pinned in share(),
@@ -454,7 +462,7 @@ proptest! {
                     prop_assert!(it.count >= 1 && it.count < it.instead_of && !it.limits.is_empty());
                 }
                 prop_assert_eq!(changed, !fitted.reductions.is_empty());
-                // Under a larger limit, the first number that differs is larger.
+                // Under a larger limit, the first of these numbers that differs must be larger.
                 let more = |limit: Option<u64>| limit.map(|bytes| bytes + bytes / 7);
                 let larger = plan(more(limits[0].1), limits[1].1).unwrap();
                 prop_assert!(kept(&larger) >= kept(&fitted));

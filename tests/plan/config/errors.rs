@@ -1,10 +1,10 @@
-//! Errors of pipeline files.
+//! Error messages of pipeline files.
 
 use super::*;
 use crate::common::words::has_words;
 
-/// Each case has a wrong text, the key of the error, and values in its message. `[source]` precedes
-/// the text.
+/// Each case has a text with an error, the key of the error, and values that the message must
+/// contain. `[source]` precedes the text.
 #[test]
 fn errors_name_the_full_key_and_the_nearest_name() {
     for (text, key, values) in [
@@ -124,7 +124,7 @@ fn errors_name_the_full_key_and_the_nearest_name() {
         ("chain = 3", "chain", &["[[chain]]", "integer"]),
         ("loader = 3", "loader", &["integer", "3"]),
     ] {
-        // Keys outside of sections must precede the first section.
+        // In TOML, keys outside of sections must precede the first section.
         let text = if text.starts_with('[') {
             format!("{SOURCE}{text}")
         } else {
@@ -197,7 +197,7 @@ fn an_empty_path_is_an_error_that_names_its_key() {
     assert_eq!(here.source.paths(), [std::path::Path::new("base/.")]);
 }
 
-/// Reading a pipe or a socket might never end.
+/// A pipeline file must not be a pipe or a socket, because reading it might never end.
 #[test]
 fn a_pipeline_file_must_be_a_regular_file() {
     let dir = tempfile::tempdir().unwrap();
@@ -220,7 +220,7 @@ fn a_pipeline_file_must_be_a_regular_file() {
     assert!(matches!(Pipeline::from_file(&large), Err(Error::Io { .. })));
 }
 
-/// Every source checks every file that it reads.
+/// Every source must check every file that it reads, because reading a pipe might never end.
 #[test]
 fn files_of_a_source_must_be_regular_files() {
     let dir = tempfile::tempdir().unwrap();
@@ -248,7 +248,7 @@ fn a_wrong_device_is_an_error_at_its_place() {
         let at = error.at.unwrap();
         assert_eq!((at.line, at.column), (1, 1), "{value}");
     }
-    // These are former names of the command line.
+    // `gpu` is the former name of `cuda`. It is still accepted.
     let text = format!("device = \"gpu\"\n{SOURCE}");
     let settings = Pipeline::from_toml(&text, "").unwrap().settings;
     assert_eq!(settings.device, DeviceChoice::LocalGpu);

@@ -1,4 +1,4 @@
-//! The pipeline file: parsing, errors and serialization.
+//! The pipeline file: how it is parsed, its errors, and how settings are written to it.
 
 mod errors;
 mod places;
@@ -76,7 +76,7 @@ fn the_documented_file_is_read() {
     assert!(pipeline.chain.steps().iter().all(|step| step.placement == Placement::Auto));
 }
 
-/// The file in docs/pipeline-file.md parses to the documented values.
+/// The example in docs/pipeline-file.md is parsed to the values that the page documents.
 #[test]
 fn the_file_of_the_documentation_is_read() {
     let page = include_str!("../../../docs/pipeline-file.md");
@@ -205,7 +205,7 @@ fn former_names_of_decode_routes_are_accepted() {
     assert!(pipeline.to_toml().unwrap().contains("\"nvjpeg-hardware\""));
 }
 
-/// Returns the error of an invalid setting.
+/// Returns the configuration error of a result.
 #[track_caller]
 fn config_error<T>(result: Result<T, Error>) -> ConfigError {
     match result {
@@ -329,7 +329,7 @@ proptest! {
         prop_assert_eq!(second.to_toml().unwrap(), text);
     }
 
-    /// Any text gives a pipeline or an error that names a key. Nothing panics.
+    /// Any text is parsed to a pipeline, or to an error that names a key. No text causes a panic.
     #[test]
     fn no_text_causes_a_panic(
         section in "loader|decode|output|limits|source|chain|x",

@@ -1,4 +1,5 @@
-//! Locations of errors in the pipeline file, including errors that are found after parsing.
+//! Lines and columns of errors in the pipeline file. Some errors are found only after the file was
+//! parsed.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +14,7 @@ use feedwater_tools::synth;
 
 const CHAIN: &str = "[[chain]]\nop = \"center_crop\"\nwidth = 8\nheight = 8\n";
 
-/// Returns key, line and column of an error.
+/// Returns the key, line and column of an error.
 fn place(error: &Error) -> (String, usize, usize) {
     match error {
         Error::Config(ConfigError { key, at: Some(at), .. }) => (key.clone(), at.line, at.column),
@@ -28,7 +29,7 @@ fn problem(error: &Error) -> &str {
     }
 }
 
-/// Returns the error that parsing or planning this text causes.
+/// Returns the error of parsing or planning this text.
 fn planned(text: &str, base: &Path) -> Error {
     let plan = || -> Result<_> {
         Pipeline::from_toml(text, base)?.builder()?.device(DeviceChoice::Cpu).plan()
@@ -36,7 +37,7 @@ fn planned(text: &str, base: &Path) -> Error {
     plan().err().unwrap_or_else(|| panic!("{text}"))
 }
 
-/// Creates a folder with images in `data`.
+/// Creates a temporary folder with images in its subfolder `data`.
 fn folder() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let settings = synth::Settings { classes: 2, ..synth::Settings::uniform(6, 16, 16) };
@@ -49,7 +50,8 @@ fn errors_in_the_text_have_line_and_column() {
     let source = "[source]\ndirectory = \"data\"\n";
     for (text, key, line, column) in [
         ("[loader]\nbatch_size = 0", "loader.batch_size", 4, 1),
-        // Former names, where a check of values finds the error, and where serde does.
+        // These texts use former names of settings. In some of them a check of values finds the
+        // error, in others serde does.
         ("[loader]\nseed = 1\nbatch = 0", "loader.batch_size", 5, 1),
         ("loader = { seed = 1, world = 0 }", "loader.world_size", 3, 22),
         ("[loader]\nlast = 3", "loader.last", 4, 1),
@@ -73,11 +75,11 @@ fn errors_in_the_text_have_line_and_column() {
             3,
             42,
         ),
-        // A missing key is located at its table.
+        // The location of a missing key is that of its table.
         ("[[chain]]\nop = \"flip\"\n[[chain]]\nwidth = 3", "chain[1].op", 5, 1),
         ("[[chain]]\nop = \"center_crop\"\nwidth = 3", "chain[0].height", 3, 1),
     ] {
-        // Keys outside of sections must precede the first section.
+        // In TOML, keys outside of sections must precede the first section.
         let (text, moved) = match text.starts_with('[') {
             true => (format!("{source}{text}"), 0),
             false => (format!("{text}\n{source}"), 2),
@@ -112,7 +114,8 @@ fn nested_sources_have_locations_too() {
     }
 }
 
-/// Errors of the source, the plan and the loader are found after the file was parsed.
+/// Errors of the source, the plan and the loader are found after the file was parsed. They have a
+/// line and column nevertheless.
 #[test]
 fn later_errors_have_locations_too() {
     let dir = folder();
@@ -155,14 +158,15 @@ fn later_errors_have_locations_too() {
         let error = planned(&text, dir.path());
         assert_eq!(place(&error), (key.into(), line, column), "{text}\n{error}");
     }
-    // A default that the file does not mention is located at its section.
+    // An error about a default that the file does not mention has the location of its section.
     let text = format!("{source}[loader]\nseed = 1\n{CHAIN}");
     let pipeline = Pipeline::from_toml(&text, dir.path()).unwrap();
     let built = pipeline.builder().unwrap().device(DeviceChoice::Cpu).build();
     assert_eq!(place(&built.err().unwrap()), ("loader.batch_size".into(), 3, 2));
 }
 
-/// A setting that needs missing hardware is an environment error. It also has a location.
+/// A setting that needs missing hardware is an environment error (`Error::Unavailable`). It has a
+/// location too.
 #[test]
 fn a_placement_on_a_missing_gpu_has_a_location() {
     let dir = folder();
@@ -192,7 +196,7 @@ fn a_placement_on_a_missing_gpu_has_a_location() {
             assert!(has_words(reason, &[key]), "{error}");
             assert!(at.excerpt().contains("placement"), "{}", at.excerpt());
         }
-        // A request by the program and not by the file has no location.
+        // If the program set the placement, and not the file, the error has no location.
         if key.starts_with("chain") {
             let changed =
                 builder().configure(|it| it.decode.placement = Placement::Gpu).plan().unwrap_err();
@@ -255,8 +259,8 @@ fn an_endless_pipeline_file_is_not_read_to_its_end() {
     assert!(matches!(&error, Error::Io { path, .. } if path == Path::new("/dev/zero")), "{error}");
 }
 
-/// The message has the key, the path as written, the resolved path, and the folder to which it was
-/// relative.
+/// The message contains the key, the path as the file has it, the full path, and the folder to
+/// which the path is relative.
 #[test]
 fn a_missing_folder_is_an_error_of_its_key() {
     let dir = folder();
@@ -290,13 +294,13 @@ fn a_missing_folder_is_an_error_of_its_key() {
     assert!(!problem(&error).contains(dir.path().to_str().unwrap()), "{error}");
 }
 
-/// Whether a text contains the path of this folder itself, not only paths below it.
+/// Whether a text contains the path of this folder itself. Paths inside the folder do not count.
 fn names_folder(text: &str, folder: &Path) -> bool {
     let folder = folder.to_str().unwrap();
     text.match_indices(folder).any(|(at, _)| !text[at + folder.len()..].starts_with('/'))
 }
 
-/// The error remains an environment error, and names the key.
+/// The error is still an environment error (`Error::Io`), and it names the key.
 #[test]
 fn an_unreadable_folder_is_an_error_that_names_its_key() {
     let dir = folder();
@@ -306,6 +310,6 @@ fn an_unreadable_folder_is_an_error_that_names_its_key() {
         matches!(&error, Error::Io { path, .. } if *path == dir.path().join("plain")),
         "{error}"
     );
-    // The key with its line and column.
+    // The message contains the key with its line and column.
     assert!(has_words(problem(&error), &["source.directory", "2", "1"]), "{error}");
 }

@@ -1,4 +1,4 @@
-//! The predicted footprint, and automatic numbers of workers and batches.
+//! The predicted footprint, and the automatic numbers of workers and prefetched batches.
 
 use feedwater::internals::decode::DecodeMemory;
 use feedwater::internals::geometry::Orientation;
@@ -61,7 +61,7 @@ fn a_plan_prints_places_operators_output_and_every_row() {
     }
 }
 
-/// Returns a plan of `training` for a machine with `cores` cores.
+/// Returns a plan of the chain `training` for a machine with `cores` cores.
 fn of_cores(cores: usize, facts: Facts, change: impl FnOnce(&mut Settings)) -> Result<Plan, Error> {
     let mut settings = Settings::default();
     settings.loader.num_workers = AutoCount::Auto;
@@ -105,8 +105,8 @@ fn automatic_workers_leave_threads_for_the_launcher_and_feeder_under_a_limit() {
         };
         config(of_cores(6, facts, change).unwrap_err())
     };
-    // The message has the limit and the smallest sufficient one, or the limit, the number of
-    // workers and the number that it allows.
+    // The message contains the limit and the smallest sufficient limit. If the number of workers is
+    // fixed, it contains the limit, the number of workers, and the number that the limit allows.
     for (error, values, has_workers) in [
         (refused(gpu(), 2, AutoCount::Auto), &[2, 3][..], false),
         (refused(gpu_without_nvjpeg(), 1, 1.into()), &[1, 2], false),
@@ -140,8 +140,8 @@ fn automatic_prefetch_is_one_to_a_gibibyte_of_batches() {
     assert_eq!((fixed.prefetch, fixed.ahead_batches), (5, bounds(5, 5, 5)));
 }
 
-/// Memory is allocated for the maximum of automatic numbers. So the footprint equals that of this
-/// maximum as a fixed number.
+/// Memory is allocated for the maximum that an automatic number may reach. So the footprint equals
+/// that of a fixed number of this size.
 #[test]
 fn the_footprint_of_automatic_numbers_is_that_of_their_maximum() {
     for facts in [no_gpu(), gpu(), Facts { remote: true, largest_bytes: 5000, ..no_gpu() }] {
@@ -165,7 +165,7 @@ fn a_plan_prints_the_range_of_automatic_numbers() {
         text.lines().find_map(|line| line.strip_prefix(&label)).map(numbers)
     };
     let text = of_cores(2, no_gpu(), auto).unwrap().to_string();
-    // Minimum, start and maximum.
+    // The plan prints minimum, start and maximum.
     assert_eq!(printed(&text, "workers"), Some(vec![1, 2, 16]), "{text}");
     assert_eq!(printed(&text, "prefetch"), Some(vec![1, 2, 8]), "{text}");
     let one = |settings: &mut Settings| settings.limits.cpu_threads = Some(1);
@@ -222,7 +222,7 @@ fn overcommit_continues_and_a_plan_prints_the_comparison() {
         let needed = feedwater::internals::footprint::bytes(plan.host_bytes_to_take());
         assert!(line.starts_with("host ") && line.contains(&needed), "{line}");
         assert!(line.contains(available), "{line}");
-        // If the plan fits, the line ends with the name of the limit.
+        // If the plan fits into the available memory, the line ends with the source of that number.
         assert_eq!(line.ends_with("(MemAvailable)"), fits, "{line}");
         assert_eq!(line.contains("limits.overcommit"), overcommitted, "{line}");
     }
@@ -239,7 +239,7 @@ fn page_locked_memory_is_host_memory_and_device_memory_is_not() {
     assert_eq!(plan.host_bytes_to_take(), host);
 }
 
-/// With the largest value of every setting, no product overflows, on the CPU or on a device.
+/// Even with the largest value of every setting, no product overflows, on the CPU or on a device.
 #[test]
 fn the_largest_settings_are_errors_and_do_not_overflow() {
     let chain = Chain::new().then(Resize::to(32_767, 32_767)).then(Normalize::IMAGENET);

@@ -36,7 +36,8 @@ fn gpu_without_nvjpeg() -> Facts {
     Facts { device: DeviceFacts::gpu(nvjpeg), ..Facts::default() }
 }
 
-/// Plans resize, flip and normalize with the placements `steps`, and decoding with `decode`.
+/// Plans a chain of resize, flip and normalize. `steps` are their placements, and `decode` is that
+/// of decoding.
 fn placed(decode: Placement, steps: [Placement; 3], facts: &Facts) -> Result<Plan, Error> {
     let chain = Chain::new()
         .then_on(steps[0], Resize::to(8, 6))
@@ -68,7 +69,7 @@ fn config(error: Error) -> ConfigError {
     error
 }
 
-/// Returns the numbers in a message, in ascending order.
+/// Returns all numbers in a message in ascending order.
 fn numbers(text: &str) -> Vec<u64> {
     let digits = text.split(|it: char| !it.is_ascii_digit());
     let mut all: Vec<u64> = digits.filter_map(|it| it.parse().ok()).collect();

@@ -73,7 +73,8 @@ fn decoding_is_on_the_cpu_if_no_allowed_route_is_offered() {
     }
 }
 
-/// Returns what is missing, the reason, and the key that requires it. The reason must name the key.
+/// Returns what is missing, the reason, and the key of the setting that requires it. Checks that
+/// the reason contains the key.
 fn unavailable(error: Error) -> (&'static str, String, String) {
     let Error::Unavailable { what, reason, asked: Some(asked) } = error else { panic!("{error}") };
     assert!(reason.contains(&asked.key), "{reason}");
@@ -116,7 +117,8 @@ fn cpu_after_gpu_is_an_error_that_names_both_fixes() {
         assert_eq!(error.key, "chain");
         for (name, key) in steps {
             assert!(error.problem.contains(key), "{error}");
-            // The message names the operator twice: for its position, and in the fix that moves it.
+            // Besides the key, the message names the operator twice: where it is, and in the fix
+            // that moves it.
             assert!(error.problem.replacen(key, "", 1).matches(name).count() >= 2, "{error}");
         }
         for place in ["cpu", "gpu"] {
@@ -147,7 +149,7 @@ fn an_operator_without_cuda_text_is_on_the_cpu_with_all_before_it() {
             assert!(reason.contains(value), "{reason}");
         }
     }
-    // The error is the same on any machine.
+    // The error does not depend on whether the machine has a GPU.
     for facts in [gpu(), no_gpu()] {
         let Err(Error::Config(error)) = plan(Placement::Gpu, AUTO, &facts) else { panic!() };
         assert_eq!(error.key, "chain[1].placement");
@@ -158,8 +160,8 @@ fn an_operator_without_cuda_text_is_on_the_cpu_with_all_before_it() {
     assert!(error.problem.contains("invert") && error.problem.contains("resize"), "{error}");
 }
 
-/// The program kernel reads the actions of each sample as data, so samples may have different
-/// actions.
+/// Samples may have different actions, because the program kernel reads the actions of each sample
+/// as data.
 #[test]
 fn an_operator_that_draws_other_actions_for_other_samples_is_on_the_gpu() {
     let apply = RandomApply::new(0.5).then(Flip { horizontal: 1.0, vertical: 0.0 });
@@ -198,7 +200,7 @@ fn errors_name_the_key_and_the_fix() {
         assert!(values.iter().all(|value| error.problem.contains(value)), "{error}");
     };
     let error = refused(&chain, |_| ());
-    // The message has both bounds and the value.
+    // The message contains both bounds and the refused value.
     assert_eq!(numbers(&error.problem), [0, 0, 4], "{error}");
     has(error, "chain[2].std[1]", &[]);
     has(refused(&training().then(Normalize::IMAGENET), |_| ()), "chain[3]", &["normalize"]);

@@ -20,7 +20,8 @@ fn crops_and_flips_in_a_row_are_one_window() {
         .then(Crop { x: 4, y: 5, width: 10, height: 6 });
     let plan = plan(&chain, |_| ());
     let out = sample(&plan, &header(Size::new(500, 375), Format::Jpeg, 1), 0);
-    // Columns 4 to 13 from the right of the first crop, and rows 5 to 10 from its bottom.
+    // After the flips, the second crop covers columns 4 to 13 from the right edge of the first
+    // crop, and rows 5 to 10 from its bottom.
     assert_eq!(out.window, Roi::new(100 + 64 - 14, 50 + 32 - 11, 10, 6));
 }
 
@@ -44,8 +45,8 @@ fn resize_and_center_crop_read_less_than_the_image() {
         Chain::new().then(Resize::shorter(256)).then(feedwater::op::CenterCrop::to(224, 224));
     let plan = plan(&chain, |_| ());
     let out = sample(&plan, &header(Size::new(500, 375), Format::Jpeg, 1), 0);
-    // 256 output rows correspond to 375 input rows. 224 output rows are needed: 328 input rows and
-    // the filter's support on both sides.
+    // 224 of the 256 output rows are needed. They correspond to 328 of the 375 input rows, plus the
+    // filter's support on both sides.
     for (first, len, whole) in
         [(out.window.x, out.window.width, 500), (out.window.y, out.window.height, 375)]
     {
@@ -101,13 +102,13 @@ fn the_stored_window_is_the_upright_window_rotated_back() {
     let chain = Chain::new().then(Crop { x: 10, y: 20, width: 30, height: 40 });
     let upright = plan(&chain, |_| ());
     let size = Size::new(200, 100);
-    // EXIF 6: the left column of the stored image is the top row of the upright image, from bottom
-    // to top.
+    // With EXIF orientation 6, the left column of the stored image, from bottom to top, is the top
+    // row of the upright image.
     let out = sample(&upright, &header(size, Format::Jpeg, 6), 0);
     assert_eq!((out.upright, out.stored), (Size::new(100, 200), size));
     assert_eq!(out.window, Roi::new(10, 20, 30, 40));
     assert_eq!(out.stored_window, Roi::new(20, 100 - 10 - 30, 40, 30));
-    // EXIF 3: rotated by 180 degrees.
+    // EXIF orientation 3 is a rotation by 180 degrees.
     let out = sample(&upright, &header(size, Format::Jpeg, 3), 0);
     assert_eq!(out.stored_window, Roi::new(200 - 40, 100 - 60, 30, 40));
     for exif in 1..=8 {
@@ -146,7 +147,7 @@ fn an_image_over_max_pixels_is_an_error_and_one_at_the_limit_is_not() {
     }
 }
 
-/// A reused sample plan contains nothing of the previous sample.
+/// A sample plan that is reused contains nothing of the previous sample.
 #[test]
 fn a_reused_sample_plan_equals_a_new_one() {
     let plan = plan(&evaluation(), |settings| settings.decode.prescale = true);

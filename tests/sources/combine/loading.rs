@@ -1,9 +1,9 @@
-//! Batches of combined sources.
+//! Batches that loaders make of combined sources.
 
 use super::*;
 
-/// With a global shuffle, the shards of any world size yield each index exactly once, with the same
-/// label and bytes, even if loaders are resumed.
+/// With a global shuffle, the shards together have each index exactly once, for any world size.
+/// Label and bytes of an index are always the same. Both are also true if loaders are resumed.
 #[test]
 fn shuffled_sharded_and_resumed_a_mixture_is_exact() {
     let source = mixed();

@@ -12,17 +12,18 @@ fn two_to_one_is_evenly_interleaved() {
 
 #[test]
 fn the_length_is_the_shortest_that_reaches_every_sample() {
-    // With equal weights, the longer part determines the length. The shorter part repeats evenly.
+    // With equal weights, the longer part determines the length of the mixture. The shorter part
+    // repeats evenly.
     let source = mixture(&[(1.0, 4), (1.0, 10)], None);
     assert_eq!(source.len(), 20);
     let drawn = draws(&source);
     let of = |part| drawn.iter().filter(|it| it.0 == part).map(|it| it.1).collect::<Vec<_>>();
     assert_eq!(of(1), (0..10).collect::<Vec<_>>());
     assert_eq!(of(0), [0, 1, 2, 3, 0, 1, 2, 3, 0, 2]);
-    // One sample fewer would not suffice.
+    // With one sample less, the longer part would not appear completely.
     let shorter = mixture(&[(1.0, 4), (1.0, 10)], Some(19));
     assert!(draws(&shorter).iter().filter(|it| it.0 == 1).count() < 10);
-    // If a part is drawn only partly, the drawn samples are spread over its whole length.
+    // If fewer samples of a part are drawn than it has, they are spread over the whole part.
     let drawn = draws(&mixture(&[(1.0, 100), (1.0, 2)], Some(20)));
     let first: Vec<_> = drawn.iter().filter(|it| it.0 == 0).map(|it| it.1).collect();
     assert_eq!(first, (0..10).map(|it| 10 * it).collect::<Vec<_>>());
@@ -44,7 +45,7 @@ fn invalid_weights_are_errors() {
     refused(none, "source.samples", &["1", "0"]);
 }
 
-/// Returns the draws of each part per period, as the description prints them.
+/// Returns how often each part is drawn per period, as the mixture's description prints it.
 fn shares(weights: &[f64]) -> Vec<u64> {
     let parts = weights.iter().map(|&weight| (numbered("a", 0, 5), weight));
     let text = Mixture::new(parts.collect(), Some(10)).unwrap().describe();
@@ -62,8 +63,8 @@ fn weights_are_any_positive_finite_numbers() {
     assert_eq!(shares(&[1e300, 3e300]), [1, 3]);
     assert_eq!(shares(&[1e-300, 3e-300]), [1, 3]);
     assert_eq!(shares(&[5e11, 1e12]), [1, 2]);
-    // Weights may be numbers of samples or outputs of a softmax. They are rounded to a period of
-    // 2^20.
+    // Weights may be numbers of samples, or outputs of a softmax. They are rounded to multiples of
+    // 1/2^20, so the period has at most 2^20 draws.
     for weights in [&[1_281_167.0, 50_000.0][..], &[0.090_030_573, 0.244_728_471, 0.665_240_955]] {
         let sum: f64 = weights.iter().sum();
         let shares = shares(weights);
@@ -73,15 +74,15 @@ fn weights_are_any_positive_finite_numbers() {
             assert!(difference.abs() < 1e-6, "{weights:?} {shares:?}");
         }
     }
-    // A part with almost no weight has one draw per period.
+    // A part with almost no weight is drawn once per period.
     assert_eq!(shares(&[1.0, 1e-12]), [(1 << 20) - 1, 1]);
     assert_eq!(shares(&[f64::MAX, f64::MIN_POSITIVE, f64::MAX])[1], 1);
     let many: Vec<f64> = (0..60_000).map(|it| if it == 0 { 1e9 } else { 1e-9 }).collect();
     assert_eq!(shares(&many).iter().sum::<u64>(), 1 << 20);
 }
 
-/// A state of one mixture is refused by another mixture with the same number of samples. The error
-/// names the difference.
+/// A state of one mixture cannot be resumed with another mixture, even if both have the same number
+/// of samples. The error names the difference.
 #[test]
 fn a_state_is_only_of_the_same_mixture() {
     let mixed = |first: &[(u64, i64)], weights: [f64; 2]| -> Arc<dyn Source> {
@@ -112,15 +113,16 @@ fn a_state_is_only_of_the_same_mixture() {
     }
     refused(resume(Arc::new(Memory::new(jpegs(24)).unwrap())), "state.combined", &["combination"]);
     let subset = Subset::take(mixed(&parts, [1.0, 3.0]), 24).unwrap();
-    // A subset of all samples in their order is the same source.
+    // A subset with all samples in their order counts as the same source.
     resume(Arc::new(subset)).unwrap();
-    // States of earlier versions have no fingerprint.
+    // States of earlier versions do not identify the mixture, so they can be resumed with any
+    // mixture.
     let mut earlier = state;
     earlier.combined = None;
     builder(mixed(&parts, [1.0, 1.0])).resume(earlier).build().unwrap();
 }
 
-/// A source that forwards to another one.
+/// A source that passes all calls to another source.
 struct Whole(Arc<dyn Source>);
 
 impl Source for Whole {
@@ -141,7 +143,7 @@ impl Source for Whole {
     }
 }
 
-/// A source whose samples have names.
+/// A source in memory whose samples have names.
 struct Named(&'static str, Memory);
 
 impl Source for Named {
@@ -159,7 +161,7 @@ impl Source for Named {
     }
 }
 
-/// Returns weights and lengths of parts, and a length of the mixture that is independent of them.
+/// Returns random parts (weight and length), and a random length of the mixture or none.
 fn mixtures() -> impl Strategy<Value = (Vec<(f64, u64)>, Option<u64>)> {
     let weight = prop_oneof![
         (1..20u32).prop_map(f64::from),
@@ -172,8 +174,9 @@ fn mixtures() -> impl Strategy<Value = (Vec<(f64, u64)>, Option<u64>)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// For every prefix, each count satisfies the bound of Tijdeman's chairman assignment. After a
-    /// whole period, the counts are exact.
+    /// After any number of draws, the number of draws of each part satisfies the bound of
+    /// Tijdeman's chairman assignment. After a whole period, the numbers are exactly proportional
+    /// to the weights.
     #[test]
     fn counts_differ_from_their_share_by_less_than_one((parts, _) in mixtures()) {
         let weights: Vec<u64> = parts.iter().map(|it| (it.0 * 100.0).round() as u64).collect();
@@ -184,7 +187,8 @@ proptest! {
             counts[part] += 1;
             let n = place as u64 + 1;
             for (count, weight) in counts.iter().zip(&weights) {
-                // |count - n * weight / total| < 1, in integers.
+                // This is |count - n * weight / total| < 1, multiplied by `total` to avoid
+                // fractions.
                 prop_assert!((count * total).abs_diff(n * weight) < total, "{counts:?} {n}");
             }
             if n == total {
@@ -193,8 +197,8 @@ proptest! {
         }
     }
 
-    /// Every sample of a part appears once before any sample repeats. With the default length,
-    /// every sample appears.
+    /// Every sample of a part appears once before one of them repeats. With the default length of
+    /// the mixture, every sample appears.
     #[test]
     fn parts_are_walked_without_repetition((parts, samples) in mixtures()) {
         let source = mixture(&parts, samples);
@@ -216,18 +220,18 @@ proptest! {
     }
 }
 
-/// In a mixture of any length, each part's count is exact at any position and computed in constant
-/// time.
+/// For a mixture of any length, the sample at an index is computed in constant time and memory.
 #[test]
 fn a_mixture_of_billions_needs_no_memory_and_no_time() {
     let parts: Vec<_> = [(0.7, 3u64 << 32), (0.2, 1 << 31), (0.1, 5)]
         .map(|(weight, len)| (numbered("large", 0, len), weight))
         .into();
     let source = Mixture::new(parts, None).unwrap();
-    // The first part gets 7 of 10 draws, so its last sample appears in the last round.
+    // 7 of 10 draws are samples of the first part. Its last sample therefore appears at the end of
+    // the mixture.
     assert!(source.len().abs_diff((3u64 << 32) / 7 * 10) < 20);
     assert!(source.memory_bytes() < 3000 + 1000);
-    // With linear time per call, this would take forever.
+    // If `location` needed linear time, this loop would not end in reasonable time.
     for step in 0..10_000 {
         source.location(source.len() / 10_000 * step);
     }

@@ -1,4 +1,4 @@
-//! Combined sources: tests the documented behaviour of `Combined`, `Weighted`, `Chosen` and
+//! Tests what the documentation of combined sources promises: `Combined`, `Weighted`, `Chosen` and
 //! `Repeated`, in Rust and in TOML.
 
 mod loading;
@@ -22,7 +22,8 @@ use feedwater::source::{
 };
 use proptest::prelude::*;
 
-/// A source whose sample `i` has the label `base + i`, the bytes of that number and the location `name/i`.
+/// A source for tests. Its sample `i` has the label `base + i`, the bytes of this number as text,
+/// and the location `name/i`.
 struct Numbered {
     name: &'static str,
     base: i64,
@@ -73,7 +74,8 @@ fn classed(base: i64, len: u64, classes: &[&str]) -> Arc<dyn Source> {
     Arc::new(Numbered { name: "classed", base, len, classes })
 }
 
-/// For every combination, the skipped files and warnings of the parts are reported for the whole.
+/// In every combination, the skipped files and the warnings of the parts are those of the combined
+/// source.
 #[test]
 fn skipped_files_and_warnings_of_parts_are_those_of_the_whole() {
     let root = tempfile::tempdir().unwrap();
@@ -99,7 +101,7 @@ fn labels(source: &dyn Source) -> Vec<i64> {
     (0..source.len()).map(|index| source.label(index)).collect()
 }
 
-/// Checks that contents, label and location of every sample match.
+/// Checks that the bytes, the label and the location of every sample belong together.
 fn consistent(source: &dyn Source) {
     let mut page = HostPage::default();
     for index in 0..source.len() {
@@ -136,7 +138,7 @@ fn classes_are_shared_joined_by_name_or_errors() {
     assert_eq!(whole.classes(), ["b", "a", "c", "d"]);
     assert_eq!(labels(&whole), [0, 1, -1, 2, 0, 3]);
 
-    // The message has the positions of both sources.
+    // The message must contain the positions of the two sources that conflict.
     let mixed = Concat::new(vec![numbered("a", 0, 1), classed(0, 1, &["a"])]);
     refused(mixed, "source.concat", &["1", "0"]);
 }
@@ -198,7 +200,8 @@ fn mixture(parts: &[(f64, u64)], samples: Option<u64>) -> Mixture {
     Mixture::new(parts.collect(), samples).unwrap()
 }
 
-/// Returns part and sample for each index.
+/// Returns the part and the number within the part for each index of a mixture of [`Numbered`]
+/// sources.
 fn draws(source: &Mixture) -> Vec<(usize, u64)> {
     let split = |label: i64| ((label / 1000) as usize, (label % 1000) as u64);
     labels(source).into_iter().map(split).collect()
@@ -221,7 +224,7 @@ fn mixed() -> Mixture {
     Mixture::new(vec![(images(0, 5), 2.0), (images(5, 9), 3.0)], Some(31)).unwrap()
 }
 
-/// Returns index, label and bytes of every sample of the next epoch.
+/// Returns the index, label and bytes of every sample of the next epoch.
 fn epoch(loader: &mut Loader) -> Vec<(u64, i64, Vec<u8>)> {
     let mut all = Vec::new();
     for batch in loader {
@@ -234,7 +237,7 @@ fn epoch(loader: &mut Loader) -> Vec<(u64, i64, Vec<u8>)> {
     all
 }
 
-/// An arrangement with the samples of a part in reverse order.
+/// An arrangement that reverses the samples of a single part.
 struct Backwards(u64);
 
 impl Arrangement for Backwards {
@@ -253,7 +256,8 @@ fn a_custom_arrangement_only_maps_positions_to_samples() {
     assert_eq!((source.len(), labels(source)), (5, vec![4, 3, 2, 1, 0]));
     assert_eq!((source.originals(), source.original(0)), (5, 4));
     assert_eq!((source.largest_bytes(), source.memory_bytes()), (Some(13), 1000));
-    // The description has the number of samples of the whole and of the part.
+    // The description must contain the number of samples of the combined source and that of its
+    // part.
     let described = source.describe();
     assert!(has_words(&described, &["5 of a"]), "{described}");
     assert_eq!(described.matches('5').count(), 2, "{described}");

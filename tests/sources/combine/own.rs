@@ -1,10 +1,10 @@
-//! Sources that a program passes to the combinations of a pipeline file.
+//! Sources that a program creates and passes to a pipeline file, which combines them.
 
 use super::*;
 
 const CHAIN: &str = "[[chain]]\nop = \"random_resized_crop\"\nwidth = 8\nheight = 8\n";
 
-/// A custom source with the images of a folder.
+/// A custom source, as a program might have it, with the images of a folder.
 struct Held {
     samples: Vec<(Vec<u8>, i64, String)>,
     classes: Vec<String>,
@@ -40,7 +40,7 @@ impl Source for Held {
     }
 }
 
-/// Creates folders `first` and `second` with different classes.
+/// Creates the folders `first` and `second`, whose images have different classes.
 fn folders() -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     for (folder, count) in
@@ -56,7 +56,8 @@ fn folders() -> tempfile::TempDir {
     root
 }
 
-/// Sources in TOML. `FIRST` and `SECOND` are replaced by a folder or by a source of the program.
+/// Combinations of sources in TOML. Tests replace `FIRST` and `SECOND` by a folder or by a source
+/// of the program.
 const SOURCES: [&str; 7] = [
     "{ FIRST }",
     "{ FIRST, filter = { classes = [\"dog\"] }, repeat = 2 }",
@@ -72,8 +73,8 @@ fn builder(pipeline: &Pipeline) -> LoaderBuilder {
     builder.batch_size(3).last_batch(LastBatch::Partial).shuffle(true).seed(7)
 }
 
-/// Sources of the program give the same samples and bytes as folders. They are also combined with
-/// folders, used several times, and resumed.
+/// In every combination, a source of the program gives the same samples and bytes as a folder. The
+/// test also mixes both kinds, uses a source several times, and resumes.
 #[test]
 fn a_source_of_the_program_equals_a_folder_in_every_combination() {
     let root = folders();
@@ -163,7 +164,8 @@ fn errors_of_sources_of_the_program_name_key_and_place() {
     let error = config_error(pipeline.clone().give("newer", numbered("a", 0, 5)));
     assert!(error.to_string().contains("pipeline.toml:1:"), "{error}");
     refused(Err::<(), _>(Error::Config(error)), "source", &["\"newer\"", "\"old\"", "\"new\""]);
-    // A source of the program is checked like files.
+    // A source of the program is checked like files: its class names must match those of the other
+    // parts.
     let wrong = pipeline.give("new", classed(0, 3, &["a"])).unwrap().open();
     refused(wrong, "source.mixture", &["1", "0"]);
 

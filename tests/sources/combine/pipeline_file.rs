@@ -1,4 +1,4 @@
-//! Keys for combined sources in a pipeline file.
+//! Keys of a pipeline file that combine sources.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn opened(text: &str, root: &tempfile::TempDir) -> Result<Arc<dyn Source>, Error
     Pipeline::from_toml(&format!("{text}\n{CHAIN}"), root.path())?.source.open()
 }
 
-/// Returns class and file name of each sample, in order.
+/// Returns the class and the file name of each sample, in order.
 fn names(source: &dyn Source) -> Vec<String> {
     let name = |index| {
         let path = source.location(index);
@@ -42,7 +42,7 @@ fn a_pipeline_file_selects_samples_of_a_source() {
         ("filter = { labels = [1] }", vec!["dog/0.jpg", "dog/1.jpg"]),
         ("filter = { classes = [\"dog\"], location = \"*/1.jpg\" }", vec!["dog/1.jpg"]),
         ("filter = { location = \"*cat/?.jpg\" }", vec!["cat/0.jpg", "cat/1.jpg", "cat/2.jpg"]),
-        // The order of application does not depend on the order in the file. It is: filter, subset,
+        // The keys are applied in a fixed order, whatever their order in the file: filter, subset,
         // skip, take, repeat.
         (
             "repeat = 2\ntake = 1\nskip = 1\nfilter = { classes = [\"cat\"] }",

@@ -1,4 +1,4 @@
-//! Truncated, damaged and malicious environments.
+//! Environments that are truncated, damaged or malicious.
 
 use super::*;
 
@@ -13,8 +13,8 @@ fn a_truncated_file_is_an_error_unless_only_free_pages_are_missing() {
     }
 }
 
-/// LMDB has no checksums. A flipped bit in an image affects only this image. A flipped bit in a
-/// page is an error, or changes keys or unused bytes.
+/// LMDB has no checksums. A flipped bit in an image affects only this image. A flipped bit
+/// elsewhere is an error, or changes only keys or unused bytes.
 #[test]
 fn a_flipped_bit_is_an_error_or_leaves_readable_samples() {
     let (mut errors, mut read_whole) = (0, 0);
@@ -28,7 +28,7 @@ fn a_flipped_bit_is_an_error_or_leaves_readable_samples() {
                     (0..source.len()).for_each(|index| drop(read(&source, index).unwrap()));
                     read_whole += 1;
                 }
-                // The error has a byte, unless the file has no samples.
+                // The error contains the offset of a byte, unless the file has no samples.
                 other => {
                     let error = config_error(other);
                     if error.key != "source.lmdb" {
@@ -76,16 +76,17 @@ fn loops_depth_and_invalid_pages_are_errors() {
         let node = pages.value(key, b"value");
         pages.leaf(&[node])
     };
-    // A page that points to itself, and a page that is referenced twice.
+    // The first tree has a page that points to itself. The second one has a page to which two nodes
+    // point.
     let mut pages = Pages::new(4096, 16);
     let root = pages.branch(&[2]);
-    // Nodes of eight bytes are at the end of their page.
+    // The error is at the node, whose eight bytes are at the end of the page.
     refused(&pages.file(root), &settings, 3 * 4096 - 8, &["2"]);
     let mut pages = Pages::new(4096, 16);
     let one = leaf(&mut pages, b"a");
     let root = pages.branch(&[one, one]);
     refused(&pages.file(root), &settings, 4 * 4096 - 16, &["2"]);
-    // More levels than LMDB supports.
+    // This tree has more levels than LMDB supports.
     let mut pages = Pages::new(256, 16);
     let mut root = leaf(&mut pages, b"a");
     for _ in 0..31 {
@@ -95,7 +96,8 @@ fn loops_depth_and_invalid_pages_are_errors() {
     root = pages.branch(&[root]);
     refused(&pages.file(root), &settings, 2 * 256, &["32"]);
 
-    // If `byte` is `None`, the error is at the last node, which lies first in its page.
+    // Checks the error of a leaf page with these nodes. If `byte` is `None`, the error must be at
+    // the last node, which is stored before the other nodes.
     type Nodes<'a> = &'a dyn Fn(&Pages) -> Vec<Vec<u8>>;
     let refused_leaf = |nodes: Nodes<'_>, byte: Option<u64>, values: &[&str]| {
         for header in [16, 24] {
@@ -109,13 +111,14 @@ fn loops_depth_and_invalid_pages_are_errors() {
         }
     };
     refused_leaf(&|it| vec![it.node(b"a", u32::MAX, 0, b"")], None, &["value"]);
-    // The message has the number of the value's page and the number of all pages.
+    // The message must contain the number of the value's first page, and the number of pages of the
+    // file.
     let first = u64::from_le_bytes([9; 8]).to_string();
     refused_leaf(&|it| vec![it.node(b"a", u32::MAX, 1, &[9; 24])], None, &[&first, "3"]);
     let first = u64::MAX.to_string();
     refused_leaf(&|it| vec![it.node(b"a", 10, 1, &[255; 24])], None, &[&first, "3"]);
     refused_leaf(&|it| vec![it.node(b"a", 10, 1, &[1, 0, 0, 0, 0, 0, 0, 0, 0])], None, &["1", "3"]);
-    // The page is not an overflow page.
+    // The value's page is not an overflow page.
     refused_leaf(
         &|it| vec![it.node(b"a", 10, 1, &[2, 0, 0, 0, 0, 0, 0, 0, 0])],
         Some(2 * 4096),
@@ -135,7 +138,7 @@ fn loops_depth_and_invalid_pages_are_errors() {
         &["key"],
     );
 
-    // Wrong counts of entries or pages, and missing pages.
+    // Trees with a wrong number of entries or pages, and with a missing page.
     let mut pages = Pages::new(4096, 16);
     let root = leaf(&mut pages, b"a");
     pages.nodes = 2;
@@ -144,7 +147,8 @@ fn loops_depth_and_invalid_pages_are_errors() {
     refused(&pages.file(1), &settings, 0, &["1", "3"]);
     pages.page(4, &[]);
     refused(&pages.file(3), &settings, 3 * 4096, &["0x4"]);
-    // The list of keys exceeds its page, or a key (in a node of 14 bytes) overlaps the list.
+    // Either the list of keys is larger than its page, or it overlaps a key, which is in a node of
+    // 14 bytes.
     for (lower, byte) in [(15u16, 2 * 4096), (4098, 2 * 4096), (4096, 3 * 4096 - 14)] {
         let mut file = pages.file(2);
         file[2 * 4096 + 12..][..2].copy_from_slice(&lower.to_le_bytes());
@@ -168,12 +172,12 @@ fn pages_shared_by_two_values_are_an_error() {
         pages.file(root)
     };
     assert_eq!(open(&build(5, 5000), &settings).unwrap().1.len(), 2);
-    // The error is at the second of two nodes of 18 bytes.
+    // The error must be at the second one of two nodes of 18 bytes.
     refused(&build(4, 5000), &settings, 3 * 4096 - 36, &["4"]);
     let error = config_error(open(&build(3, 10), &settings));
     assert!(position(&error) > 2 * 4096 && has_words(&error.problem, &["3"]), "{error}");
-    // A value overlaps the page of its own key. The page is used both as an overflow page and as a
-    // leaf.
+    // The value overlaps the page that contains its key. So this page is both an overflow page and
+    // a leaf page.
     let mut pages = Pages::new(4096, 16);
     let node = pages.node(b"a", 5000, 1, &2u64.to_le_bytes());
     pages.page(4, &[]);

@@ -1,4 +1,4 @@
-//! Tests the documented behaviour of `Lmdb` on environments written by py-lmdb
+//! Tests what the documentation of `Lmdb` promises, on environments written by py-lmdb
 //! (tests/golden/lmdb_environments.py) and on invalid pages built here.
 
 mod hostile;
@@ -25,7 +25,7 @@ fn golden(name: &str) -> Vec<u8> {
     fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)).unwrap()
 }
 
-/// Writes the bytes to a file in its own folder.
+/// Writes the bytes to a file in a new temporary folder.
 fn file(bytes: &[u8]) -> (TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("data.mdb");
@@ -33,7 +33,7 @@ fn file(bytes: &[u8]) -> (TempDir, PathBuf) {
     (root, path)
 }
 
-/// Settings for environments with plain images. Other keys are not samples.
+/// Returns settings for environments with plain images. Keys that do not match are not samples.
 fn images() -> LmdbSettings {
     LmdbSettings { keys: "image-*".into(), ..Default::default() }
 }
@@ -44,7 +44,8 @@ fn open(bytes: &[u8], settings: &LmdbSettings) -> Result<(TempDir, Lmdb), Error>
     Ok((root, source))
 }
 
-/// Checks the byte of an error in the file, and values in its message.
+/// Checks that opening a file with these bytes is an error at byte `byte`, whose message contains
+/// `values`.
 #[track_caller]
 fn refused(bytes: &[u8], settings: &LmdbSettings, byte: u64, values: &[&str]) {
     common::refused_at(open(bytes, settings), "source.lmdb", byte, values);
@@ -60,7 +61,7 @@ fn samples(source: &Lmdb) -> Vec<(Vec<u8>, i64)> {
     (0..source.len()).map(|index| (read(source, index).unwrap(), source.label(index))).collect()
 }
 
-/// Returns the contents of the environments with plain images.
+/// Returns the samples that the environments with plain images must have.
 fn expected_images() -> Vec<(Vec<u8>, i64)> {
     let image = |number: usize| match number {
         5 => golden("decode/png-gray-alpha-16.png"),
@@ -69,17 +70,17 @@ fn expected_images() -> Vec<(Vec<u8>, i64)> {
     (0..12).map(|number| (image(number), -1)).collect()
 }
 
-/// Returns the contents of the environments with Datums.
+/// Returns the samples that the environments with Datum messages must have.
 fn datums() -> Vec<(Vec<u8>, i64)> {
     let mut images: Vec<_> = (0..4).map(|it| golden(&format!("records/{it}.jpg"))).collect();
     images.push(golden("decode/png-gray-alpha-16.png"));
     images.into_iter().zip(LABELS).collect()
 }
 
-/// Writer of the pages of an environment.
+/// Writes the pages of an LMDB environment.
 struct Pages {
     size: usize,
-    /// Header size in bytes: 16 for LMDB 0.9, 24 for LMDB 1.0.
+    /// Size of a page's header in bytes: 16 for LMDB 0.9, 24 for LMDB 1.0.
     header: usize,
     bytes: Vec<u8>,
     nodes: u64,
@@ -98,7 +99,7 @@ impl Pages {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Adds a page of this type with these nodes.
+    /// Adds a page with these flags and nodes. Returns its number.
     fn page(&mut self, flags: u16, nodes: &[Vec<u8>]) -> u64 {
         let number = self.count();
         self.add(number, flags);
@@ -147,7 +148,8 @@ impl Pages {
         node
     }
 
-    /// Returns the whole file with this root. Its entry count equals the number of leaf nodes.
+    /// Returns the whole file. `root` is the number of the tree's root page. The tree's number of
+    /// entries equals the number of leaf nodes.
     fn file(&self, root: u64) -> Vec<u8> {
         let mut file = Self { bytes: self.bytes.clone(), ..*self };
         for page in 0..2 {
@@ -190,7 +192,7 @@ fn datums_written_by_protobuf_are_read_with_their_labels() {
         assert_eq!(samples(&source), datums(), "{name}");
         let (_root, source) = open(&golden(name), &database("val")).unwrap();
         assert_eq!(samples(&source), datums()[..2], "{name}");
-        // The message has the key to set and its choices.
+        // The message must contain the key of the setting and its possible values.
         let values = ["source.database", "train", "val", "\"test\""];
         refused(&golden(name), &database("test"), 0, &values);
         refused(&golden(name), &database(""), 0, &values[..3]);
@@ -210,7 +212,7 @@ fn datums_of_pixels_become_pnm_with_red_first() {
     assert_eq!(Header::parse(&colour).unwrap().size, Size::new(4, 2));
 }
 
-/// A plane is larger than the conversion buffer, and lies on overflow pages.
+/// One plane of the image is larger than the conversion buffer, and the Datum is on overflow pages.
 #[test]
 fn large_datums_of_pixels_are_converted_in_pieces() {
     let (width, height) = (301, 177);
@@ -246,11 +248,12 @@ fn large_datums_of_pixels_are_converted_in_pieces() {
     let expected: Vec<u8> = b"P6\n301 177\n255\n".iter().copied().chain(pixels).collect();
     assert_eq!(samples(&source), [(expected, 0)]);
 
-    // The error is after the header of the first overflow page. The message has the bytes of the
-    // data, the number of planes, their size, and the bytes that they need.
+    // The error is at the value, after the header of the first overflow page. The message must
+    // contain the bytes of the data, the number of planes, their size, and the bytes that they
+    // need.
     let values = ["\"a\"", "159831", "1", "301x177", "53277"];
     refused(&environment(&datum(1)), &LmdbSettings::default(), 3 * 4096 + 16, &values);
-    // The message has the number of planes, and what is supported.
+    // The message must contain the number of planes, and what is supported.
     let values = ["\"a\"", "2", "301x177", "1", "3", "32767x32767"];
     refused(&environment(&datum(2)), &LmdbSettings::default(), 3 * 4096 + 16, &values);
 }
@@ -263,7 +266,7 @@ fn a_path_is_a_file_a_directory_or_a_pattern() {
         let source = Lmdb::open(&[path], &LmdbSettings::default()).unwrap();
         assert_eq!(source.len(), 5);
     }
-    // A lock file of an environment. The error names the data file beside it.
+    // The file is a lock file of an environment. The error must name the data file beside it.
     let lock = [&0xbeef_c0de_u32.to_le_bytes()[..], &[0; 8188]].concat();
     refused(&lock, &images(), 0, &["data.mdb"]);
 }
@@ -285,11 +288,11 @@ fn the_settings_select_the_keys_and_the_type_of_values() {
     assert_eq!(count("*", &["label-*", "__*", "num-samples"]), 12);
     assert_eq!(count("image-000?", &["*-0005"]), 9);
     let nothing = LmdbSettings { keys: "photo-*".into(), ..Default::default() };
-    // The message has the file and the number of excluded keys.
+    // The message must contain the file and the number of excluded keys.
     let excluded = ["1", "data.mdb", "26", "source.keys", "source.skip_keys"];
     common::refused(open(&bytes, &nothing), "source.lmdb", &excluded);
 
-    // With these keys, samples are not images and cannot be decoded.
+    // These keys select labels, so the samples are not images and cannot be decoded.
     let all = LmdbSettings { keys: "label-*".into(), ..Default::default() };
     let (_root, source) = open(&bytes, &all).unwrap();
     let fault = Header::parse(&read(&source, 0).unwrap()).unwrap_err();
@@ -320,15 +323,15 @@ fn unsupported_environments_are_errors_with_advice() {
     for (patches, byte, values) in [
         (&[(16, &magic.to_be_bytes()[..])][..], 0, &["big-endian"][..]),
         (&[(12, &magic.to_le_bytes()), (16, &[1, 0, 0, 0])], 0, &["32-bit"]),
-        // The message has the version and the supported ones.
+        // The message must contain the version and the supported versions.
         (&[(20, &[2])], 0, &["2", "1", "3"]),
         (&[(16, &[0])], 0, &["LMDB"]),
         (&[(16 + 29, &[0x20])], 0, &["encrypted"]),
-        // The message has the page sizes.
+        // The message must contain the page sizes.
         (&[(16 + 24, &[1])], 0, &["4097"]),
         (&[(4096 + 16 + 25, &[0x20])], 4096, &["8192", "4096"]),
         (&[(4096 + 16, &[0])], 4096, &["meta"]),
-        // The message has the expected page and the one that was found.
+        // The message must contain the number of the expected page, and the number that was found.
         (&[(4096, &[7])], 4096, &["1", "7"]),
     ] {
         let mut bytes = golden("lmdb/image/data.mdb");
@@ -341,7 +344,8 @@ fn unsupported_environments_are_errors_with_advice() {
 
 #[test]
 fn the_newest_transaction_is_read() {
-    // The writer's first transaction created the tree. Before it there is no tree.
+    // The writer's first transaction created the tree. In the state before that transaction, the
+    // environment is empty.
     let mut bytes = golden("lmdb/datum.mdb");
     let transaction = |bytes: &[u8], page: usize| bytes[4096 * page + 16 + 128];
     assert_eq!((transaction(&bytes, 0), transaction(&bytes, 1)), (0, 1));

@@ -1,4 +1,4 @@
-//! Several archives in one file, and bytes after the last archive.
+//! Files that contain several archives, and bytes after the last archive.
 
 use super::*;
 
@@ -11,11 +11,12 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255][..], &deflated, trailer.as_flattened()].concat()
 }
 
-/// `cat a.tar b.tar` gives such files. The padding is that of GNU tar or a single block of zeros.
+/// `cat a.tar b.tar` writes such files. Between the archives is the padding of GNU tar, or a single
+/// block of zeros.
 #[test]
 fn joined_archives_are_read_to_the_end_of_the_file() {
     let first = archive(&[("a.jpg", b"one"), ("a.cls", b"1"), ("b.jpg", b"two"), ("b.cls", b"2")]);
-    // This archive begins with the same key with which the first one ends.
+    // This archive begins with the sample key with which the first archive ends.
     let second = archive(&[("b.jpg", b"three"), ("b.cls", b"3")]);
     let link = [
         member("a.jpg", b"four", b'0'),
@@ -33,18 +34,19 @@ fn joined_archives_are_read_to_the_end_of_the_file() {
         let padded = [&first[..], &vec![0; padding]].concat();
         let joined = [&padded[..], &second, &link.concat()].concat();
         assert_eq!(open(&joined).unwrap(), all, "{padding}");
-        // The target of the last link is in another archive, so the link is excluded.
+        // The target of the last link is in another archive of the file, so the link is excluded.
         assert!(excluded(&joined).contains(&(ExclusionReason::LostLink, String::new(), 1)));
         assert_eq!(open(&gzip(&joined)).unwrap(), all, "{padding}");
         let members = [gzip(&padded), gzip(&second), gzip(&link.concat())].concat();
         assert_eq!(open(&members).unwrap(), all, "{padding}");
     }
-    // An additional archive that is truncated.
+    // The second archive is truncated.
     let cut = [&first[..], &second[..second.len() - 1024]].concat();
     refused(&cut, cut.len() as u64, &[]);
 }
 
-/// The names come first from the archive, and the second time from the stored table.
+/// Opens the shard twice: the names of members come from the archive first, then from the stored
+/// table.
 #[test]
 fn members_of_compressed_archives_have_their_names() {
     let files: Vec<_> =
@@ -73,7 +75,7 @@ fn bytes_after_the_last_archive_are_counted_and_between_archives_an_error() {
         assert_eq!(excluded(&bytes), expected);
         assert_eq!(open(&bytes).unwrap().len(), 1);
     }
-    // Zeros may be the end of a shard after a power failure, or the padding of tar.
+    // Zeros at the end of a shard may be lost data after a power failure, or the padding of tar.
     let mark = first.len() - 1024;
     for (zeros, counted) in [(20 << 10, None), (65 << 10, Some((65 << 10) - 512))] {
         let bytes = [&first[..mark], &vec![0; zeros]].concat();
@@ -83,7 +85,7 @@ fn bytes_after_the_last_archive_are_counted_and_between_archives_an_error() {
     let damaged = [&first[..], &[b'x'; 512], &first].concat();
     let next = (first.len() + 512).to_string();
     refused(&damaged, first.len() as u64, &[&next]);
-    // A small file that decompresses to a huge number of zeros.
+    // A small file may decompress to a huge number of zeros.
     let zeros = gzip(&[&first[..], &vec![0; 65 << 20]].concat());
     let mark = first.len() as u64 - 1024;
     refused(&zeros, mark, &["64"]);

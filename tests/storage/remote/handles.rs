@@ -1,5 +1,5 @@
-//! Handles with different settings in one process. Each handle uses its own settings and
-//! statistics.
+//! Handles with different settings in one process. Each handle uses its own settings and has its
+//! own statistics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use feedwater::storage::RequestEvent;
 use super::loading::images;
 use super::*;
 
-/// Index of the sample whose requests fail. The plan does not inspect this sample.
+/// Index of the sample whose requests fail. The plan must not inspect this sample.
 const FAILING: u64 = 1;
 
 fn loader(source: impl Source + 'static) -> Loader {
@@ -28,7 +28,7 @@ fn loader(source: impl Source + 'static) -> Loader {
         .unwrap()
 }
 
-/// Returns a counter of failed requests.
+/// Returns a counter of the requests of this handle that fail.
 fn failures(storage: &Storage) -> Arc<AtomicUsize> {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = count.clone();
@@ -73,7 +73,7 @@ fn concurrent_loaders_use_their_own_settings() {
         let [one, other] = [one, other].map(|batch| batch.unwrap().to_host().unwrap());
         differ += usize::from(one != other);
     }
-    // One handle did not retry, so its sample consists of zeros.
+    // The first handle does not retry, so its sample is replaced by zeros.
     assert_eq!(differ, 1);
     let [one, other] = [&first, &second].map(Loader::stats);
     assert_eq!((one.errors["unreadable"], other.errors["unreadable"]), (1, 0));
@@ -95,7 +95,7 @@ fn a_loader_counts_each_handle_of_its_parts_once() {
         let (jpeg, _) = common::jpegs(1).remove(0);
         server.put(&format!("/parts-{number}/0.jpg"), jpeg);
     }
-    // The first two parts share a handle.
+    // The first two parts share one handle.
     let parts = [&handles[0], &handles[0], &handles[1]].into_iter().enumerate();
     let part = |(number, handle)| -> Arc<dyn Source> {
         Arc::new(directory(format!("s3://parts-{number}"), handle).unwrap())

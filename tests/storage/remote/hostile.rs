@@ -1,4 +1,4 @@
-//! Malicious or broken servers: false answers, stalls and redirects.
+//! Servers that are malicious or broken: wrong answers, stalls and redirects.
 
 use std::sync::{Arc, Mutex};
 
@@ -43,7 +43,7 @@ fn redirects_never_take_a_signed_request_to_another_host() {
     assert!(
         sent.iter().any(|it| it.head.contains(&("x-amz-security-token".into(), "session".into())))
     );
-    // Amazon's own answer names the region of the bucket.
+    // If a bucket is in another region, Amazon's answer names the region.
     let head = "Location: https://elsewhere.example/\r\nx-amz-bucket-region: eu-north-1\r\n";
     server.fail("/moved/file", [Fault::Other(301, head, "")]);
     let error = read_error(&USUAL, "s3://moved/file");
@@ -58,7 +58,8 @@ fn a_redirect_of_http_stays_at_its_host() {
     other.put("/new", [2; 9]);
     server.put("/new", [1; 9]);
     let (same_host, old) = (set(Redirects::SameHost), server.url("/old"));
-    // There is one request for the length and one for the bytes.
+    // The first redirect answers the request for the length, and the second one the request for the
+    // bytes.
     server.fail("/old", [redirect(302, "/new"), redirect(308, &server.url("/new"))]);
     assert_eq!(part(&same_host, &old, 3, 2).unwrap(), [1, 1]);
     assert_eq!(server.log("/new").last().unwrap().range, Some(3..5));
@@ -69,7 +70,7 @@ fn a_redirect_of_http_stays_at_its_host() {
     server.fail("/old", [redirect(302, "/old"); 12]);
     let error = read_error(&same_host, &old);
     assert_error(&error, refused, &[&old]);
-    // The message has the maximum number of redirects.
+    // The message must contain the maximum number of redirects.
     assert!(has_number(&error.to_string(), 10), "{error}");
     assert_eq!(server.log("/old").len(), 2 + 1 + 11);
     assert_eq!(other.log(""), []);
@@ -78,7 +79,8 @@ fn a_redirect_of_http_stays_at_its_host() {
     server.fail("/old-any", [redirect(302, &other.url("/new"))]);
     let error = read_error(&set(Redirects::Any), &old);
     assert_error(&error, refused, &[&other.url("/new")]);
-    // No setting permits this redirect.
+    // The URL contains a password, so no setting permits this redirect. The message must not
+    // suggest one.
     assert!(!error.to_string().contains("storage.redirects"), "{error}");
     assert_eq!(other.log(""), []);
 
@@ -203,7 +205,7 @@ fn a_login_page_is_not_an_object() {
         }
         assert_eq!(server.log("/login/").len(), before + 2, "{url}");
     }
-    // If the URL is that of an HTML page, the page is returned.
+    // If the URL itself names an HTML page, the page is returned.
     server.fail("/login/list.html", [page]);
     assert!(USUAL.read(Path::new(&server.url("/login/list.html"))).is_ok());
 }
@@ -253,11 +255,12 @@ fn a_silent_server_fails_an_opening_soon_and_is_reported_at_once() {
         .err()
         .unwrap()
         .to_string();
-    // Without the common limit, each of the 40 files would take 101 attempts of one second.
+    // Without a common limit for all files, each of the 40 files would take 101 attempts of one
+    // second.
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     assert!(error.contains("storage.open_timeout") && error.contains("/stalled/"), "{error}");
-    // Opening a list searches for its largest file. Missing files are skipped, but a silent server
-    // is an error.
+    // Opening a list searches for its largest file. This search skips missing files, but reports a
+    // server that does not answer.
     let text = (0..40).map(|number| format!("{number:02}.jpg\t0\n")).collect::<String>();
     server.put("/stalled/list.txt", text);
     (0..40)
@@ -278,19 +281,19 @@ fn a_silent_server_fails_an_opening_soon_and_is_reported_at_once() {
         _ => None,
     });
     let (url, attempt, attempts, problem) = first.unwrap();
-    // The message has the seconds without an answer.
+    // The message must contain the number of seconds without an answer.
     assert!(url.contains("/stalled/") && has_number(&problem, 1), "{url}: {problem}");
     assert_eq!((attempt, attempts), (1, 101));
 }
 
-/// The file begins like a file of row indexes, followed by 8 MiB.
+/// The file has the beginning of a file of row indexes, and then 8 MiB of invalid entries.
 #[test]
 fn a_file_of_row_indexes_is_fetched_as_far_as_the_cache_has_space() {
     let (server, _guard) = buckets();
     server.put("/rows/train-000000.tar", golden("train-000000.tar"));
     let mut rows = Vec::new();
     feedwater::internals::decode::begin_row_indexes(&mut rows).unwrap();
-    // Entries of an invalid version.
+    // Entries with an invalid version.
     let wrong = [200u32.to_le_bytes().to_vec(), vec![9; 200]].concat();
     rows.extend(wrong.repeat((8 << 20) / wrong.len()));
     server.put("/rows/train-000000.tar.rows", rows);

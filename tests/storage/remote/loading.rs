@@ -1,4 +1,4 @@
-//! Loaders of remote files.
+//! Loaders that read remote files.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn batches(source: impl Source + 'static, epochs: usize) -> Vec<Vec<u8>> {
         .num_workers(2)
         .seed(3)
         .shuffle(true)
-        // Without an end, the loader would prefetch samples of a further epoch.
+        // Without an end, the loader would prefetch samples of one more epoch.
         .epochs(Some(epochs as u32))
         .device(DeviceChoice::Cpu)
         .build()
@@ -34,7 +34,8 @@ fn batches(source: impl Source + 'static, epochs: usize) -> Vec<Vec<u8>> {
     batches
 }
 
-/// Each of two workers reads one sample at a time. All other requests in flight are prefetched.
+/// Each of the two workers reads one sample at a time. So all other requests in flight are
+/// prefetches.
 #[test]
 fn the_loader_keeps_requests_in_flight_and_its_batches_equal_local_ones() {
     let _alone = LATENCY.write().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -45,7 +46,8 @@ fn the_loader_keeps_requests_in_flight_and_its_batches_equal_local_ones() {
         let storage = storage(&StorageSettings { connections, ..settings() });
         let source = directory("s3://ahead", &storage).unwrap();
         BUCKETS.forget("/ahead/");
-        // The plan inspects 16 samples, fewer at a time than the loader prefetches.
+        // The first 16 requests are those of the plan, which has fewer in flight than the loader.
+        // They are answered at once.
         BUCKETS.gather(16, fewest);
         assert!(batches(source, 2) == expected);
         let most = BUCKETS.most_in_flight();
@@ -54,8 +56,8 @@ fn the_loader_keeps_requests_in_flight_and_its_batches_equal_local_ones() {
     BUCKETS.latency(Duration::ZERO);
 }
 
-/// Tests on simulated storage (`tests/insight/prefetch/`) check which window follows from which
-/// measurements.
+/// Checks only that the chosen prefetch window is used. `tests/insight/prefetch/` tests, on
+/// simulated storage, which window follows from which measurements.
 #[test]
 fn no_more_is_prefetched_than_was_chosen_and_no_byte_depends_on_it() {
     let _alone = LATENCY.write().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -92,14 +94,14 @@ fn no_more_is_prefetched_than_was_chosen_and_no_byte_depends_on_it() {
     while loader.read_ahead().unwrap().decisions.is_empty() {
         tuned.extend(epochs(&mut loader, 1, step));
     }
-    // The reason contains the rate and the latency of requests.
+    // The reason of a decision must contain the rate of samples and the latency of requests.
     let first = loader.read_ahead().unwrap().decisions.swap_remove(0);
     assert!(first.why.contains("samples/s") && first.why.contains(" ms"), "{first:#?}");
-    // From now on, no request of the first window is in flight.
+    // After these two epochs, no request of the first window is in flight.
     tuned.extend(epochs(&mut loader, 2, step));
     BUCKETS.forget("/chosen/");
     tuned.extend(epochs(&mut loader, 3, step));
-    // In flight are the prefetched samples and two that the workers read.
+    // At most the prefetched samples and two samples that workers read are in flight.
     let report = loader.read_ahead().unwrap();
     assert_eq!(loader.profile().setup.read_ahead as usize, report.window);
     let longest = report.decisions.iter().map(|it| it.window).max().unwrap();
@@ -120,14 +122,14 @@ fn a_dropped_loader_cancels_its_requests() {
     let storage = storage(&StorageSettings { timeout: 600, ..settings() });
     let source = directory("s3://hanging", &storage).unwrap();
     for index in (0..64).filter(|index| index % 4 != 0) {
-        // Requests of all samples hang, except those that the plan inspects.
+        // The server never answers requests for samples, except for those that the plan inspects.
         let path = source.path(index).to_str().unwrap().replace("s3:/", "");
         BUCKETS.fail(&path, [Fault::Hang; 8]);
     }
     let builder =
         Loader::builder(source, common::training()).batch_size(5).num_workers(2).shuffle(false);
     let loader = builder.device(DeviceChoice::Cpu).build().unwrap();
-    // The server never answers these requests. Wait until all of them have been sent.
+    // Waits until all requests have been sent: 16 of the plan and 40 that the server never answers.
     while BUCKETS.log("/hanging/").iter().filter(|it| it.method == "GET").count() < 16 + 40 {
         std::thread::sleep(Duration::from_millis(10));
     }

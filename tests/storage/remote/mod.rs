@@ -1,4 +1,4 @@
-//! Remote storage, sources and loaders with a test server and injected failures.
+//! Remote storage, sources and loaders, with a test server and failures that tests cause.
 
 mod handles;
 mod hostile;
@@ -23,22 +23,22 @@ use feedwater::storage::{Storage, StorageSettings};
 
 use crate::servers::{Fault, Server};
 
-/// Settings with three retries within 1.5 seconds, and a timeout that even a busy machine does not
-/// reach.
+/// Settings with three retries, which take at most 1.5 seconds. The timeout is so long that even a
+/// busy machine does not reach it.
 fn settings() -> StorageSettings {
     StorageSettings { retries: 3, timeout: 60, ..Default::default() }
 }
 
-/// All tests share the latency of the server. A test that changes it holds the write lock, so it
-/// runs alone.
+/// Lock for the latency of the server, which all tests share. A test that changes the latency holds
+/// the write lock, so it runs alone.
 static LATENCY: RwLock<()> = RwLock::new(());
 
-/// The only server for `s3://`, `gs://` and `az://`, because environment variables contain its
-/// address.
+/// The server for `s3://`, `gs://` and `az://`. There is only one, because its address is in
+/// environment variables.
 #[allow(unsafe_code)]
 static BUCKETS: LazyLock<Server> = LazyLock::new(|| {
     let server = Server::start();
-    // Most listings need several pages.
+    // With ten names per page, most listings need several pages.
     server.names_in_a_page(10);
     let root = server.url("");
     let variables = [
@@ -54,23 +54,24 @@ static BUCKETS: LazyLock<Server> = LazyLock::new(|| {
         ("AZURE_SKIP_SIGNATURE", "true"),
     ];
     for (name, value) in variables {
-        // SAFETY: every test calls this first, and no other code reads the environment meanwhile.
+        // SAFETY: every test forces `BUCKETS` first, and no other code reads the environment
+        // meanwhile.
         unsafe { std::env::set_var(name, value) };
     }
     server
 });
 
-/// Handle with the usual settings, for tests without special settings.
+/// A handle for tests without special settings.
 static USUAL: LazyLock<Storage> = LazyLock::new(|| storage(&settings()));
 
-/// Returns a handle with these settings. It stores no indices in the user's cache.
+/// Returns a handle with these settings. It stores no indices in the user's cache directory.
 fn storage(settings: &StorageSettings) -> Storage {
     LazyLock::force(&BUCKETS);
     let directory = tempfile::tempdir().unwrap().keep();
     Storage::with_cache_directory(settings, directory).unwrap()
 }
 
-/// Returns the bucket server. It answers without delay while the guard lives.
+/// Returns the server of the buckets. While the guard lives, it answers without delay.
 fn buckets() -> (&'static Server, RwLockReadGuard<'static, ()>) {
     let guard = LATENCY.read().unwrap_or_else(|poisoned| poisoned.into_inner());
     (&BUCKETS, guard)
@@ -105,7 +106,7 @@ fn read(source: &dyn Source, index: u64) -> Result<Vec<u8>, (Reason, String)> {
     Ok(page.bytes().to_vec())
 }
 
-/// Checks the kind of an error, and values in its message.
+/// Checks the kind of an error, and that its message contains `values`.
 #[track_caller]
 fn assert_error(error: &std::io::Error, kind: ErrorKind, values: &[&str]) {
     assert_eq!(error.kind(), kind, "{error}");
@@ -114,12 +115,12 @@ fn assert_error(error: &std::io::Error, kind: ErrorKind, values: &[&str]) {
     }
 }
 
-/// Whether a message contains this number, other than as a part of a longer number.
+/// Whether a message contains this number, and not only as a part of a longer number.
 fn has_number(text: &str, number: u32) -> bool {
     text.split(|it: char| !it.is_ascii_digit()).any(|it| it == number.to_string())
 }
 
-/// Names of a folder tree that covers every rule for listings.
+/// Names of files that together cover every rule for listing a folder.
 const TREE: [&str; 12] = [
     "beside.txt",
     "cat/b.jpg",
@@ -145,7 +146,8 @@ fn a_directory_in_a_bucket_equals_one_on_disk() {
         fs::write(&path, [number as u8; 3]).unwrap();
         server.put(&format!("/tree/train/{name}"), [number as u8; 3]);
     }
-    // Placeholder objects, which consoles create for folders, and names with a common prefix.
+    // Some consoles create empty objects as placeholders for folders. `train-2` has a common prefix
+    // with `train`, but is another folder.
     server.put("/tree/train/cat/", []);
     server.put("/tree/train", []);
     server.put("/tree/train-2/x.jpg", [1]);
@@ -187,7 +189,7 @@ fn a_listing_continues_after_failed_pages() {
     for number in 0..35 {
         server.put(&format!("/paged/{number:02}.jpg"), [number]);
     }
-    // More failures than retries of one request, but with successful pages in between.
+    // There are more failures than one request may have retries, but some pages succeed in between.
     let page = Fault::Late(Duration::ZERO);
     let broken = [Fault::Status(503), Fault::Cut(10)];
     server.fail("/paged", [broken[0], page, broken[0], broken[1], page, broken[1], Fault::Close]);
@@ -208,7 +210,8 @@ fn an_object_changed_since_the_listing_is_an_unreadable_sample() {
     assert!(problem.contains("changed"), "{problem}");
 }
 
-/// Proxies and small servers answer range requests in chunks, and refuse `HEAD`.
+/// Some proxies and small servers answer range requests in chunks without a length, and refuse
+/// `HEAD`.
 #[test]
 fn servers_without_lengths_and_without_head_are_read() {
     let (server, _guard) = buckets();
@@ -236,8 +239,8 @@ fn servers_without_lengths_and_without_head_are_read() {
     }
 }
 
-/// Consoles of object stores create empty objects for folders. Their names may look like image
-/// files.
+/// Consoles of object stores create empty objects for folders. The name of such an object may be
+/// that of an image file.
 #[test]
 fn folder_markers_named_like_images_are_counted() {
     let (server, _guard) = buckets();
@@ -251,7 +254,7 @@ fn folder_markers_named_like_images_are_counted() {
     assert_eq!((excluded.why, excluded.count), (ExclusionReason::EmptyObject, 2));
 }
 
-/// One host of a list with many hosts is unreachable.
+/// A list has URLs on two hosts, and one host is unreachable.
 #[test]
 fn one_unreachable_url_of_a_list_is_an_error_of_its_sample() {
     let (server, _guard) = buckets();
@@ -283,20 +286,20 @@ fn one_unreachable_url_of_a_list_is_an_error_of_its_sample() {
         builder.device(DeviceChoice::Cpu).num_workers(1).epochs(Some(1)).build().unwrap();
     assert!(loader.into_iter().all(|batch| batch.is_ok()));
     assert!(loader.stats().errors.values().sum::<u64>() > 0);
-    // Without the setting, data must not select URLs.
+    // A list is data. Without the setting `allow_urls`, its rows must not select URLs.
     let error = pipeline.source.open_with(&USUAL).err().unwrap().to_string();
     for words in ["entry 2", gone, "allow_urls", "127.0.0.1:1"] {
         assert!(error.contains(words), "{words}: {error}");
     }
-    // If no server answers, opening the list fails.
+    // If the server of no listed file answers, opening the list fails.
     server.put("/mixed/gone.txt", format!("{gone}\t2\n"));
     let text = format!("[source]\nlist = \"{}\"\n", server.url("/mixed/gone.txt"));
     let pipeline = feedwater::Pipeline::from_toml(&text, "").unwrap();
     assert!(pipeline.source.open_with(&storage(&settings)).is_err());
 }
 
-/// Requests to buckets are signed and contain the session token. So rows of a data file must not
-/// cause them.
+/// Requests to buckets are signed and contain the session token. A row of a data file must not
+/// cause such a request.
 #[test]
 fn a_bucket_in_a_row_gets_no_request_unless_the_settings_allow_it() {
     let (server, _guard) = buckets();
@@ -310,7 +313,7 @@ fn a_bucket_in_a_row_gets_no_request_unless_the_settings_allow_it() {
     let allow_urls = vec!["s3://of-a-row".into()];
     let allowed = storage(&StorageSettings { allow_urls, ..settings() });
     assert_eq!(read(&list(&path, &allowed).unwrap(), 0).unwrap(), [7]);
-    // The allowed request contains the session token.
+    // With the setting, the request is sent and contains the session token.
     let token = ("x-amz-security-token".to_string(), "session".to_string());
     assert!(server.log("/of-a-row/a.jpg").iter().any(|it| it.head.contains(&token)));
 }
@@ -343,8 +346,8 @@ fn a_list_may_be_remote_and_name_other_urls() {
     for value in ["100", "limits.max_file_bytes", "99"] {
         assert!(fault.problem.contains(value), "{value}: {fault}");
     }
-    // The result is the same if the sample was requested before. The whole object is read if the
-    // later limit allows it.
+    // A sample may be requested with one size limit and read with another. The result is that of
+    // reading with the later limit, which may require a second request for the whole object.
     let mut read_after = |held: u64, limit: u64| {
         let expected = source.expect(0, held).unwrap();
         expected(&mut page, limit).map(|()| page.bytes().len())
@@ -386,7 +389,7 @@ fn record_files_are_indexed_once_and_then_read_by_range() {
         assert!(
             ranges.len() == 8 && ranges.iter().all(|it| it.method == "GET" && it.range.is_some())
         );
-        // The index is in the cache directory, so only the length is requested again.
+        // The index is in the cache directory. So opening the file again requests only its length.
         server.forget("/records/tf/");
         TfRecord::open_with(paths, &settings, &USUAL).unwrap();
         let again = server.log("/records/tf/");
@@ -404,7 +407,7 @@ fn record_files_are_indexed_once_and_then_read_by_range() {
     for index in 0..local.len() {
         assert_eq!(remote.label(index), local.label(index));
         assert_eq!(read(&remote, index).unwrap(), read(&local, index).unwrap());
-        // A table that was stored and read back contains the names of members too.
+        // A table that was stored and read again contains the names of members too.
         let [remote, stored, local] = [&remote, &stored, &local].map(|source| {
             let named = (source as &dyn Source).named_location(index);
             named.rsplit_once(' ').unwrap().1.to_owned()

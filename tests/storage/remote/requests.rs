@@ -1,4 +1,4 @@
-//! Single requests and how they fail.
+//! Single requests, and how they fail.
 
 use super::*;
 
@@ -67,7 +67,7 @@ fn a_request_with_a_transient_failure_is_retried() {
             "{fault:?}: one request for the length and two for the bytes"
         );
     }
-    // An answer that is only slow is not retried.
+    // An answer that is only slow must not be retried.
     for fault in
         [Fault::Late(Duration::from_millis(300)), Fault::Slow(10_000, Duration::from_millis(20))]
     {
@@ -85,7 +85,7 @@ fn a_request_is_retried_after_the_timeout() {
     let (server, _guard) = buckets();
     let impatient = storage(&StorageSettings { timeout: 1, ..settings() });
     let bytes = some_bytes(50_000);
-    // The timeout of one second has passed, including the time allowed for this many bytes.
+    // The settings give one second, and the time that these bytes may take. Both servers exceed it.
     let slow = Fault::Slow(1_000, Duration::from_millis(100));
     for (path, fault) in [("/late/silent", Fault::Hang), ("/late/slow", slow)] {
         server.put(path, &bytes[..]);
@@ -106,7 +106,7 @@ fn a_request_fails_after_the_last_retry() {
     server.fail("/down/file", [Fault::Status(503); 4]);
     let error = USUAL.read(Path::new(&server.url("/down/file"))).unwrap_err();
     assert_error(&error, ErrorKind::TimedOut, &["503", "storage.retries"]);
-    // The message has the number of attempts.
+    // The message must contain the number of attempts.
     assert!(has_number(&error.to_string(), 4), "{error}");
     assert_eq!(server.log("/down/").len(), 4);
     assert_eq!(USUAL.read(Path::new(&server.url("/down/file"))).unwrap(), [1]);

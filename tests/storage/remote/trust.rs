@@ -1,4 +1,5 @@
-//! Certificates: the server of a private authority is trusted only with a setting.
+//! TLS certificates. A server with a certificate of a private authority is trusted only if a
+//! setting names the authority.
 
 use std::io::Write;
 
@@ -21,14 +22,15 @@ fn a_certificate_of_a_configured_authority_is_trusted() {
     let url = https(&server);
     assert_eq!(part(&storage, &url, 70_000, 500).unwrap(), some_bytes(100_000)[70_000..70_500]);
     assert_eq!(storage.read(Path::new(&url)).unwrap(), some_bytes(100_000));
-    // The certificate has another name for the same address.
+    // The certificate is also valid for the name `localhost`.
     let url = url.replace("127.0.0.1", "localhost");
     assert_eq!(storage.read(Path::new(&url)).unwrap(), some_bytes(100_000));
 }
 
 #[test]
 fn an_invalid_certificate_is_an_immediate_error_with_the_reason() {
-    // Expected in the message: the setting, or the reason in the words of the TLS library.
+    // The message must contain the setting that helps, or the reason in the words of the TLS
+    // library.
     for (trusted, certificate, terms) in [
         (settings(), "good", &["storage.ca_file"][..]),
         (with_authority(), "other", &["NotValidForName", "not valid for"]),
