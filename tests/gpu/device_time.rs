@@ -106,7 +106,7 @@ fn measuring_adds_no_waits_and_creates_no_events_later() {
     clean(&machine, "no waits");
 }
 
-/// A measurement that cannot start, because the previous one is unfinished, is counted as dropped.
+/// A measurement is dropped if the previous one is unfinished. Later measurements work.
 #[test]
 fn a_full_queue_drops_measurements_and_never_waits() {
     let machine = exclusive();

@@ -319,8 +319,7 @@ static int create_handle(int backend, Allocator* device, Allocator* pinned, unsi
 
 API int nvjpegCreateEx(int backend, void* device, void* pinned, unsigned flags, Handle** out) {
     ENTER("nvjpegCreateEx")
-    // nvJPEG's default allocators are not simulated, so feedwater must pass its own
-    // (nvjpegCreateExV2).
+    // nvJPEG's default allocators are not simulated. Handles that use them cannot decode.
     if (device || pinned) return INVALID_PARAMETER;
     return create_handle(backend, nullptr, nullptr, flags, out);
 }

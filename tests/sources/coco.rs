@@ -403,7 +403,7 @@ fn the_image_folder_is_relative_to_the_pipeline_file_or_else_to_the_annotations(
     let text = "[source]\ncoco = \"marks/a.json\"\nimages = \"train\"\n";
     let open = || {
         let pipeline = Pipeline::from_toml(text, root.path()).unwrap();
-        // The serialized settings have absolute paths, so they can be read from another folder.
+        // If the serialized settings are read from another folder, the result must be the same.
         let again = Pipeline::from_toml(&pipeline.to_toml().unwrap(), "").unwrap();
         let location = |pipeline: Pipeline| pipeline.source.open().map(|it| it.location(0));
         let (one, two) = (location(pipeline), location(again));

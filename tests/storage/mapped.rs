@@ -23,8 +23,8 @@ use feedwater::storage::{Storage, StorageSettings};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-/// Number of reads of a file. After so many, most reads copy from the mapping, because the file is
-/// in the page cache.
+/// Number of reads after which most reads of a file copy from its mapping, if the file is in the
+/// page cache.
 const READS: usize = 200;
 
 /// Returns a handle that maps files if `map` is true. Returns `None` if the file system does not

@@ -56,7 +56,7 @@ fn if_the_consumer_limits_the_window_is_what_requests_need() {
 
 #[test]
 fn no_more_is_in_flight_than_the_storage_serves() {
-    // The storage starts 400 requests per second, and each takes 20 ms. So at most 8 are in flight.
+    // The storage starts 400 requests per second, and each takes 20 ms. So about 8 are in flight.
     let limited = World { request: (20.0, 0.2), limit: 400.0, ..world() };
     let chosen = window(&mix("a rate limit", limited));
     assert!((8..=24).contains(&chosen), "{chosen}");
