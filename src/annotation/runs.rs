@@ -71,8 +71,8 @@ impl RunLengths {
             let length = before.checked_add_signed(value).filter(|&it| it <= size.pixels());
             lengths.push(length.ok_or_else(|| {
                 format!(
-                    "a run length in the mask's counts, at byte {at}, is {before} {value:+}, \
-                     which an image of {size} does not allow"
+                    "the run length at byte {at} of the mask's counts adds {value} to {before}, \
+                     which is no length within an image of {size}"
                 )
             })?);
             (value, bits) = (0, 0);
