@@ -49,7 +49,8 @@ impl RowIndexGain {
     /// Predicts the effect from windows drawn for some of the scanned images. `None` if indexes
     /// have no effect.
     pub(super) fn of(plan: &Plan, facts: &Facts) -> Option<Self> {
-        // Without vector instructions, libjpeg-turbo decodes all images.
+        // Without vector instructions, libjpeg-turbo decodes all images, and it cannot use row
+        // indexes.
         let has_vectors = Decoders::jpeg_instructions().len() > 1;
         let is_ours = plan.settings.decode.jpeg != JpegDecoder::Libjpeg && has_vectors;
         let cache = &plan.settings.cache;

@@ -102,7 +102,8 @@ impl Launcher {
             match pages.next_until(deadline, Duration::MAX, |_| ()) {
                 Poll::Ready(Some(page)) => held.push(page?),
                 Poll::Ready(None) => match held.first() {
-                    // No more pages will be published, so wait for the held pages.
+                    // All workers have ended and will publish no more pages. So wait until the
+                    // first of the held pages is decoded.
                     Some(page) => page.decoded.synchronize()?,
                     None => return Ok(()),
                 },

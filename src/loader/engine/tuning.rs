@@ -158,7 +158,7 @@ impl Shared {
     ) {
         for (profile, batches) in profiles {
             let before = tuner.choice();
-            // If nothing was measured, wait for the next window.
+            // If nothing was measured, make no decision until the next measurement.
             let decision = tuner.observe(&profile, batches).ok().flatten();
             let mut chosen = lock(&self.chosen);
             if chosen.by_hand {

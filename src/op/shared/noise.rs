@@ -34,7 +34,8 @@ pub fn normals(words: [u32; 4]) -> [f32; 3] {
 /// its distance from the origin, the 32 bits of `direction` its direction.
 #[inline(always)]
 fn pair(distance: u32, direction: u32) -> [f32; 2] {
-    // An odd integer of at most 24 bits, so both conversions are exact.
+    // The odd integer is never 0, so its logarithm is finite. It has at most 24 bits, so an f32
+    // holds it exactly.
     let uniform = ((distance >> 9) as i32 * 2 + 1) as f32 * (1.0 / (1 << 24) as f32);
     let radius = (-2.0 * ln(uniform)).sqrt();
     // An angle from -pi / 4 to pi / 4. The two leading bits of `direction` turn and mirror the
