@@ -452,7 +452,8 @@ impl QueueState {
         match self.outstanding.front() {
             Some(front) => self.next_due = now + front.expected,
             // This queue ran empty while another queue had images waiting, because the balancer
-            // noticed too late that the last image had finished. So keep more images in this queue.
+            // noticed too late that the last image of this queue had finished. So keep more images
+            // in this queue.
             None if others_queue => {
                 let most = (4 * self.queue.parallel).min(self.queue.capacity).max(1);
                 self.depth = (2 * self.depth).min(most);

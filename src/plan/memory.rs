@@ -104,8 +104,8 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
         rows.add(Memory::Host, "connections", CONNECTION_BYTES, connections, note);
     }
     if facts.trace_spans > 0 {
-        // Each of these threads has a track: the workers, the thread that feeds the JPEG engines,
-        // the thread that opened the source, and the launcher.
+        // In the trace, each of these threads has a track: the workers, the thread that feeds the
+        // JPEG engines, the thread that opened the source, and the launcher.
         let threads = workers + 1 + u64::from(plan.uses_gpu());
         let spans = facts.trace_spans;
         let note = format!("{spans} spans for each of {} tracks", threads + OTHER_TRACKS);

@@ -413,7 +413,8 @@ impl SampleMemory {
         const MOST_COLUMNS: u32 = 1 << 24;
         let side = input.width.max(input.height).max(1);
         let bounds = Bounds { pixels: input.pixels(), side, wanted: Some(output) };
-        // Tables that do not depend on windows are stored twice.
+        // Tables that do not depend on windows are stored in `Actions::fixed` and copied to
+        // `Actions::table`, so they need twice the memory.
         let fixed = (2 * size_of::<i32>() * kinds.entries()) as u64;
         *tables = tables.saturating_add(fixed);
         let entries = operator.coefficients(bounds);

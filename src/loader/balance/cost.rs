@@ -175,7 +175,7 @@ impl Cost {
         }
         let [x, y] = [span.terms.fixed / expected, span.terms.size / expected];
         // A span (measuring interval) counts the whole time of each image that finishes in it,
-        // although a large image was in work during earlier spans too. So the span in which a large
+        // although the work on a large image began in an earlier span. So the span in which a large
         // image finishes looks fast, and the spans before it look slow. Their mean is right if each
         // span is weighted by its expected time.
         let typical = if self.typical > 0.0 { self.typical } else { expected };
@@ -196,8 +196,8 @@ impl Cost {
         if whole <= 0.0 {
             return;
         }
-        // `common` is the least-squares solution with one scale for both terms. It stabilizes the
-        // solution with two scales, which is pulled towards it (ridge regression).
+        // `common` is the least-squares solution with one scale for both terms. The solution with
+        // two scales is pulled towards `common` (ridge regression), so that it is stable.
         let common = (xm + ym) / whole;
         let [hold_x, hold_y] = [xx, yy].map(|own| RIDGE * own + 1e-9 * whole);
         let (xx, yy) = (xx + hold_x, yy + hold_y);

@@ -82,8 +82,8 @@ impl Gatherer {
         let mut group = Vec::with_capacity(self.group);
         let decoded = self.decode_all(waiting, &mut group);
         let emptied = self.stream.synchronize();
-        // Release the pages only now, so that workers can reuse them. If decoding ended with an
-        // error, the stream may have been writing to these pages until it was synchronized.
+        // Release the pages to the workers only now. After an error, the stream may have been
+        // writing to these pages until it was synchronized.
         self.running.clear();
         drop((group, self.next, pages));
         decoded.and(emptied)

@@ -118,7 +118,7 @@ impl Launcher {
             }
             self.parts.meter.waited_for_input(Stage::Kernel, waiting.elapsed());
             let begin = self.parts.meter.begin(Stage::Kernel);
-            // The pages of a group rarely have different splits.
+            // The pages of a group rarely have different splits, so one launch usually suffices.
             ready.sort_by_key(|page| cut_of(device, page));
             for pages in ready.chunk_by_mut(|a, b| cut_of(device, a) == cut_of(device, b)) {
                 self.launch(device, feed, pages)?;

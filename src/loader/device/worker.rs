@@ -98,7 +98,7 @@ impl PageWorker {
         while !self.dispatcher.stopped && controls.gate.pass(number) {
             let begin = Instant::now();
             let Some(page) = pages.acquire() else { break };
-            // The page may hold an image that was decoded but never launched. Then a decoder may
+            // The previous image in this page may never have been launched. Then a decoder may
             // still be writing to the page.
             page.decoded.synchronize()?;
             meter.waited_for_room(Stage::Upload, begin.elapsed());

@@ -138,7 +138,7 @@ impl Tuning {
                     let profile = profile_since(since);
                     *phase = Phase::Decide;
                     if let Some(profiles) = &self.profiles {
-                        // If the thread has ended, no decision is needed.
+                        // The tuning thread may have ended. Then no decision is needed.
                         let _ = profiles.send((profile, all));
                     }
                 }

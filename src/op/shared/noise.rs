@@ -117,7 +117,8 @@ mod tests {
             // One key in a hundred exceeds this limit by chance.
             assert!(distance < 1.63 / (COUNT as f64).sqrt(), "channel {channel}: {distance}");
         }
-        // Squares are compared too, because two channels share their distance from the origin.
+        // Two channels are the coordinates of one point. A dependence through the distance of this
+        // point from the origin would show only in the correlation of their squares.
         let same: fn(f64) -> f64 = |it| it;
         let square: fn(f64) -> f64 = |it| (it * it - 1.0) / 2f64.sqrt();
         let correlation = |of: fn(f64) -> f64, pairs: &mut dyn Iterator<Item = (f32, f32)>| {

@@ -14,7 +14,8 @@ pub fn demand(warp: &Warp, table: &[i32], input: Size, wanted: Roi) -> Roi {
     };
     let Some([left, top, right, bottom]) = bounds else { return input.window() };
     // Bicubic interpolation reads two pixels beyond a position. Rounding moves positions that are
-    // computed by repeated addition or with integers, but by less than half a pixel.
+    // computed by repeated addition or with integers, but by less than half a pixel. So a margin of
+    // three pixels is enough.
     const MARGIN: f64 = 3.0;
     let axis = |low: f64, high: f64, len: u32| {
         let most = f64::from(len);
