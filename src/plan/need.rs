@@ -349,8 +349,8 @@ impl Plan {
             })
             .collect();
         needs.sort_by_key(SampleMemory::total);
-        // If fewer than half of the scanned samples exceed the limit, those samples are outliers
-        // and do not raise the share.
+        // If fewer than half of the scanned samples exceed `limits.large_image_memory`, those
+        // samples are outliers and do not raise the share.
         let too_large = needs.iter().rev().take_while(|it| it.total() > large).count();
         let mut outliers = if 2 * too_large < needs.len() { too_large } else { 0 };
         let few = needs.len().div_ceil(OUTLIERS);

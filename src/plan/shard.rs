@@ -264,8 +264,7 @@ impl Launcher {
     /// Whether the launcher's variables are set and apply to this process.
     fn is_there(&self, environment: &Environment) -> bool {
         match self.choice {
-            // A step number that cannot be parsed counts as a step. `tells` checks only rank and
-            // world size.
+            // A step number that cannot be parsed still means that the process runs in a step.
             ShardFrom::Slurm => environment
                 .0
                 .get(SLURM_STEP)
