@@ -134,9 +134,9 @@ impl Passes {
     pub fn horizontal(&mut self, y: u32) {
         let start = self.ring_start(y);
         match self.width {
-            // SAFETY: `begin` requires a CPU that has the instructions of `width`.
+            // SAFETY: the caller of `begin` chose `width` because the CPU has its instructions.
             Width::Bits512 => unsafe { avx512::horizontal(self, start) },
-            // SAFETY: `begin` requires a CPU that has the instructions of `width`.
+            // SAFETY: the caller of `begin` chose `width` because the CPU has its instructions.
             Width::Bits256 => unsafe { avx::horizontal(self, start) },
         }
     }
@@ -157,9 +157,9 @@ impl Passes {
         }
         let (ring, rows) = (&self.ring[..], &self.rows[..count]);
         match self.width {
-            // SAFETY: `begin` requires a CPU that has the instructions of `width`.
+            // SAFETY: the caller of `begin` chose `width` because the CPU has its instructions.
             Width::Bits512 => unsafe { avx512::vertical(ring, rows, out) },
-            // SAFETY: `begin` requires a CPU that has the instructions of `width`.
+            // SAFETY: the caller of `begin` chose `width` because the CPU has its instructions.
             Width::Bits256 => unsafe { avx::vertical(ring, rows, out) },
         }
     }
