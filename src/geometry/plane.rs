@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_box_across_the_line_at_infinity_stays_finite() {
-        // The divisor is 0 at x = 10.
+        // The transform divides by 1 - 0.1 x, which is 0 at x = 10.
         let plane = Plane::new([1.0, 0.0, 0.0, 0.0, 1.0, 0.0, -0.1, 0.0, 1.0]);
         assert_eq!(plane.point(10.0, 5.0), None);
         assert_eq!(plane.point(11.0, 5.0), None);

@@ -275,7 +275,8 @@ mod tests {
     fn boxes_are_clipped_before_a_warp_and_upright_after_it() {
         let mut view = View::new(Size::new(100, 50));
         view.crop((10, 0), Size::new(50, 50));
-        // Rotated by 45 degrees around the centre, and enlarged by the square root of 2.
+        // The warp rotates the image by 45 degrees around its centre, and enlarges it by the square
+        // root of 2.
         view.warp(Plane::affine([0.5, 0.5, 0.0, -0.5, 0.5, 25.0]), Size::new(50, 50));
         view.resize(Roi::new(0, 0, 50, 50), Size::new(100, 100));
         assert_eq!(view.point(35.0, 25.0), (50.0, 50.0));

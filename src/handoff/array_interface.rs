@@ -49,8 +49,9 @@ impl CudaArrayInterface {
             typestr: typestr(shape.dtype),
             data: (address, false),
             strides: None,
-            // The driver's null handle is the legacy default stream, which the interface writes as
-            // 1. The interface forbids 0, because 0 could mean either default stream.
+            // The driver's null handle is the legacy default stream. The interface writes this
+            // stream as 1, and forbids 0, because 0 could mean either of the driver's two default
+            // streams.
             stream: (stream.raw() as u64).max(1),
             version: 3,
         })

@@ -279,7 +279,7 @@ impl<M: Managed> Exported<M> {
 
     /// Returns the whole DLPack structure.
     pub fn managed(&self) -> &M {
-        // SAFETY: as in `tensor`.
+        // SAFETY: `export_as` created the structure, which stays alive until `into_raw` or `drop`.
         unsafe { self.managed.as_ref() }
     }
 
@@ -438,7 +438,7 @@ unsafe extern "C" fn delete<M: Managed>(managed: *mut M) {
     if managed.is_null() {
         return;
     }
-    // SAFETY: the owner is the `Holder` that contains the structure, set by `export_as`.
+    // SAFETY: `export_as` set the owner to the `Holder` that contains this structure.
     let holder = unsafe { Box::from_raw((*managed).owner().cast::<Holder<M>>()) };
     drop(holder);
 }

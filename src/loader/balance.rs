@@ -451,8 +451,9 @@ impl QueueState {
         self.lateness += 0.1 * (late - self.lateness);
         match self.outstanding.front() {
             Some(front) => self.next_due = now + front.expected,
-            // The queue ran empty while another queue had images waiting, because the end of its
-            // work was observed too late to refill it. So keep more images in this queue.
+            // This queue ran empty while another queue had images waiting, because the balancer
+            // noticed too late that the last image of this queue had finished. So keep more images
+            // in this queue.
             None if others_queue => {
                 let most = (4 * self.queue.parallel).min(self.queue.capacity).max(1);
                 self.depth = (2 * self.depth).min(most);

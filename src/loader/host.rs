@@ -107,7 +107,7 @@ impl Split {
 
     fn split(&mut self) {
         for part in &mut self.parts {
-            // If a slot was abandoned while it was filled, its parts are still split off.
+            // The parts of a slot that was abandoned while it was filled are already split off.
             if part.is_none() {
                 *part = Some(self.whole.split_to(self.part_bytes));
             }

@@ -322,8 +322,8 @@ impl Meters {
         let device = self.device.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner).read();
         let batches = self.batches();
-        // Read the absences first. The other counts of a thread that has ended do not change
-        // afterwards.
+        // Read the absences (the times before threads began and after they ended) before the other
+        // counts. After a thread has ended, its other counts do not change.
         let absences = by_thread.iter().map(|meter| meter.absence(now)).collect();
         Snapshot {
             seconds,

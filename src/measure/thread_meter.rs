@@ -93,7 +93,7 @@ pub struct CpuClock(u64);
 #[derive(Debug)]
 #[must_use = "the thread counts as ended when this is dropped"]
 pub struct AtWork<'a> {
-    // Dropped in this order, so the thread's last time is recorded before its end.
+    // The fields are dropped in this order, so the thread's last time is recorded before its end.
     _clocked: Clocked<'a>,
     _over: Over<'a>,
 }
@@ -127,8 +127,8 @@ impl Absence {
     /// Absence of one thread.
     fn since(self, earlier: Self, seconds: f64) -> Self {
         let most = (seconds * 1e9) as u64;
-        // A thread that had not begun at `earlier` had no absence then, so its whole starting time
-        // is counted now. The interval limits that time.
+        // Before a thread begins, its `starting` is 0. If it began after `earlier`, its whole
+        // starting time is counted, but no more than the interval.
         Self {
             starting: self.starting.saturating_sub(earlier.starting).min(most),
             finished: self.finished.saturating_sub(earlier.finished).min(most),

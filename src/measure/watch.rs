@@ -116,7 +116,7 @@ impl Recorder {
 
     pub fn begin(&self, stage: Stage) {
         if let Some(marker) = &self.marker {
-            // Ends a stage that was left open by an error.
+            // End the stage that an error left open.
             self.close();
             marker.begin(stage.c_name());
             self.open.store(true, Relaxed);

@@ -79,8 +79,8 @@ impl DeviceChain {
         let end = ends.filter(|&end| resamples(&flat(&operators[..end]))).unwrap_or(0);
         let fused_kinds = flat(&operators[..end]);
         let fused = (end > 0).then(|| {
-            // A crop as last action makes the image in scratch memory begin at the first pixel that
-            // is needed.
+            // The fused kernel ends with a crop. So the image in scratch memory begins at the first
+            // pixel that the other operators need.
             let kinds = [&fused_kinds[..], &[Kind::Crop]].concat();
             kernel_text(leaf, &kinds, DType::U8, Layout::Nhwc)
         });

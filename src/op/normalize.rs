@@ -174,7 +174,8 @@ mod tests {
         for (mean, std) in [
             ([0.0; 3], [1.0; 3]),
             ([0.5; 3], [0.5; 3]),
-            // Caffe subtracts the mean from bytes, and does not scale the result.
+            // Models of Caffe take bytes minus the mean, without scaling. A `std` of 1/255 gives
+            // the same.
             ([0.485, 0.456, 0.406], [1.0 / 255.0; 3]),
             ([-1.0; 3], [2.0; 3]),
         ] {

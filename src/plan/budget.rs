@@ -46,10 +46,10 @@ impl Counts {
                 None => device.default_hardware_group(plan),
             },
             decoders: states.max().unwrap_or(0),
-            // A larger group needs more pages and saves no work. If kernels process images in tiles
-            // of the greatest height, the work of a sample does not depend on the group. With low
-            // tiles, 16 samples of 224x224 are 448 thread blocks, and a large GPU runs 528 blocks
-            // at once (132 multiprocessors with 4 blocks each).
+            // A larger group needs more pages and does not reduce the work per sample if tiles have
+            // the greatest height. With the lowest tiles (16 rows), 16 samples of 224x224 are 448
+            // thread blocks. These nearly fill a large GPU, which runs 528 blocks at once (132
+            // multiprocessors with 4 blocks each). So a larger group would gain little.
             group: 16,
             prefetch: plan.prefetch,
         }
@@ -145,8 +145,8 @@ impl Plan {
         for (name, part) in KEPT {
             let [count, instead_of] = [counts, full].map(|mut it| *part(&mut it));
             if count < instead_of {
-                // `more` has one more of this count. The limits that it exceeds caused the
-                // reduction.
+                // `more` has a count that is higher by one. The limits that `more` exceeds are the
+                // reason for the reduction.
                 let mut more = match name == KEPT[0].0 {
                     true if count >= start => full,
                     true => floor,

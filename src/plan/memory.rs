@@ -33,7 +33,8 @@ const CONNECTION_BYTES: u64 = (8 + 400) << 10;
 /// Memory of a plan, as a list of entries.
 pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     let mut rows = Footprint::default();
-    // Gatherer threads decode the images that the JPEG engines reject.
+    // A gatherer thread decodes images on the CPU if the JPEG engines reject them. So it needs the
+    // same memory as a worker.
     let gatherers = plan.device.as_ref().map_or(0, DevicePlan::gatherers);
     let workers = (plan.workers.most + gatherers) as u64;
     let SampleRoom { share, large, .. } = plan.room;
@@ -103,8 +104,8 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
         rows.add(Memory::Host, "connections", CONNECTION_BYTES, connections, note);
     }
     if facts.trace_spans > 0 {
-        // Each of these threads has a track: the workers, the thread that feeds the JPEG engines,
-        // the thread that opened the source, and the launcher.
+        // In the trace, each of these threads has a track: the workers, the thread that feeds the
+        // JPEG engines, the thread that opened the source, and the launcher.
         let threads = workers + 1 + u64::from(plan.uses_gpu());
         let spans = facts.trace_spans;
         let note = format!("{spans} spans for each of {} tracks", threads + OTHER_TRACKS);

@@ -349,8 +349,8 @@ impl Plan {
             })
             .collect();
         needs.sort_by_key(SampleMemory::total);
-        // If fewer than half of the scanned samples exceed the limit, those samples are outliers
-        // and do not raise the share.
+        // If fewer than half of the scanned samples exceed `limits.large_image_memory`, those
+        // samples are outliers and do not raise the share.
         let too_large = needs.iter().rev().take_while(|it| it.total() > large).count();
         let mut outliers = if 2 * too_large < needs.len() { too_large } else { 0 };
         let few = needs.len().div_ceil(OUTLIERS);
@@ -413,7 +413,8 @@ impl SampleMemory {
         const MOST_COLUMNS: u32 = 1 << 24;
         let side = input.width.max(input.height).max(1);
         let bounds = Bounds { pixels: input.pixels(), side, wanted: Some(output) };
-        // Tables that do not depend on windows are stored twice.
+        // Tables that do not depend on windows are stored in `Actions::fixed` and copied to
+        // `Actions::table`, so they need twice the memory.
         let fixed = (2 * size_of::<i32>() * kinds.entries()) as u64;
         *tables = tables.saturating_add(fixed);
         let entries = operator.coefficients(bounds);

@@ -49,7 +49,8 @@ impl RowIndexGain {
     /// Predicts the effect from windows drawn for some of the scanned images. `None` if indexes
     /// have no effect.
     pub(super) fn of(plan: &Plan, facts: &Facts) -> Option<Self> {
-        // Without vector instructions, libjpeg-turbo decodes all images.
+        // Without vector instructions, libjpeg-turbo decodes all images, and it cannot use row
+        // indexes.
         let has_vectors = Decoders::jpeg_instructions().len() > 1;
         let is_ours = plan.settings.decode.jpeg != JpegDecoder::Libjpeg && has_vectors;
         let cache = &plan.settings.cache;
@@ -62,8 +63,8 @@ impl RowIndexGain {
             return None;
         }
         let all = facts.scanned.len() as f64;
-        // Windows are drawn only for images that can have an index. The tables of other images may
-        // be huge.
+        // Draw windows only for images that can have an index. For other images this would be
+        // useless, and their tables of coefficients may be huge.
         let indexed: Vec<_> = facts.scanned.iter().filter(|it| is_indexable(&it.header)).collect();
         let share = indexed.len() as f64 / all;
         let every = indexed.len().div_ceil(DRAWN).max(1);
@@ -73,7 +74,8 @@ impl RowIndexGain {
         for (index, scanned) in (0..).zip(indexed.into_iter().step_by(every)) {
             let ScannedSample { header, file_bytes, decode } = scanned;
             let need = plan.sample_memory(header, *file_bytes, *decode, &mut sample);
-            // Skip images that need more than a worker's share: their tables could exceed the memory of the plan.
+            // Skip images that need more than a worker's share. Their tables could exceed the
+            // memory of the plan.
             if need.total() > plan.room.share.total() {
                 continue;
             }
@@ -84,8 +86,8 @@ impl RowIndexGain {
                 continue;
             }
             let window = sample.stored_window;
-            // Areas are in pixels of the reduced image. Each of them stands for `merged` pixels of
-            // the stored image.
+            // Areas are in pixels of the reduced image. Each of these pixels stands for `merged`
+            // pixels of the stored image.
             let merged = f64::from(sample.reduction).powi(2);
             let wanted = (CODED + (1.0 - CODED) / merged) * window.size().pixels() as f64;
             let above = f64::from(sample.stored.width) * f64::from(window.y);

@@ -110,7 +110,7 @@ impl Environment {
     /// Local rank, and the variable that holds it. `None` if no launcher sets one. `LOCAL_RANK` has
     /// precedence, because training programs choose their GPU by it.
     pub(super) fn local_rank(&self) -> Result<Option<(&'static str, u64)>> {
-        // Slurm sets a local rank even in a batch script, which runs only once.
+        // In batch scripts, which run only once, Slurm's local rank has no meaning and is ignored.
         let in_task = |it: &&Launcher| it.choice != ShardFrom::Slurm || it.is_there(self);
         let launchers = LAUNCHERS.iter().filter(in_task);
         let names = launchers.flat_map(|it| it.local.iter().copied());
@@ -264,7 +264,7 @@ impl Launcher {
     /// Whether the launcher's variables are set and apply to this process.
     fn is_there(&self, environment: &Environment) -> bool {
         match self.choice {
-            // Any value counts as a step. `tells` rejects values that are not numbers.
+            // A step number that cannot be parsed still means that the process runs in a step.
             ShardFrom::Slurm => environment
                 .0
                 .get(SLURM_STEP)

@@ -243,7 +243,8 @@ mod tests {
         let text = Shuffle::Windows(Windows::new(10_000, 1000, 1_281_167)).to_string();
         let numbers = text.split(|it: char| !it.is_ascii_digit() && it != '.');
         let numbers: Vec<&str> = numbers.filter(|it| !it.is_empty()).collect();
-        // Files, samples in a window, bits, ideal bits, and their ratio in percent.
+        // The numbers are the files, the samples per window, the bits of entropy per sample, the
+        // bits of a full shuffle, and the ratio of the two in percent.
         for number in ["1000", "10000", "12.8", "18.8", "68"] {
             assert!(numbers.contains(&number), "{number}: {text}");
         }

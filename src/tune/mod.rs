@@ -214,7 +214,7 @@ impl Tuner {
 
     /// Number of batches to measure for the next [`observe`](Self::observe).
     pub fn window(&self) -> u64 {
-        // After tuning there is no hurry, so longer windows are used.
+        // After tuning there is no hurry, so each measurement covers more batches.
         if self.is_settled() { 4 * WINDOW } else { WINDOW }
     }
 
@@ -368,7 +368,8 @@ impl Settled {
     fn is_over(&mut self, profile: &Profile, patience: u32) -> bool {
         let rate = profile.images_per_second();
         self.windows += 1;
-        // A change must exceed four standard errors, which include the error of the trial.
+        // A change counts only if it exceeds four standard errors of the difference between this
+        // measurement and the trial.
         let error = error(profile);
         let of_trial = error * (profile.batches as f64 / WINDOW as f64).sqrt();
         let error = 4.0 * error.hypot(of_trial);
@@ -376,8 +377,8 @@ impl Settled {
         // more, but the speed may stay the same.
         let change = (rate / self.rate.max(1e-9) - 1.0).abs().max(waits(profile) - self.waits);
         let other = change > MIN_SPEED_CHANGE.max(error);
-        // This window is longer than the trial and more accurate, so its values are used if the
-        // loop is unchanged.
+        // This measurement is longer and more accurate than the trial. So its values replace those
+        // of the trial, unless the consumer's loop has changed.
         if self.windows == 1 && !other {
             (self.rate, self.waits) = (rate, waits(profile));
         }

@@ -276,8 +276,8 @@ impl PrefetchDepth {
         if shorter || self.measurements <= MEMORY {
             return None;
         }
-        // A window that is only being tried may be sufficient by chance, so it is raised to
-        // `needed`.
+        // A window (number of prefetched samples) that is only a trial may be sufficient by chance,
+        // so it is raised to `needed`.
         let window = if self.settled { self.window } else { self.window.max(needed) };
         self.change(window, true, format!("this is as many as needed: {seen}"))
     }
@@ -305,14 +305,14 @@ impl PrefetchDepth {
             if !other && !again {
                 return None;
             }
-            // If the loop has not changed, try only longer windows. They cost no speed, but shorter
-            // ones may.
+            // If the rate has not changed, try only longer windows (more prefetched samples).
+            // Longer windows do not lower the speed, but shorter ones may.
             self.floor = if other { self.least() } else { self.window };
             self.patience = self.patience.saturating_mul(2);
             self.watch = None;
         } else if self.settled {
             // Start trials with the next measurement, because this one partly covers the time
-            // before the loop changed.
+            // before late samples slowed down the loader.
             (self.settled, self.floor) = (false, self.least());
             let longer = needed.max(2 * self.window).min(self.most);
             let why = format!("{seen}; a longer window may be sufficient");
@@ -337,7 +337,8 @@ impl PrefetchDepth {
         let tried = |window: usize| self.trials.iter().any(|it| it.window == window);
         if let Some((window, why)) = self.next(needed).filter(|next| !tried(next.0)) {
             if window < self.window && !alone {
-                // Try no shorter window yet. Measure again until nothing else is being tuned.
+                // While workers, prefetched batches or placement are being tuned, try no shorter
+                // window. Measure again later.
                 self.trials.clear();
                 return None;
             }
@@ -381,8 +382,8 @@ impl PrefetchDepth {
                 "is a shorter window as fast?".into(),
             ));
         }
-        // The knee is the shortest window with the full rate. Below it, the rate is the window
-        // divided by the duration of a request.
+        // The knee is the smallest window (number of prefetched samples) with the full rate. Below
+        // the knee, the rate is the window divided by the duration of a request.
         let knee = MARGIN * shortest.window as f64 * best / shortest.rate.max(1e-9);
         let taken = self.nearly_best(best).window as f64;
         let between = !fast && knee < SHORTER * taken && knee > shortest.window as f64 / SHORTER;
@@ -410,7 +411,7 @@ impl PrefetchDepth {
     /// longer cost all workers together at most the share [`LATE`] of their time.
     fn age(&self, requests: &Counts, rate: f64) -> f64 {
         let allowed = LATE * self.workers.max(1) as f64 / rate.max(1e-9);
-        // Times from one microsecond to over an hour.
+        // The times range from one microsecond to over an hour.
         let times: Vec<f64> = (0..460).map(|step| 1e-6 * 1.05_f64.powi(step)).collect();
         let count = requests.count() as f64;
         let late = requests.below(&times);

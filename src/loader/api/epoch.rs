@@ -293,7 +293,8 @@ impl Cursor {
         let mut peeked = loader.peeked();
         let batch = loop {
             match loader.next_batch(&mut peeked, deadline) {
-                // A prefetched batch of an earlier epoch that the consumer left early.
+                // The consumer left an earlier epoch before its end, and this batch was prefetched
+                // for that epoch.
                 Poll::Ready(Some(Ok(batch))) if batch.epoch() < self.epoch => {
                     loader.meters.batch_dropped();
                     drop(batch);

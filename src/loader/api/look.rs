@@ -133,7 +133,7 @@ fn look(
     }
     let header = header?;
     limits.check_size(header.size)?;
-    // `memory_bytes` needs only the first bytes.
+    // The head of the file, which `page` holds, is sufficient for `memory_bytes`.
     let decode = memory_bytes(&header, page.bytes(), file_bytes);
     Ok(ScannedSample { header, file_bytes, decode })
 }

@@ -22,8 +22,9 @@ impl Loader {
 impl Drop for Loader {
     fn drop(&mut self) {
         if self.check_process().is_err() {
-            // The child must not join threads, wait for locks or call the device. So one reference
-            // to each of these parts is leaked, which keeps the part alive.
+            // After a `fork`, the child process must not join threads, wait for locks or call the
+            // device. So one reference to each of these parts is leaked, which keeps the part
+            // alive.
             let threads = (self.tuning.take(), self.watch.take());
             let shared = (self.engine.clone(), self.gpu.clone(), self.prefetcher.clone());
             let data = (self.source.clone(), self.meters.clone(), self.caches.clone());

@@ -174,9 +174,10 @@ impl Cost {
             weight /= slower;
         }
         let [x, y] = [span.terms.fixed / expected, span.terms.size / expected];
-        // The whole time of a large image counts in the span in which it finishes, so that span
-        // looks fast and earlier spans look slow. Their mean is right if spans are weighted by
-        // their expected time.
+        // A span (measuring interval) counts the whole time of each image that finishes in it,
+        // although the work on a large image began in an earlier span. So the span in which a large
+        // image finishes looks fast, and the spans before it look slow. Their mean is right if each
+        // span is weighted by its expected time.
         let typical = if self.typical > 0.0 { self.typical } else { expected };
         weight *= (expected / typical).clamp(1.0 / LARGEST_SPAN, LARGEST_SPAN);
         self.typical = typical + NEWEST_SPAN * (expected - typical);
@@ -195,7 +196,8 @@ impl Cost {
         if whole <= 0.0 {
             return;
         }
-        // Solution of the least squares with one common scale for both terms.
+        // `common` is the least-squares solution with one scale for both terms. The solution with
+        // two scales is pulled towards `common` (ridge regression), so that it is stable.
         let common = (xm + ym) / whole;
         let [hold_x, hold_y] = [xx, yy].map(|own| RIDGE * own + 1e-9 * whole);
         let (xx, yy) = (xx + hold_x, yy + hold_y);

@@ -65,7 +65,8 @@ fn equal_images(count: usize) -> Vec<Image> {
 
 #[test]
 fn an_image_a_hundred_times_slower_than_expected_does_not_delay_others() {
-    // Queues are short, so few images wait behind the slow one before its slowness can be observed.
+    // Queues are short, so few images wait behind the slow image before the balancer can notice
+    // that it is slow.
     let around = Surroundings { pages: 28, ..USUAL };
     let engines = [
         Engine::new(1, 100e-6, 0.0, 3e-9),
@@ -84,8 +85,8 @@ fn an_image_a_hundred_times_slower_than_expected_does_not_delay_others() {
         let held: Vec<usize> =
             (0..4000).filter(|&it| it != at && outcome.latencies[it] > 2.0 * slowest).collect();
         let own = engines[queue].seconds(&sick[at], 0.0);
-        // Only images that were queued behind the slow one, before its slowness could be observed,
-        // are delayed.
+        // Only images are delayed that were queued behind the slow image before the balancer could
+        // notice that it is slow.
         assert!(held.len() <= 8 && held.iter().all(|&it| it < at + 2 * around.pages), "{held:?}");
         assert!(held.iter().all(|&it| outcome.latencies[it] < own + 2.0 * slowest), "{held:?}");
         // At most the work of the blocked engine is lost.
@@ -97,7 +98,7 @@ fn an_image_a_hundred_times_slower_than_expected_does_not_delay_others() {
 fn capacities_and_forbidden_routes_are_never_violated() {
     let (_, engines) = mixes()[0];
     let images = images(3000, 5);
-    // `Balanced` checks each choice.
+    // `Balanced` asserts that each chosen queue is allowed and not full.
     for allowed in 1u32..8 {
         let mut balanced = Balanced::new(&engines);
         balanced.allowed = [0, 1, 2].map(|queue| allowed >> queue & 1 == 1);
@@ -202,8 +203,9 @@ fn a_queue_counts_as_busy_up_to_the_moment_of_the_report() {
     let long = choose(Route::NvjpegHybrid, at(0)).unwrap();
     let other = choose(Route::Cpu, at(3)).unwrap();
     balancer.finish(other, at(4));
-    // One of the two places of the first queue was occupied for 4 s, also after the last call of
-    // the balancer. One place of the other queue was occupied for 1 s.
+    // The report is made after 4 s, and each queue has two places. The image `long` has occupied
+    // one place of the first queue for 4 s. The image `other` occupied one place of the second
+    // queue for 1 s.
     let busy = |it: &RouteReport| (it.busy * it.place_seconds, it.place_seconds);
     assert_eq!(balancer.report().iter().map(busy).collect::<Vec<_>>(), [(4.0, 8.0), (1.0, 8.0)]);
     balancer.finish(long, at(4));

@@ -82,8 +82,8 @@ impl Gatherer {
         let mut group = Vec::with_capacity(self.group);
         let decoded = self.decode_all(waiting, &mut group);
         let emptied = self.stream.synchronize();
-        // Workers may reuse the pages of a group only now: after an error, its decoding may still
-        // be in the stream.
+        // Release the pages to the workers only now. After an error, the stream may have been
+        // writing to these pages until it was synchronized.
         self.running.clear();
         drop((group, self.next, pages));
         decoded.and(emptied)
@@ -95,7 +95,7 @@ impl Gatherer {
         loop {
             self.next.extend(waiting.try_iter().map(Next::from));
             if self.next.is_empty() {
-                // If no image is waiting, wait for the earliest call.
+                // If no image is waiting, wait for the oldest running decode call.
                 if !self.running.is_empty() {
                     if !self.finish()? {
                         return Ok(());
@@ -125,7 +125,8 @@ impl Gatherer {
         let sampling = |it: &Next| it.waiting.gathered.class.map(|class| class.sampling);
         let like = |one: &Next| self.next.iter().filter(|it| sampling(it) == sampling(one)).count();
         let late = self.next.front().filter(|it| it.passed >= MOST_PASSED);
-        // `max_by_key` returns the last of equal elements, so the order is reversed.
+        // Search from the newest image to the oldest: `max_by_key` returns the last of equal
+        // elements, which is then the oldest image.
         let chosen = late.or_else(|| self.next.iter().rev().max_by_key(|it| like(it)));
         let Some((chosen, waiting)) = chosen.map(|it| (sampling(it), like(it))) else { return };
         let (most, lanes) = (self.group.min(waiting), self.decoder.lanes());

@@ -102,7 +102,8 @@ impl Launcher {
             match pages.next_until(deadline, Duration::MAX, |_| ()) {
                 Poll::Ready(Some(page)) => held.push(page?),
                 Poll::Ready(None) => match held.first() {
-                    // No more pages will be published, so wait for the held pages.
+                    // All workers have ended and will publish no more pages. So wait until the
+                    // first of the held pages is decoded.
                     Some(page) => page.decoded.synchronize()?,
                     None => return Ok(()),
                 },
@@ -117,7 +118,7 @@ impl Launcher {
             }
             self.parts.meter.waited_for_input(Stage::Kernel, waiting.elapsed());
             let begin = self.parts.meter.begin(Stage::Kernel);
-            // The pages of a group rarely have different splits.
+            // The pages of a group rarely have different splits, so one launch usually suffices.
             ready.sort_by_key(|page| cut_of(device, page));
             for pages in ready.chunk_by_mut(|a, b| cut_of(device, a) == cut_of(device, b)) {
                 self.launch(device, feed, pages)?;

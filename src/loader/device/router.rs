@@ -51,8 +51,8 @@ impl Router {
         workers: usize,
     ) -> Result<Self> {
         let capacity = queues.iter().map(|queue| queue.capacity).sum();
-        // A worker that waits for capacity holds the event that it waits for, even after the event
-        // is reached.
+        // A worker that waits for capacity holds one of these events, even after the event is
+        // reached. So `workers` additional events are needed.
         let marks = (0..capacity + workers).map(|_| Event::new(device).map(Arc::new));
         let marks = marks.collect::<Result<_>>()?;
         let running = Vec::with_capacity(capacity);
@@ -158,7 +158,8 @@ impl Router {
         {
             self.balancer.finish(ticket, now);
         }
-        // Cleared under the lock, so reached events are free when the lock is released.
+        // Release the references while the lock is held. Other threads then see the reached events
+        // as free.
         observed.clear();
         failed
     }

@@ -59,8 +59,8 @@ pub(in crate::loader) fn try_routes(
                 );
                 dropped.push((planned.route, why));
             }
-            // The estimate is kept. When the route is opened, the same failure will occur again and
-            // be reported.
+            // The trial failed, so the estimated memory of this route is used. When the route is
+            // opened, the same failure will occur again and be reported.
             Err(Error::Device { call, .. }) if call.starts_with("nvjpeg") => {}
             Err(error) => return Err(error),
         }
@@ -75,7 +75,7 @@ fn most_bytes(planned: &RoutePlan, on_device: &DevicePlan, limits: &Limits, free
     let device = bytes(limits.device_memory).min(free as usize);
     let pinned = [limits.pinned_memory, limits.host_memory, available].map(bytes);
     let pinned = pinned.into_iter().fold(usize::MAX, usize::min);
-    // An image has three bytes per pixel, and its rows may be padded.
+    // An image has three bytes per pixel. The fourth byte allows for padding at the end of rows.
     let (image, files) = (4 * on_device.image_pixels, 2 * on_device.encoded_bytes);
     Bytes {
         device: device.saturating_sub(image).min(MOST_ESTIMATES * planned.device_bytes),

@@ -98,7 +98,8 @@ impl PageWorker {
         while !self.dispatcher.stopped && controls.gate.pass(number) {
             let begin = Instant::now();
             let Some(page) = pages.acquire() else { break };
-            // If the previous image was never launched, a decoder may still be working on it.
+            // The previous image in this page may never have been launched. Then a decoder may
+            // still be writing to the page.
             page.decoded.synchronize()?;
             meter.waited_for_room(Stage::Upload, begin.elapsed());
             let Some(job) = feed.take() else { break };
@@ -305,8 +306,8 @@ impl Dispatcher {
     ) -> Result<(Payload, SampleRecord), ProduceError> {
         let Parts { plan, router, meter, .. } = self.parts.clone();
         pipeline.admit(planned)?;
-        // The place on the route is released without `finish`, because the measured speed of a
-        // route covers decoding only.
+        // `_room` is dropped without `finish`, so the time of this sample does not change the
+        // measured speed of the route, which covers decoding only.
         let mut _room = None;
         if plan.settings.decode.max_cpu_threads.is_some() {
             let begin = Instant::now();
@@ -353,7 +354,7 @@ const BY_CHOICE: &str = "the CPU keeps up";
 fn work(planned: &Planned<'_>, sample: &SamplePlan) -> ImageWork {
     let header = planned.header();
     let window_pixels = sample.stored_window.size().pixels();
-    // The pixels of a decoded image are only copied.
+    // `Format::Pixels` is an image that is already decoded. Its pixels are only copied.
     let (pixels, bytes) = match header.format {
         Format::Pixels => (0, 0),
         _ => (header.size.pixels(), planned.bytes().len() as u64),

@@ -138,7 +138,7 @@ impl Tuning {
                     let profile = profile_since(since);
                     *phase = Phase::Decide;
                     if let Some(profiles) = &self.profiles {
-                        // If the thread has ended, no decision is needed.
+                        // The tuning thread may have ended. Then no decision is needed.
                         let _ = profiles.send((profile, all));
                     }
                 }
@@ -158,7 +158,7 @@ impl Shared {
     ) {
         for (profile, batches) in profiles {
             let before = tuner.choice();
-            // If nothing was measured, wait for the next window.
+            // If nothing was measured, make no decision until the next measurement.
             let decision = tuner.observe(&profile, batches).ok().flatten();
             let mut chosen = lock(&self.chosen);
             if chosen.by_hand {

@@ -176,8 +176,8 @@ impl Room {
                 self.held = all;
                 return Ok(());
             }
-            // Never wait for a second part while holding the first one, because another worker may
-            // be waiting for the first one.
+            // A worker that holds a part of the pool must not wait for a second part. Otherwise two
+            // workers could wait for each other.
             let stays = SampleMemory { whole: need.whole, ..*kept };
             if stays.total() > share {
                 return Err(no_room(size, &all, has));
@@ -298,7 +298,8 @@ mod tests {
             (admitted.map_err(|error| error.reason), released, beyond)
         };
         assert_eq!(admit(80, 10), (Ok(()), false, false));
-        // Without a release, buffers of 80 and 90 bytes would exist at the same time.
+        // Without a release, a file buffer of 80 bytes and a library buffer of 90 bytes would exist
+        // at the same time. The share is 100 bytes.
         assert_eq!(admit(10, 90), (Ok(()), true, false));
         assert_eq!(admit(10, 20), (Ok(()), false, false));
         assert_eq!(admit(60, 70), (Ok(()), true, true));
@@ -323,7 +324,7 @@ mod tests {
         assert_eq!(admit(&mut worker, 80, 50), (Ok(()), Some(30)));
         assert_eq!(large.lock().free, 10);
         worker.give_back();
-        // In this case, the file itself exceeds the share.
+        // The file alone has 110 bytes and exceeds the share of 100 bytes.
         assert_eq!(admit(&mut worker, 0, 110), (Ok(()), Some(10)));
         assert_eq!(admit(&mut worker, 20, 110).0, Err(Reason::Oversized));
         assert_eq!(released, 3);

@@ -175,14 +175,16 @@ impl SamplePipeline {
         let len = bytes.len() as u64;
         let file = page.host_bytes();
         let decode = self.decoder.memory(header, bytes, len);
-        // Page-locked memory is not part of the worker's budget.
+        // Bytes in page-locked memory do not count, because that memory is not part of the worker's
+        // budget.
         self.need = self.plan.sample_memory(header, len.min(file), decode, &mut self.sample);
         let (mut whole, must) = self.reader.decodes_whole(key, header);
         if whole {
             match self.reserve(header, file) {
                 Ok(()) => {}
                 Err(error) if must => return Err(error),
-                // The sample can be processed without the cache.
+                // Without this memory, only the window is decoded and the image is not added to the
+                // cache.
                 Err(_) => whole = false,
             }
         }
@@ -224,7 +226,8 @@ impl SamplePipeline {
         self.meter.saw(Seen { width, height, bytes: bytes.len() as u64 }, window_pixels);
         let parsed = read.sample.parsed;
         let took = self.meter.since(begin) + parsed;
-        // Recorded as if the header had been parsed directly before planning.
+        // The header was parsed earlier. The time is recorded as if the header had been parsed
+        // directly before planning.
         let began = begin.checked_sub(parsed).unwrap_or(begin);
         self.meter.add_from(Stage::Header, began, took, 0);
         if let Some(clock) = &mut self.clock {
@@ -372,8 +375,8 @@ impl SamplePipeline {
     /// Records the time of decoding and of transforming `bytes`, from `begin` to now.
     fn count(&mut self, begin: Instant, bytes: &[u8]) {
         let both = self.meter.since(begin);
-        // Only some rows are timed, and the total is extrapolated. If a timed row was preempted,
-        // the estimate could exceed the whole time.
+        // `busy` extrapolates from the rows that were timed. If the thread was preempted in a timed
+        // row, the result could exceed the whole time.
         let transform = self.transform.busy().min(both);
         let decode = both - transform;
         self.meter.add_from(Stage::Decode, begin, decode, bytes.len() as u64);

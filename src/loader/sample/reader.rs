@@ -239,7 +239,8 @@ impl Reader {
         let (orientation, pixels) = match decoded_whole {
             Ok(made) => made,
             Err(error) if resizes => return Err(error),
-            // The window may still be decodable.
+            // The whole image cannot be decoded, but the window that the operators need may still
+            // be decodable.
             Err(_) => return Ok(()),
         };
         (sample.tolerated, sample.jpeg_by) = (decoder.tolerated(), decoder.jpeg_by());

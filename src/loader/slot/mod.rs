@@ -91,7 +91,8 @@ impl BatchInfo {
         }
         self.records.truncate(kept.len());
         self.labels.truncate(kept.len());
-        // Without batch operators no pair is mixed, so pairs need no moves.
+        // The policy `drop` cannot be combined with batch operators. So no pair of samples is
+        // mixed, and pairs need no moves.
         self.pairs.truncate(kept.len().div_ceil(2));
         kept.into_iter().enumerate().filter(|(to, from)| to != from).collect()
     }

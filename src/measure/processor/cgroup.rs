@@ -49,7 +49,7 @@ impl Cgroups {
 
 /// Finds the folders from the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`.
 fn folders(cgroup: &str, mountinfo: &str) -> Vec<PathBuf> {
-    // Lines are `hierarchy:controllers:path`. Version 2 has no controllers.
+    // Lines are `hierarchy:controllers:path`. In version 2 of cgroups, `controllers` is empty.
     let parts = cgroup.lines().filter_map(|line| {
         let (_, rest) = line.split_once(':')?;
         rest.split_once(':')
@@ -151,7 +151,8 @@ mod tests {
             paths("0::/a/b\n", second),
             ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"]
         );
-        // First a container with its own cgroup namespace, then one without.
+        // The first case is a container with its own cgroup namespace, the second case a container
+        // without one.
         assert_eq!(paths("0::/\n", second), ["/sys/fs/cgroup"]);
         let bound = "29 23 0:26 /docker/1 /sys/fs/c\\040g ro - cgroup2 cgroup2 rw\n";
         assert_eq!(paths("0::/docker/1\n", bound), ["/sys/fs/c g"]);

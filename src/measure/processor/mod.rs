@@ -215,8 +215,8 @@ fn times(path: &Path) -> Option<ThreadTime> {
 fn schedstat(text: &str) -> Option<ThreadTime> {
     let mut numbers = text.split_ascii_whitespace().map(str::parse::<u64>);
     let (ran, waited) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
-    // Without `CONFIG_SCHED_INFO` everything is 0, including the number of turns, which is at least 1 for a running
-    // thread.
+    // Without `CONFIG_SCHED_INFO`, the kernel writes 0 for all three numbers. The third number
+    // counts how often the thread got a processor, so it is at least 1 for a running thread.
     (numbers.next()?.ok()? > 0).then_some(ThreadTime { ran, waited })
 }
 
@@ -304,7 +304,8 @@ mod tests {
         assert_eq!((profile.allowed, profile.quota, profile.used), (2, Some(1.5), Some(0.5)));
         assert!((profile.others.unwrap() - 1.0).abs() < 1e-9);
         assert_eq!((profile.stolen, profile.throttled), (Some(0.0), None));
-        // The difference of two identical readings.
+        // No time passes between two identical readings, so the used share of the processors is
+        // unknown.
         let profile = machine.since(&machine).profile();
         assert_eq!((profile.used, profile.others, profile.quota), (None, None, Some(1.5)));
     }
@@ -319,7 +320,8 @@ mod tests {
                 std::thread::yield_now();
             });
         });
-        // The thread has ended. The result is `None` if the kernel does not report times.
+        // The clock still returns the times of the ended thread, or `None` if the kernel does not
+        // report times.
         let told = fs::read_to_string("/proc/thread-self/schedstat").ok();
         assert_eq!(clock.read().is_some(), told.as_deref().and_then(schedstat).is_some());
         assert_eq!(clock.lock().path, None);

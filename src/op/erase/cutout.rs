@@ -156,7 +156,7 @@ mod tests {
             assert!(left < right && right <= 12 && top < bottom && bottom <= 7);
             (top..bottom).for_each(|row| rows[usize::from(row)] += 1);
         }
-        // A row is erased if the middle is up to two rows below or one above it.
+        // A row is erased if the middle of the square is up to two rows below or one row above it.
         for (row, &count) in rows.iter().enumerate() {
             let middles = (0..7i32).filter(|&y| (y - 2..y + 2).contains(&(row as i32))).count();
             let expected = samples as f64 * middles as f64 / 7.0;

@@ -89,8 +89,9 @@ impl RandomErasing {
 
     /// Mean and standard deviation of the new values in one rectangle.
     fn noise(&self, rng: &mut SampleRng) -> ([f32; 3], [f32; 3]) {
-        // Adding 0 turns -0 into 0. For a rectangle of one colour, the kernel writes the mean
-        // itself, but the CPU adds 0 times noise, which may turn -0 into 0.
+        // Adding 0 turns -0 into 0, so that the kernel and the CPU write the same bits. For a
+        // rectangle of one colour, the kernel writes the mean itself, but the CPU adds 0 times
+        // noise, which may turn -0 into 0.
         let (value, std) = (self.value.map(|it| it as f32 + 0.0), self.std.map(|it| it as f32));
         match self.mode {
             ErasingMode::Const => (value, [0.0; 3]),

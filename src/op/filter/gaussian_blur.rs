@@ -55,8 +55,8 @@ impl Operator for GaussianBlur {
         if let Some(wanted) = bounds.wanted {
             return of(wanted);
         }
-        // For a fixed number of pixels, the length of the table is linear in the width and in its
-        // inverse. It is therefore largest for the widest or the narrowest image.
+        // The table has entries for each column and each row. For a fixed number of pixels, it is
+        // therefore largest for the widest or the tallest image.
         let other = bounds.pixels.div_ceil(u64::from(bounds.side.max(1))).max(1);
         let other = other.min(u64::from(bounds.side)) as u32;
         of(Size::new(bounds.side, other)).max(of(Size::new(other, bounds.side)))

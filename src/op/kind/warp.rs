@@ -49,7 +49,7 @@ impl ActionKind for Params {
 
     fn trace(&self, output: Size, trace: &mut Trace) {
         trace.cropping = false;
-        // `back` is `None` for a field of displacements, which leaves boxes where they are.
+        // For a field of displacements, `back` is `None`, and boxes keep their positions.
         if let Some(back) = self.warp.back() {
             trace.view.warp(back, output);
         }

@@ -327,7 +327,7 @@ impl Operation {
                 PolicyStep::Saturation((1.0 - amount).clamp(0.0, 1.0))
             }
             GaussianBlur => PolicyStep::GaussianBlur((0.1 + (2.0 - 0.1) * level).clamp(0.1, 2.0)),
-            // This is the largest radius. `Strength::draw` draws the radius itself.
+            // The radius in this step is the maximum. `Strength::draw` draws the actual radius.
             GaussianBlurRand => PolicyStep::GaussianBlur(2.0 * level.clamp(0.0, 1.0)),
         }
     }

@@ -109,8 +109,8 @@ impl Passes {
     pub fn most_bytes(table: TableBounds, columns: u32, side: u32) -> [usize; 6] {
         let outputs = (columns as usize).next_multiple_of(4);
         let [taps, row_taps] = table.taps.map(|taps| taps.min(MOST_TAPS));
-        // Upper bound for any number of outputs up to `columns`. Outputs are padded to a multiple
-        // of 4, and two taps form a pair.
+        // Upper bound of the number of `Weights`, for any number of outputs up to `columns`.
+        // Outputs are padded to a multiple of 4, and two taps form a pair.
         let by_entries = (table.columns + 3 * taps).div_ceil(4);
         [
             0,

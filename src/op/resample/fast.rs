@@ -293,7 +293,7 @@ mod tests {
 
     fn image(size: Size) -> Image<u8> {
         let value = |at: u64| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8;
-        // Long runs of black and white next to noise, so that the filters overshoot.
+        // The image has long runs of black and white next to noise, so that the filters overshoot.
         let data = (0..3 * size.pixels())
             .map(|at| match at / 37 % 4 {
                 0 => 0,

@@ -34,7 +34,8 @@ pub fn normals(words: [u32; 4]) -> [f32; 3] {
 /// its distance from the origin, the 32 bits of `direction` its direction.
 #[inline(always)]
 fn pair(distance: u32, direction: u32) -> [f32; 2] {
-    // An odd integer of at most 24 bits, so both conversions are exact.
+    // The odd integer is never 0, so its logarithm is finite. It has at most 24 bits, so an f32
+    // holds it exactly.
     let uniform = ((distance >> 9) as i32 * 2 + 1) as f32 * (1.0 / (1 << 24) as f32);
     let radius = (-2.0 * ln(uniform)).sqrt();
     // An angle from -pi / 4 to pi / 4. The two leading bits of `direction` turn and mirror the
@@ -116,7 +117,8 @@ mod tests {
             // One key in a hundred exceeds this limit by chance.
             assert!(distance < 1.63 / (COUNT as f64).sqrt(), "channel {channel}: {distance}");
         }
-        // Squares are compared too, because two channels share their distance from the origin.
+        // Two channels are the coordinates of one point. A dependence through the distance of this
+        // point from the origin would show only in the correlation of their squares.
         let same: fn(f64) -> f64 = |it| it;
         let square: fn(f64) -> f64 = |it| (it * it - 1.0) / 2f64.sqrt();
         let correlation = |of: fn(f64) -> f64, pairs: &mut dyn Iterator<Item = (f32, f32)>| {

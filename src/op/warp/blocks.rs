@@ -256,8 +256,9 @@ impl Block {
                 let value = upper + (lower - upper) * below[at] - down;
                 let low = (value - TOLERANCE + WHOLE).to_bits();
                 let high = (value + TOLERANCE + WHOLE).to_bits();
-                // Four equal bytes always give the same byte, so they are never unsure. Saturated
-                // colours and borders have many equal bytes.
+                // If the four neighbours have equal bytes, the result is that byte at every
+                // position, so it cannot differ from the reference. Saturated colours and borders
+                // have many equal bytes.
                 let (byte, no) = match differ & 255 << shift {
                     0 => (same, 0),
                     _ => ((high & 255) << shift, low ^ high),

@@ -13,8 +13,9 @@ pub fn demand(warp: &Warp, table: &[i32], input: Size, wanted: Roi) -> Roi {
         _ => mapped(warp, wanted),
     };
     let Some([left, top, right, bottom]) = bounds else { return input.window() };
-    // Bicubic interpolation reads two pixels beyond a position. Positions from sums and integers
-    // are off by less than half a pixel.
+    // Bicubic interpolation reads two pixels beyond a position. Rounding moves positions that are
+    // computed by repeated addition or with integers, but by less than half a pixel. So a margin of
+    // three pixels is enough.
     const MARGIN: f64 = 3.0;
     let axis = |low: f64, high: f64, len: u32| {
         let most = f64::from(len);
@@ -38,8 +39,8 @@ fn mapped(warp: &Warp, wanted: Roi) -> Option<[f64; 4]> {
         Positions::Fixed => f64::from(warp.integer(number)) / 65536.0,
         _ => warp.real(number),
     };
-    // For the maps `Whole` and `Fixed`, positions are computed from the centre of the first output
-    // pixel, for the others from its corner.
+    // The maps `Whole` and `Fixed` take coordinates relative to the centre of the first output
+    // pixel. The other maps take coordinates relative to its corner.
     let half =
         if matches!(warp.positions(), Positions::Whole | Positions::Fixed) { 0.5 } else { 0.0 };
     let divisor = |x: f64, y: f64| match warp.positions() {

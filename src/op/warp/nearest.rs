@@ -31,8 +31,8 @@ impl Loop for Integers<'_> {
             let axis = |at: i32, step: i32| at.wrapping_add(step.wrapping_mul(number)) >> bits;
             (axis(at.0, step.0), axis(at.1, step.1))
         };
-        // Blocks compute byte indices in 32 bits. Images that are too large for these, and short
-        // rows, are computed pixel by pixel.
+        // Blocks compute byte indices in 32 bits. Rows of larger images, and rows shorter than a
+        // block, are computed pixel by pixel.
         if len < LEN || u32::try_from(bytes.len()).is_err() {
             for (number, place) in (0..).zip(out) {
                 let (x, y) = position(number);

@@ -160,8 +160,8 @@ fn bicubic(
     out: &mut [[u8; 3]],
     position: impl Fn(i32) -> (f64, f64),
 ) {
-    // The fast path needs all 16 neighbours inside of the input, and one byte after the last of
-    // them.
+    // The fast path needs all 16 neighbours inside the input. It also reads one byte after the last
+    // neighbour.
     let (high_x, high_y) = (f64::from(warp.width) - 1.5, f64::from(warp.height) - 1.5);
     let pixels = Pixels::of(src);
     let (bytes, pitch) = (src.data(), 3 * src.window().width as usize);

@@ -79,11 +79,13 @@ fn rows_of_random_maps_are_those_of_the_reference() {
     for round in 0..240 {
         let [input, output] = sizes(&mut rng);
         let src = image(input, &mut rng);
-        // From nearly the identity to maps in which one output pixel covers the whole input.
+        // The maps range from nearly the identity to maps in which one output pixel covers the
+        // whole input.
         let most = [0.02, 0.5, 3.0, 1e3][round % 4];
         let mut number = |middle: f64| middle + rng.between(-most, most);
         let [a, b, d, e] = [number(1.0), number(0.0), number(0.0), number(1.0)];
-        // Maps the centre of the output near the centre of the input.
+        // `middle` returns the offset that moves the centre of the output near the centre of the
+        // input.
         let middle = |a: f64, b: f64, side: u32, offset: f64| {
             let [x, y] = [output.width, output.height].map(|side| f64::from(side) / 2.0);
             f64::from(side) * offset - a * x - b * y

@@ -128,13 +128,14 @@ impl Permutations {
 impl Shuffles for Permutations {
     #[inline(always)]
     fn apart(self, pixels: &Pixels) -> Planes {
-        // SAFETY: a value of this type exists only if the CPU has these instructions.
+        // SAFETY: a `Permutations` exists only if the CPU has the instructions that `apart` needs.
         unsafe { apart(pixels) }
     }
 
     #[inline(always)]
     fn together(self, planes: &Planes) -> Pixels {
-        // SAFETY: a value of this type exists only if the CPU has these instructions.
+        // SAFETY: a `Permutations` exists only if the CPU has the instructions that `together`
+        // needs.
         unsafe { together(planes) }
     }
 }

@@ -46,7 +46,8 @@ impl Tables {
         }
         #[cfg(target_arch = "x86_64")]
         if instructions.has_avx512() {
-            // SAFETY: `has_avx512` is true only if the CPU has these instructions.
+            // SAFETY: `has_avx512` is true only if the CPU has the instructions that `look_up`
+            // needs.
             return unsafe { avx512::look_up(&self.bytes, self.pattern == Pattern::Same, row) };
         }
         for pixel in row.as_chunks_mut::<CHANNELS>().0 {
@@ -62,7 +63,8 @@ impl Tables {
         }
         #[cfg(target_arch = "x86_64")]
         if instructions.has_avx512() {
-            // SAFETY: `has_avx512` is true only if the CPU has these instructions.
+            // SAFETY: `has_avx512` is true only if the CPU has the instructions that `look_up_to`
+            // needs.
             return unsafe {
                 avx512::look_up_to(&self.bytes, self.pattern == Pattern::Same, from, to)
             };
@@ -183,7 +185,7 @@ pub fn reverse(from: &[u8], to: &mut [u8], instructions: Instructions) {
     debug_assert_eq!(from.len(), to.len());
     #[cfg(target_arch = "x86_64")]
     if instructions.has_avx512() {
-        // SAFETY: `has_avx512` is true only if the CPU has these instructions.
+        // SAFETY: `has_avx512` is true only if the CPU has the instructions that `reverse` needs.
         return unsafe { avx512::reverse(from, to) };
     }
     let _ = instructions;

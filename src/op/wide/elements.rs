@@ -58,7 +58,7 @@ impl<E: Pod, const N: usize> ElementTables<E, N> {
         #[cfg(target_arch = "x86_64")]
         if instructions.has_avx512() && row.len() >= BLOCK {
             let out = bytemuck::cast_slice_mut(out);
-            // SAFETY: `has_avx512` is true only if the CPU has these instructions.
+            // SAFETY: `has_avx512` is true only if the CPU has the instructions that `line` needs.
             return unsafe { avx512::line(&self.bytes[channel], channel, row, mirrored, out) };
         }
         let _ = instructions;

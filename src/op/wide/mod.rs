@@ -81,8 +81,8 @@ impl Instructions {
             // SAFETY: only `here` and `all` create this value, on a CPU with AVX2.
             Set::Avx2 => unsafe { with_avx2(it) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: only `here` and `all` create this value, on a CPU with all of these
-            // instructions.
+            // SAFETY: only `here` and `all` create this value, on a CPU with all instructions that
+            // `with_avx512` needs.
             Set::Avx512 => unsafe { with_avx512(it) },
         }
     }
@@ -126,7 +126,7 @@ fn with_avx2(it: impl Loop) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi")]
 fn with_avx512(it: impl Loop) {
-    // SAFETY: the caller of this function guarantees that the CPU has these instructions.
+    // SAFETY: the caller guarantees that the CPU has AVX-512F, AVX-512BW and AVX-512VBMI.
     it.run(unsafe { avx512::Permutations::new() });
 }
 

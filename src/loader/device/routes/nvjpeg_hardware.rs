@@ -51,7 +51,7 @@ impl Classes {
             return decodes;
         }
         let mut support = self.support.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another thread may have queried nvJPEG about this class in the meantime.
+        // Another thread may have queried nvJPEG about this class of files in the meantime.
         if let Some(decodes) = known() {
             return decodes;
         }
@@ -60,8 +60,8 @@ impl Classes {
                 self.known().insert(class, Known { decodes, refused: 0 });
                 decodes
             }
-            // nvJPEG gave no answer, so a call tries this file. nvJPEG is queried again for the
-            // next file of the class.
+            // nvJPEG gave no answer, so the engines try to decode this file. nvJPEG is queried
+            // again for the next file of the class.
             Ok(None) | Err(_) => true,
         }
     }

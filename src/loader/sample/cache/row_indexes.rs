@@ -167,7 +167,7 @@ impl RowIndexes {
 
     /// Reads the file in the cache folder.
     fn read_stored(&self) {
-        // Other programs may have written to the folder.
+        // Other programs may have written to the folder, so symbolic links are not followed.
         if let Some(file) = self.place.as_ref().and_then(|place| open_unfollowed(place).ok()) {
             self.keep_all(file, LOCAL_BYTES);
         }

@@ -169,7 +169,8 @@ fn put_tile(
     out: &mut Image<u8>,
 ) {
     let sample = |x: u32, y: u32| {
-        // Block 0 of `chroma` is the one before the tile.
+        // Along each axis, block 0 of `chroma` is before the tile, and block 1 is the block of the
+        // tile.
         let place = |at: u32, tile: u32| (at / 8 + 1 - tile) as usize;
         let [blue, red] = &chroma[place(x, column)][place(y, row)];
         let (x, y) = (x as usize % 8, y as usize % 8);
@@ -205,7 +206,7 @@ mod tests {
             let mut seed = 7u32;
             let bytes = (0..3 * size.pixels()).map(|at| {
                 seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                // Noise beside smooth areas.
+                // The image has noise beside smooth areas.
                 if at / 60 % 3 == 0 { (seed >> 24) as u8 } else { (at / 9) as u8 }
             });
             let src = Image::from_data(size.window(), bytes.collect());

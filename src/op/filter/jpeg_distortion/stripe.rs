@@ -202,7 +202,7 @@ impl Stripe<'_> {
     fn double(&self, near: &Chroma, far: &Chroma, doubled: &mut [[u8; WIDTH]; 2]) {
         let half = self.width / 2;
         let last = ((self.size.width - 1) / 2 - self.left / 2) as usize;
-        // One more sum at each end, for the neighbours of the first and the last sample.
+        // There is one more sum at each end, as the neighbour of the first or the last sample.
         let mut sums = [0; WIDTH / 2 + 2];
         for (of, doubled) in doubled.iter_mut().enumerate() {
             let (near, far) = (&near[of * half..][..half], &far[of * half..][..half]);
@@ -218,8 +218,8 @@ impl Stripe<'_> {
             for ((pair, near), (before, after)) in pairs.iter_mut().zip(&sums[1..]).zip(neighbours)
             {
                 let (left, right) = (3 * near + before + 8, 3 * near + after + 7);
-                // Both bytes are written as one number, for which compilers generate better
-                // instructions.
+                // The two bytes of a pair are written as one number, because compilers generate
+                // better instructions for it.
                 *pair = ((left >> 4) | (right >> 4) << 8).to_le_bytes();
             }
         }

@@ -167,7 +167,8 @@ mod tests {
             let expected: Vec<u8> = (0..3 * 23 * 17).map(byte).collect();
             let whole = actions.reference(&image);
             assert_eq!(whole, HostImage::U8(Image::from_data(size.window(), expected)), "{index}");
-            // A window of the result equals the same window of the whole result.
+            // If only a window of the result is computed, its pixels equal those of the whole
+            // result.
             let part = Roi::new(5, 3, 7, 9);
             let mut actions = Actions::default();
             actions.draw([&op as &dyn Operator], key, size, &mut trace);

@@ -70,8 +70,9 @@ pub(super) fn horizontal(passes: &mut Passes, ring_start: usize) {
             let [above, below] = output_sums(quads, &digits[output * *groups..][..*groups]);
             (sums[0][output], sums[1][output]) = (above, below);
         }
-        // Each lane has four pixels of one row. Unpacking brings the bytes of four rows side by
-        // side, one pixel per vector.
+        // Each 128-bit lane has four pixels of one row. Unpacking interleaves the bytes of the four
+        // rows. Each resulting vector has one pixel of all four rows, and the four bytes of a
+        // channel are adjacent.
         let [row0, row1]: [__m128i; 2] = must_cast(pack(sums[0]));
         let [row2, row3]: [__m128i; 2] = must_cast(pack(sums[1]));
         let above = [_mm_unpacklo_epi8(row0, row1), _mm_unpackhi_epi8(row0, row1)];

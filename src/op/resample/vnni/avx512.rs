@@ -91,7 +91,8 @@ fn join(sums: [__m512i; 3]) -> __m512i {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn finish(sums: [__m512i; 4], words: __m512i, order: __m512i) -> [u8; 64] {
-    // The upper half of a sum is the sum shifted by 16 bits. Shifting by six more bits makes 22.
+    // The permutation takes the upper 16 bits of each sum, which shifts it right by 16. The shift
+    // by six more bits gives 22, the number of fraction bits of the coefficients.
     let left = _mm512_srai_epi16(_mm512_permutex2var_epi16(sums[0], words, sums[1]), 6);
     let right = _mm512_srai_epi16(_mm512_permutex2var_epi16(sums[2], words, sums[3]), 6);
     must_cast(_mm512_permutexvar_epi32(order, _mm512_packus_epi16(left, right)))

@@ -105,12 +105,13 @@ impl Passes {
         let outputs = (columns as usize).next_multiple_of(4);
         let [taps, row_taps] = table.taps;
         let (_, groups) = step_and_groups(taps);
-        // Upper bound for any number of outputs up to `columns`. Outputs are padded to a multiple
-        // of 4. Four taps form a group, and an output may need one group more than its taps fill.
+        // Upper bound of the number of `Digits`, for any number of outputs up to `columns`. Outputs
+        // are padded to a multiple of 4. Four taps form a group, and an output may need one group
+        // more than its taps fill.
         let by_entries = (table.columns + 4 * columns as usize + 3 * taps + 18) / 4;
-        // Blocks overlap only if outputs have at most four taps. Neighbouring outputs then begin at
-        // most five pixels apart (four, and one for rounding), so five blocks per output are
-        // enough.
+        // Blocks of four input pixels overlap only if outputs have at most four taps. Neighbouring
+        // outputs then begin at most five pixels apart (four, and one for rounding), so five blocks
+        // per output are enough.
         let side_blocks = side as usize / QUAD + 1;
         let blocks = side_blocks.max((QUAD + 1) * outputs).min(side as usize + 1) + groups;
         [
@@ -133,9 +134,9 @@ impl Passes {
     pub fn horizontal(&mut self, y: u32) {
         let start = self.ring_start(y);
         match self.width {
-            // SAFETY: the width was chosen because the CPU has these instructions.
+            // SAFETY: the caller of `begin` chose `width` because the CPU has its instructions.
             Width::Bits512 => unsafe { avx512::horizontal(self, start) },
-            // SAFETY: the width was chosen because the CPU has these instructions.
+            // SAFETY: the caller of `begin` chose `width` because the CPU has its instructions.
             Width::Bits256 => unsafe { avx::horizontal(self, start) },
         }
     }
@@ -156,9 +157,9 @@ impl Passes {
         }
         let (ring, rows) = (&self.ring[..], &self.rows[..count]);
         match self.width {
-            // SAFETY: the width was chosen because the CPU has these instructions.
+            // SAFETY: the caller of `begin` chose `width` because the CPU has its instructions.
             Width::Bits512 => unsafe { avx512::vertical(ring, rows, out) },
-            // SAFETY: the width was chosen because the CPU has these instructions.
+            // SAFETY: the caller of `begin` chose `width` because the CPU has its instructions.
             Width::Bits256 => unsafe { avx::vertical(ring, rows, out) },
         }
     }

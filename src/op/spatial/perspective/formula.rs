@@ -70,8 +70,8 @@ fn homography<T: Number>(from: &[[T; 2]; 4], to: &[[T; 2]; 4]) -> [T; 9] {
 }
 
 fn basis<T: Number>([a, b, c, d]: &[[T; 2]; 4]) -> [T; 9] {
-    // Twice the areas of triangles. With these weights, the first three points add up to the
-    // fourth.
+    // `area` returns twice the signed area of a triangle. The areas `u`, `v` and `w` are the
+    // weights with which the first three points add up to the fourth, up to a common factor.
     let area = |p: &[T; 2], q: &[T; 2], r: &[T; 2]| {
         (q[0] - p[0]) * (r[1] - p[1]) - (q[1] - p[1]) * (r[0] - p[0])
     };
