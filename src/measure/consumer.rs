@@ -17,7 +17,7 @@ const SPANS: usize = 32;
 /// may instead report the begin and the end of each step.
 #[derive(Debug, Default)]
 pub struct Consumer {
-    /// Time and thread of the last received batch, and CPU time of that thread.
+    /// Receipt of the last batch: its time, the receiving thread, and the CPU time of this thread.
     has_since: Option<(Instant, ThreadId, u64)>,
     /// Epoch of the last request.
     epoch: Option<u32>,
@@ -39,7 +39,7 @@ enum Thread {
     #[default]
     Unknown,
     One(ThreadId, ThreadClock),
-    /// Several threads, so no single time is meaningful.
+    /// Several threads take batches, so no thread's times describe the consumer.
     Several,
 }
 
@@ -179,7 +179,7 @@ impl Consumer {
 }
 
 impl Steps {
-    /// Counts since `earlier`.
+    /// Returns the counts since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         let spans = self.spans.iter().map(|(name, &(count, took))| {
             let (before, taken) = earlier.spans.get(name).copied().unwrap_or_default();

@@ -49,7 +49,7 @@ pub struct RouteCounts {
 }
 
 impl RouteCounts {
-    /// Counts since `earlier`.
+    /// Returns the counts since `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             images: self.images - earlier.images,
@@ -92,7 +92,7 @@ impl DeviceMeter {
 }
 
 impl DeviceCounts {
-    /// Counts since `earlier`.
+    /// Returns the counts since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             all_items: self.all_items - earlier.all_items,

@@ -73,7 +73,8 @@ pub struct Meters {
     watching: Watching,
     by_thread: Mutex<Vec<Arc<ThreadMeter>>>,
     read_contention: Arc<ReadContention>,
-    /// Device work, by stage and decode route or other kind of work.
+    /// Meters of device work. Each belongs to a stage and to a decode route or another kind of
+    /// work.
     device: Mutex<Vec<(Stage, &'static str, Arc<DeviceMeter>)>>,
     /// Waiting times of the consumer's stream.
     waits: Arc<DeviceMeter>,
@@ -107,7 +108,7 @@ pub struct Snapshot {
     pub absences: Vec<Absence>,
     /// Use of the machine's processors.
     pub machine: Machine,
-    /// Device work, by stage and decode route or other kind of work.
+    /// Counts of device work, each with its stage and its decode route or other kind of work.
     pub device: Vec<(Stage, &'static str, DeviceCounts)>,
     /// Statistics of each decode route, if images are decoded for a device.
     pub routes: Vec<RouteCounts>,
@@ -123,7 +124,7 @@ pub struct Snapshot {
     pub steps: Steps,
     /// Concurrent reads.
     pub reads: Reads,
-    /// State of the loop at moments that are evenly spread over time.
+    /// State of the loader at moments that are evenly spread over time.
     pub timeline: Vec<Moment>,
     /// Evenly spread selection of the images since the loader was built.
     pub images: Vec<Seen>,
@@ -390,7 +391,7 @@ impl Batches {
 }
 
 impl Snapshot {
-    /// Counts since `earlier`, which must be of the same loader.
+    /// Returns the counts since `earlier`, which must be of the same loader.
     pub fn since(&self, earlier: &Snapshot) -> Snapshot {
         let by_thread = self.by_thread.iter().enumerate().map(|(number, (name, now))| {
             let then = earlier.by_thread.get(number);

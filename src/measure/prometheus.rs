@@ -149,8 +149,9 @@ impl Exposition {
         self.histograms("feedwater_stage_latency_seconds", help, "stage", &latency);
     }
 
-    /// Adds sums of processor use. Skips values that the system does not report. Exports only sums.
-    /// The causes of waits are computed from differences of sums, so they are not counters.
+    /// Adds sums of processor use. Skips values that the system does not report. The causes of
+    /// waits are not exported: they are computed from differences of sums, so they are not
+    /// counters.
     fn add_processors(&mut self, measured: &Snapshot) {
         let machine = &measured.machine;
         let threads: Vec<_> = measured.threads.iter().flatten().collect();

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
-/// Meter of the reads of all threads of a loader. It has the sums for a linear fit of a read's
-/// duration to the number of other reads in flight.
+/// Meter of the reads of all threads of a loader. It keeps the sums for a linear fit, which gives
+/// the duration of a read as a function of the number of other reads in flight.
 #[derive(Debug, Default)]
 pub struct ReadContention {
     in_flight: AtomicUsize,

@@ -52,7 +52,7 @@ pub struct ThreadMeter {
     last: AtomicU64,
     /// Decaying maximum of recent durations, in nanoseconds. Decreases by a sixteenth per sample.
     recent: AtomicU64,
-    /// Number of next samples that are not timed.
+    /// Number of upcoming samples that will not be timed.
     skipped: AtomicU64,
     /// Number of samples that the current one represents, itself included; 0 if it is not timed.
     weight: AtomicU64,

@@ -168,7 +168,7 @@ impl Settings {
     }
 }
 
-/// What a directory contains that [`write()`] has filled.
+/// Settings and composition of a directory that [`write()`] has filled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// Settings of the set.
@@ -270,7 +270,8 @@ pub fn encode(
     )
 }
 
-/// Encodes RGB pixels as a JPEG. Sequential files have the standard Huffman tables.
+/// Encodes RGB pixels as a JPEG. Sequential files always get the standard Huffman tables here. The
+/// caller replaces them if the file must have tables of its own.
 fn encode_as(rgb: &[u8], form: &Encoding) -> Result<Vec<u8>> {
     let Encoding { size: [width, height], sampling, quality, progressive, own_tables, .. } = *form;
     let side = |key: &str, value: u32| {

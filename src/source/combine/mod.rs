@@ -28,7 +28,8 @@ mod mixture;
 mod select;
 mod settings;
 
-/// Number of candidates to request from a part for each sample to return: the combination may not contain all of them.
+/// Number of candidates that `largest_samples` requests from a part for each sample that it
+/// returns. More than one is needed because the combination may not contain all candidates.
 const TRIED: usize = 16;
 
 /// Parts that are concatenated in order.

@@ -1,4 +1,4 @@
-//! Locks a directory while a process packs into it, so that no other process does.
+//! Locks a directory while a process packs into it, so that no other process packs into it.
 
 use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read, Write};

@@ -101,8 +101,8 @@ pub fn optimal(counts: &[u64; 256]) -> ([u8; 16], Vec<u8>) {
     (lengths(&lens), in_order(&lens[..RESERVED]))
 }
 
-/// Returns the numbers of codes of 1 to 16 bits. Codes that are longer are moved up in the tree,
-/// and the code of the reserved symbol is removed (T.81, figure K.3).
+/// Returns the number of codes of each length from 1 to 16 bits. Codes of more than 16 bits are
+/// moved up in the tree, and the code of the reserved symbol is removed (T.81, figure K.3).
 fn lengths(lens: &[usize]) -> [u8; 16] {
     let mut bits = vec![0u32; lens.len() + 1];
     lens.iter().filter(|&&len| len > 0).for_each(|&len| bits[len] += 1);
