@@ -187,7 +187,7 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Reads the same text as a stream of bytes.
+/// Reads the text of the list as a stream of bytes instead of lines.
 impl Read for Blocks<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.unread.is_empty() {

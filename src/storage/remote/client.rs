@@ -104,7 +104,7 @@ pub struct Request {
     pub range: Option<Range<u64>>,
     /// Stamp that the object must have.
     pub stamp: Option<Stamp>,
-    /// Tag of the object.
+    /// Tag that the object must have.
     pub tag: Option<String>,
     /// Largest permitted size of the object in bytes, for a request without a range.
     pub most: u64,

@@ -183,9 +183,10 @@ impl Unpacker {
         }
     }
 
-    /// Runs a decoder until it has decompressed the block of its work, and returns this block. If
-    /// no thread waits for the block, the decoder runs for one block only. In this case the result
-    /// is empty unless this block is the block of the work.
+    /// Runs a decoder until it has decompressed the block that `turn.work` names, and returns this
+    /// block. If the work is ahead of reads, no thread waits for the block. The decoder then
+    /// decompresses only one block, and the result is empty unless this is the block that
+    /// `turn.work` names.
     fn unpack(&self, file: &File, packing: Packing, mut turn: Turn) -> io::Result<Arc<Vec<u8>>> {
         let work = &mut turn.work;
         let (number, target) = (work.key.0, work.key.1 * BLOCK);
