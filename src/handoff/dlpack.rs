@@ -1,7 +1,8 @@
 //! DLPack: a batch as a tensor of another library, without a copy.
 //!
-//! Structures, constants and rules are those of dlpack.h, version 1.1 (<https://github.com/dmlc/dlpack>), and of the
-//! Python array API standard's `__dlpack__` (<https://data-apis.org/array-api>). Each point has a test here or in
+//! Structures, constants and rules are those of dlpack.h, version 1.1
+//! (<https://github.com/dmlc/dlpack>), and of the Python array API standard's `__dlpack__`
+//! (<https://data-apis.org/array-api>). Each of the following points has a test in this file or in
 //! `tests/gpu/handoff/`:
 //!
 //! * The exported tensor owns the batch. The tensor's deleter drops the batch. It may be called on

@@ -3,8 +3,8 @@
 
 use super::{Meters, Profile, Snapshot, Stage, StageProfile, ThreadTime, Waits};
 
-/// Stages that only compute. Time in these stages beyond CPU time is time spent waiting for a
-/// processor. Other stages may also wait for a disk or a device.
+/// Stages that only compute. The part of their elapsed time that is not CPU time was spent waiting
+/// for a processor. Other stages may also wait for a disk or a device.
 const COMPUTES: [Stage; 3] = [Stage::Header, Stage::Decode, Stage::Transform];
 /// Stages that do not run in workers: `List` runs in the builder's thread, `Kernel` in the
 /// launcher.

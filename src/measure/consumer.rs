@@ -48,9 +48,9 @@ enum Thread {
 pub struct Steps {
     /// Batches received.
     pub batches: u64,
-    /// Samples in the received batches.
+    /// Number of samples in the received batches.
     pub samples: u64,
-    /// Batches that were ready when the consumer asked.
+    /// Number of batches that were ready when the consumer asked for them.
     pub ready: u64,
     /// Time that the consumer waited for batches.
     pub waited: u64,
@@ -80,7 +80,7 @@ pub struct Steps {
 }
 
 impl Consumer {
-    /// Counts since the loader was built.
+    /// Returns the counts since the loader was built.
     pub fn steps(&self) -> &Steps {
         &self.steps
     }
@@ -162,7 +162,7 @@ impl Consumer {
         since
     }
 
-    /// Counts since the loader was built, with their histograms.
+    /// Returns the counts since the loader was built, with their histograms.
     pub(super) fn all(&self) -> Steps {
         let thread = match &self.thread {
             Thread::One(_, clock) => clock.read(),

@@ -2,12 +2,12 @@
 //!
 //! * Each thread has its own [`ThreadMeter`]. For each [`Stage`], the meter holds the number of
 //!   items, their bytes, the busy time, and the times that the thread waited for input and for
-//!   space for its output. Threads never wait for each other to count.
-//! * If samples take less than 50 microseconds, about one in [`TIMED`] is timed and represents the
-//!   others. Every sample is counted.
-//! * CPU time is read from the system for one sample in [`CLOCKED`] if samples are short, else for
-//!   each sample. The time in a stage beyond its CPU time is time spent waiting for a disk or a
-//!   processor.
+//!   space for its output. Counting never makes a thread wait for another thread.
+//! * If samples take less than 50 microseconds, about one of [`TIMED`] samples is timed and
+//!   represents the others. Every sample is counted.
+//! * CPU time is read from the system for one of [`CLOCKED`] samples if samples are short, else for
+//!   each sample. The part of a stage's elapsed time that is not CPU time was spent waiting for a
+//!   disk or a processor.
 //! * When a [`Snapshot`] is taken, the system reports how long threads waited for a processor, and
 //!   who used the processors (`processor`).
 //! * Device time is measured with events in streams, and counted by a [`DeviceMeter`] per stage and
@@ -440,7 +440,7 @@ impl Snapshot {
         }
     }
 
-    /// Counts of a stage, summed over all threads.
+    /// Returns the counts of a stage, summed over all threads.
     pub fn stage(&self, stage: Stage) -> StageCounts {
         let mut sum = StageCounts::default();
         for (_, stages) in &self.by_thread {
@@ -449,8 +449,8 @@ impl Snapshot {
         sum
     }
 
-    /// Counts of device work in a stage, for a decode route or another kind of work, such as
-    /// `copy`.
+    /// Returns the counts of device work in a stage, for a decode route or another kind of work,
+    /// such as `copy`.
     pub fn device_of(&self, stage: Stage, route: &str) -> Option<&DeviceCounts> {
         self.device.iter().find(|it| it.0 == stage && it.1 == route).map(|it| &it.2)
     }

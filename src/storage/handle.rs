@@ -110,8 +110,8 @@ impl Storage {
     }
 }
 
-/// Largest number of bytes of a file that is read completely, such as a list at a URL. A server may
-/// announce any length.
+/// Largest number of bytes of a file that is read completely, such as a list at a URL. The limit
+/// bounds the memory, because a server may announce any length.
 const MOST_WHOLE: u64 = 1 << 30;
 
 /// Methods for opening and listing.

@@ -180,8 +180,8 @@ pub struct Summary {
 /// Writes the images of a set into `dir`, using all cores. Calls `progress` after each image with
 /// the number of images written so far.
 ///
-/// Writes a hidden manifest after all images. From the manifest, [`complete`] knows that the set is
-/// complete.
+/// Writes a hidden manifest after all images. [`complete`] uses the manifest to check that the set
+/// is complete.
 ///
 /// # Errors
 ///

@@ -15,7 +15,7 @@ const MOST_PERIOD: u64 = 1 << 20;
 /// It allows for rounding errors of computed weights, such as 1.0 / 3.0.
 const SAME: f64 = 1e-9;
 /// Longest period that is tried for exact fractions. Weights that need a longer period are rounded
-/// to [`MOST_PERIOD`].
+/// to a period of [`MOST_PERIOD`] draws.
 const MOST_TRIED: u64 = 10_000;
 
 /// Arrangement of [`Mixture`]: which part provides the sample at each index.

@@ -45,8 +45,8 @@ pub type Concat = Combined<InTurn>;
 ///   have begun, the one that ends first is next (Baruah, Cohen, Plaxton, Varvel, "Proportionate progress", Algorithmica 1996).
 /// * All samples of a part occur once before any sample of the part occurs again. If the mixture ends before a part's last pass
 ///   is complete, the samples in this pass are evenly spaced over the part.
-/// * The default length is the shortest that includes every sample of every part, so parts with a larger share repeat. An epoch is
-///   the whole mixture, so every epoch has the same samples.
+/// * The default length is the shortest that includes every sample of every part. A part whose samples have all been drawn
+///   repeats. An epoch is the whole mixture, so every epoch has the same samples.
 /// * The sample at an index is computed from the index alone. The only memory is a table of one period, of at most 6 MiB.
 ///
 /// The loader's order, shards and resume apply to the indices of the mixture as for any source. With `loader.shuffle` the number of

@@ -234,9 +234,9 @@ mod tests {
         text.contains("UTF-8") && words.any(|word| word == byte.to_string())
     }
 
-    /// Reads with every block size from one byte to more than the file. Lines and results must be
-    /// the same for all sizes. Invalid UTF-8 must be detected at the same byte as by the standard
-    /// library.
+    /// Reads `bytes` as a list with every block size from one byte to more than the list. Lines and
+    /// results must be the same for all sizes. Invalid UTF-8 must be detected at the same byte as
+    /// by the standard library.
     fn check(bytes: &[u8]) {
         let (_root, path) = file(bytes);
         let whole = str::from_utf8(bytes);

@@ -23,7 +23,7 @@ pub enum ShardFormat {
 }
 
 impl ShardFormat {
-    /// Name of the source in a pipeline file (under `[source]`) that reads such shards.
+    /// Name of the source (under `[source]` in a pipeline file) that reads shards of this format.
     pub const fn key(self) -> &'static str {
         match self {
             ShardFormat::WebDataset => "webdataset",

@@ -11,11 +11,11 @@ pub struct SymbolDecoder {
     /// Look-up table. For each prefix of [`LOOK_UP_BITS`] bits, the length and the symbol of the
     /// code with which the prefix starts. 0 if this code is longer than the prefix.
     short: Vec<u16>,
-    /// For each code length, the first value after its codes, left-aligned in 16 bits. Longer codes
-    /// begin at this value.
+    /// For each code length, the first value after the codes of this length, left-aligned in 16
+    /// bits. Longer codes begin at this value.
     ends: [u32; 17],
-    /// For each code length, the index in `symbols` of its first code, minus the value of that
-    /// code.
+    /// For each code length, the index in `symbols` of the first code of this length, minus the
+    /// value of this code.
     offsets: [i32; 17],
     symbols: Vec<u8>,
 }
