@@ -103,7 +103,7 @@ pub trait Format:
         None
     }
 
-    /// Whether [`walk`](Self::walk) adds samples in file order, so all samples before an error.
+    /// Whether [`walk`](Self::walk) adds samples in file order, with all samples before an error.
     const IN_ORDER: bool = false;
 
     /// Adds every sample of the file to the table, and counts skipped items. Must not allocate
