@@ -165,7 +165,7 @@ impl Pipeline {
         self.open_with(&self.storage()?)
     }
 
-    /// Opens the source through this storage handle. Ignores `[storage]`.
+    /// Opens the source through the given storage handle. Ignores the file's section `[storage]`.
     ///
     /// # Errors
     ///
@@ -186,8 +186,8 @@ impl Pipeline {
         self.builder_with(&self.storage()?)
     }
 
-    /// Like [`builder`](Self::builder), but opens the source through this storage handle. Ignores
-    /// `[storage]`.
+    /// Like [`builder`](Self::builder), but opens the source through the given storage handle.
+    /// Ignores the file's section `[storage]`.
     ///
     /// # Errors
     ///

@@ -7,8 +7,8 @@
 //!   ratio of the sizes.
 //! * Boxes are clipped to the visible part of the image. [`PlacedObject::visible`] is the visible
 //!   share of a box.
-//! * Objects are dropped if their box is completely invisible, if the visible box has no width or
-//!   height as f32, or if `random_iou_crop` drops them.
+//! * Objects are dropped if their box is completely invisible, if the width or height of the
+//!   visible box is 0 after rounding to f32, or if `random_iou_crop` drops them.
 //! * Masks are computed on demand, in pixels of the tensor.
 
 use std::ops::Deref;
@@ -295,7 +295,8 @@ impl Way {
         }
     }
 
-    /// Like `fill`, pixel by pixel, for views that are warped.
+    /// Fills the mask like `fill`, but maps each pixel of the tensor separately. Used for views
+    /// that are not axis-aligned, such as rotations.
     fn fill_warped(&self, runs: &RunLengths, mask: &mut [u8]) {
         let upright = self.turn.upright_size(self.size);
         let mut reader = runs.reader();
@@ -313,7 +314,7 @@ impl Way {
     }
 }
 
-/// Whether the box has a positive width and height as f32.
+/// Whether the width and the height of the box are positive after rounding to f32.
 fn has_extent(bbox: &BoundingBox) -> bool {
     let [left, top, right, bottom] = bbox.xyxy();
     left < right && top < bottom

@@ -36,8 +36,8 @@ impl RunLengths {
 
     /// Parses the compressed form of pycocotools (`rleFrString` of `maskApi.c`). Each character
     /// stores five bits of a length, lowest first, as an offset from `0`. A sixth bit marks that
-    /// more bits follow. From the fourth length on, the stored value is the difference to the
-    /// length two before.
+    /// more bits follow. From the fourth length on, the stored value is the difference from the
+    /// length two places before.
     ///
     /// # Errors
     ///

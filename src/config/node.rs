@@ -190,7 +190,7 @@ impl serde::de::Error for NodeError {
         Self::unknown_choice("choice", found, known)
     }
 
-    /// The tracked path already ends with the unknown key, so the path here is empty.
+    /// The tracked path already ends with the unknown key, so the path in this error is empty.
     fn unknown_field(key: &str, known: &'static [&'static str]) -> Self {
         Self { path: String::new(), ..unknown(key, known) }
     }

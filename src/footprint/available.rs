@@ -51,11 +51,13 @@ impl Available {
         Self::below(Path::new("/"))
     }
 
-    /// [`of_process`](Self::of_process), with all files read below `root`. Returns the smallest of:
+    /// Returns the same as [`of_process`](Self::of_process), but reads all files below `root`. The
+    /// result is the smallest of three amounts:
     ///
-    /// * memory of the machine that is available without swapping,
-    /// * memory left in each cgroup from the root to the cgroup of this process (version 1 or 2),
-    /// * memory left under the limits of the process.
+    /// * the memory of the machine that is available without swapping,
+    /// * the memory left in each cgroup from the root to the cgroup of this process (version 1 or
+    ///   2),
+    /// * the memory left under the limits of the process (`ulimit`).
     pub fn below(root: &Path) -> Option<Self> {
         let mut all: Vec<Self> = machine(root).into_iter().collect();
         all.extend(process(root));

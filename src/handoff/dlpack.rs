@@ -1,7 +1,8 @@
 //! DLPack: a batch as a tensor of another library, without a copy.
 //!
-//! Structures, constants and rules are those of dlpack.h, version 1.1 (<https://github.com/dmlc/dlpack>), and of the
-//! Python array API standard's `__dlpack__` (<https://data-apis.org/array-api>). Each point has a test here or in
+//! Structures, constants and rules are those of dlpack.h, version 1.1
+//! (<https://github.com/dmlc/dlpack>), and of the Python array API standard's `__dlpack__`
+//! (<https://data-apis.org/array-api>). Each of the following points has a test in this file or in
 //! `tests/gpu/handoff/`:
 //!
 //! * The exported tensor owns the batch. The tensor's deleter drops the batch. It may be called on
@@ -150,8 +151,8 @@ pub enum ConsumerStream {
     /// The legacy default stream, which the standard assumes if no stream is given.
     #[default]
     Legacy,
-    /// The default stream of the thread that exports the batch. The slot is filled again after the
-    /// work in the default streams of all threads, because another thread may call the deleter.
+    /// The default stream of the thread that exports the batch. The slot is filled again only after
+    /// the work in the default streams of all threads, because another thread may call the deleter.
     PerThread,
     /// This stream, which the consumer names explicitly.
     On(Arc<Stream>),
@@ -160,11 +161,11 @@ pub enum ConsumerStream {
     /// [`Batch::stream`] receives after the deleter is called.
     Unsynchronized,
     /// The consumer's streams are unknown and not ordered with the default streams (TensorFlow).
-    /// The export blocks the host until the batch is filled. The slot is filled again after all
-    /// work that is in the GPU's primary context when the deleter is called. Before CUDA 12.5, the
-    /// deleter blocks until that work has ended. If the deleter is called while a stream of the
-    /// context is captured into a CUDA graph, the deleter ends the loader with an error, and the
-    /// driver invalidates the capture.
+    /// The export blocks the host until the batch is filled. The slot is filled again only after
+    /// all work that the GPU's primary context contains when the deleter is called. Before CUDA
+    /// 12.5, the deleter blocks until that work has ended. If the deleter is called while a stream
+    /// of the context is captured into a CUDA graph, the deleter ends the loader with an error, and
+    /// the driver invalidates the capture.
     Unnamed,
 }
 

@@ -3,8 +3,8 @@
 
 use super::{Meters, Profile, Snapshot, Stage, StageProfile, ThreadTime, Waits};
 
-/// Stages that only compute. Time in these stages beyond CPU time is time spent waiting for a
-/// processor. Other stages may also wait for a disk or a device.
+/// Stages that only compute. The part of their elapsed time that is not CPU time was spent waiting
+/// for a processor. Other stages may also wait for a disk or a device.
 const COMPUTES: [Stage; 3] = [Stage::Header, Stage::Decode, Stage::Transform];
 /// Stages that do not run in workers: `List` runs in the builder's thread, `Kernel` in the
 /// launcher.
@@ -15,9 +15,9 @@ const OF_OTHERS: [Stage; 2] = [Stage::List, Stage::Kernel];
 /// A thread can lose its processor anywhere in a sample, also between stages, and most often at a
 /// system call. So the total wait for a processor is attributed in this order:
 ///
-/// 1. to stages that only compute, by their elapsed time beyond CPU time,
-/// 2. to the time between stages, by its elapsed time beyond CPU time,
-/// 3. to reads and other waits, in proportion to their lengths.
+/// 1. Each stage that only computes gets the part of its elapsed time that is not CPU time.
+/// 2. The time between stages gets the part of its elapsed time that is not CPU time.
+/// 3. Reads and other waits get the rest, in proportion to their lengths.
 pub(super) fn blame(profile: &mut Profile, measured: &Snapshot) {
     let seconds = profile.seconds.max(1e-9);
     let (mut all, mut ran, mut told) = (0.0, 0.0, false);

@@ -17,7 +17,7 @@ const SPANS: usize = 32;
 /// may instead report the begin and the end of each step.
 #[derive(Debug, Default)]
 pub struct Consumer {
-    /// Time and thread of the last received batch, and CPU time of that thread.
+    /// Receipt of the last batch: its time, the receiving thread, and the CPU time of this thread.
     has_since: Option<(Instant, ThreadId, u64)>,
     /// Epoch of the last request.
     epoch: Option<u32>,
@@ -39,7 +39,7 @@ enum Thread {
     #[default]
     Unknown,
     One(ThreadId, ThreadClock),
-    /// Several threads, so no single time is meaningful.
+    /// Several threads take batches, so no thread's times describe the consumer.
     Several,
 }
 
@@ -48,9 +48,9 @@ enum Thread {
 pub struct Steps {
     /// Batches received.
     pub batches: u64,
-    /// Samples in the received batches.
+    /// Number of samples in the received batches.
     pub samples: u64,
-    /// Batches that were ready when the consumer asked.
+    /// Number of batches that were ready when the consumer asked for them.
     pub ready: u64,
     /// Time that the consumer waited for batches.
     pub waited: u64,
@@ -80,7 +80,7 @@ pub struct Steps {
 }
 
 impl Consumer {
-    /// Counts since the loader was built.
+    /// Returns the counts since the loader was built.
     pub fn steps(&self) -> &Steps {
         &self.steps
     }
@@ -162,7 +162,7 @@ impl Consumer {
         since
     }
 
-    /// Counts since the loader was built, with their histograms.
+    /// Returns the counts since the loader was built, with their histograms.
     pub(super) fn all(&self) -> Steps {
         let thread = match &self.thread {
             Thread::One(_, clock) => clock.read(),
@@ -179,7 +179,7 @@ impl Consumer {
 }
 
 impl Steps {
-    /// Counts since `earlier`.
+    /// Returns the counts since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         let spans = self.spans.iter().map(|(name, &(count, took))| {
             let (before, taken) = earlier.spans.get(name).copied().unwrap_or_default();

@@ -49,7 +49,7 @@ pub struct RouteCounts {
 }
 
 impl RouteCounts {
-    /// Counts since `earlier`.
+    /// Returns the counts since `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             images: self.images - earlier.images,
@@ -61,7 +61,8 @@ impl RouteCounts {
 }
 
 impl DeviceMeter {
-    /// Counts a span of device work on `items` samples, whether it is timed or not.
+    /// Adds `items` samples of a span of device work to the counts, whether the span is timed or
+    /// not.
     pub fn seen(&self, items: u64) {
         self.all_items.fetch_add(items, Relaxed);
     }
@@ -79,7 +80,7 @@ impl DeviceMeter {
         self.dropped.fetch_add(1, Relaxed);
     }
 
-    /// Counts of all spans until now.
+    /// Returns the counts of all spans until now.
     pub fn counts(&self) -> DeviceCounts {
         DeviceCounts {
             all_items: self.all_items.load(Relaxed),
@@ -92,7 +93,7 @@ impl DeviceMeter {
 }
 
 impl DeviceCounts {
-    /// Counts since `earlier`.
+    /// Returns the counts since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             all_items: self.all_items - earlier.all_items,

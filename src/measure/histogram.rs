@@ -40,7 +40,7 @@ impl Histogram {
         self.add_many(nanoseconds, 1);
     }
 
-    /// Counts `many` equal durations.
+    /// Adds `many` equal durations to the histogram.
     pub fn add_many(&self, nanoseconds: u64, many: u64) {
         self.buckets[bucket(nanoseconds)].fetch_add(many as u32, Relaxed);
         if nanoseconds > self.max.load(Relaxed) {
@@ -48,7 +48,7 @@ impl Histogram {
         }
     }
 
-    /// Counts of all durations until now.
+    /// Returns the counts of all durations until now.
     pub fn counts(&self) -> Counts {
         let buckets = self.buckets.iter().map(|it| it.load(Relaxed)).collect();
         Counts { buckets, max: self.max.load(Relaxed) }
@@ -56,8 +56,8 @@ impl Histogram {
 }
 
 impl Counts {
-    /// Counts since `earlier`. The maximum still covers all durations, because a maximum cannot be
-    /// subtracted.
+    /// Returns the counts since `earlier`. The maximum still covers all durations, because a
+    /// maximum cannot be subtracted.
     pub fn since(&self, earlier: &Counts) -> Counts {
         let before = earlier.buckets.iter().copied().chain(std::iter::repeat(0));
         let buckets = self.buckets.iter().zip(before).map(|(now, then)| now.wrapping_sub(then));
@@ -115,8 +115,8 @@ impl Counts {
         }
     }
 
-    /// `many` equally probable values in increasing order, as multiples of their mean. Empty if
-    /// nothing was counted.
+    /// Returns `many` quantiles at equal steps of probability, in increasing order, as multiples of
+    /// their mean. Empty if nothing was counted.
     pub fn quantiles(&self, many: usize) -> Vec<f64> {
         if self.count() == 0 {
             return Vec::new();

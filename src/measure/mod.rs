@@ -2,12 +2,12 @@
 //!
 //! * Each thread has its own [`ThreadMeter`]. For each [`Stage`], the meter holds the number of
 //!   items, their bytes, the busy time, and the times that the thread waited for input and for
-//!   space for its output. Threads never wait for each other to count.
-//! * If samples take less than 50 microseconds, about one in [`TIMED`] is timed and represents the
-//!   others. Every sample is counted.
-//! * CPU time is read from the system for one sample in [`CLOCKED`] if samples are short, else for
-//!   each sample. The time in a stage beyond its CPU time is time spent waiting for a disk or a
-//!   processor.
+//!   space for its output. Counting never makes a thread wait for another thread.
+//! * If samples take less than 50 microseconds, about one of [`TIMED`] samples is timed and
+//!   represents the others. Every sample is counted.
+//! * CPU time is read from the system for one of [`CLOCKED`] samples if samples are short, else for
+//!   each sample. The part of a stage's elapsed time that is not CPU time was spent waiting for a
+//!   disk or a processor.
 //! * When a [`Snapshot`] is taken, the system reports how long threads waited for a processor, and
 //!   who used the processors (`processor`).
 //! * Device time is measured with events in streams, and counted by a [`DeviceMeter`] per stage and
@@ -73,7 +73,8 @@ pub struct Meters {
     watching: Watching,
     by_thread: Mutex<Vec<Arc<ThreadMeter>>>,
     read_contention: Arc<ReadContention>,
-    /// Device work, by stage and decode route or other kind of work.
+    /// Meters of device work. Each belongs to a stage and to a decode route or another kind of
+    /// work.
     device: Mutex<Vec<(Stage, &'static str, Arc<DeviceMeter>)>>,
     /// Waiting times of the consumer's stream.
     waits: Arc<DeviceMeter>,
@@ -107,7 +108,7 @@ pub struct Snapshot {
     pub absences: Vec<Absence>,
     /// Use of the machine's processors.
     pub machine: Machine,
-    /// Device work, by stage and decode route or other kind of work.
+    /// Counts of device work, each with its stage and its decode route or other kind of work.
     pub device: Vec<(Stage, &'static str, DeviceCounts)>,
     /// Statistics of each decode route, if images are decoded for a device.
     pub routes: Vec<RouteCounts>,
@@ -123,7 +124,7 @@ pub struct Snapshot {
     pub steps: Steps,
     /// Concurrent reads.
     pub reads: Reads,
-    /// State of the loop at moments that are evenly spread over time.
+    /// State of the loader at moments that are evenly spread over time.
     pub timeline: Vec<Moment>,
     /// Evenly spread selection of the images since the loader was built.
     pub images: Vec<Seen>,
@@ -390,7 +391,7 @@ impl Batches {
 }
 
 impl Snapshot {
-    /// Counts since `earlier`, which must be of the same loader.
+    /// Returns the counts since `earlier`, which must be of the same loader.
     pub fn since(&self, earlier: &Snapshot) -> Snapshot {
         let by_thread = self.by_thread.iter().enumerate().map(|(number, (name, now))| {
             let then = earlier.by_thread.get(number);
@@ -439,7 +440,7 @@ impl Snapshot {
         }
     }
 
-    /// Counts of a stage, summed over all threads.
+    /// Returns the counts of a stage, summed over all threads.
     pub fn stage(&self, stage: Stage) -> StageCounts {
         let mut sum = StageCounts::default();
         for (_, stages) in &self.by_thread {
@@ -448,8 +449,8 @@ impl Snapshot {
         sum
     }
 
-    /// Counts of device work in a stage, for a decode route or another kind of work, such as
-    /// `copy`.
+    /// Returns the counts of device work in a stage, for a decode route or another kind of work,
+    /// such as `copy`.
     pub fn device_of(&self, stage: Stage, route: &str) -> Option<&DeviceCounts> {
         self.device.iter().find(|it| it.0 == stage && it.1 == route).map(|it| &it.2)
     }

@@ -7,7 +7,7 @@ use super::{
     RouteProfile, Setup, Snapshot, SpanProfile, Stage, StageProfile, ThreadProfile, blame::blame,
 };
 
-/// Number of equally probable values that represent a distribution.
+/// Number of quantiles, at equal steps of probability, that represent a distribution.
 const QUANTILES: usize = 64;
 
 impl Snapshot {

@@ -1,8 +1,8 @@
 //! Metrics in Prometheus's text format, version 0.0.4.
 //!
 //! * Names begin with `feedwater_`; units are seconds, bytes and ratios from 0 to 1; counters end in `_total`.
-//! * A family (all samples of one metric) is written once, with `# HELP` and `# TYPE` before its
-//!   samples. Label values are escaped.
+//! * A family (all values of one metric) is written once, with `# HELP` and `# TYPE` before its
+//!   values. Label values are escaped.
 //! * Histograms have cumulative buckets at fixed bounds from 10 microseconds to 10 seconds, so
 //!   series of several runs and ranks can be added. The underlying counts have finer buckets. If a
 //!   bound lies inside a finer bucket, all durations of that bucket count as its middle.
@@ -35,7 +35,7 @@ pub struct Exposition {
     text: String,
 }
 
-/// Name and value of each label of a sample.
+/// Name and value of each label of an exported value.
 pub type Labels<'a> = &'a [(&'a str, &'a str)];
 
 impl Exposition {
@@ -49,8 +49,8 @@ impl Exposition {
         &self.text
     }
 
-    /// Adds a family of counters, with one sample per element of `values`. `name` must end in
-    /// `_total`. Does nothing if `values` is empty.
+    /// Adds a family of counters, with one exported value per element of `values`. `name` must end
+    /// in `_total`. Does nothing if `values` is empty.
     pub fn counters(&mut self, name: &str, help: &str, label: &str, values: &[(&str, f64)]) {
         self.family(name, "counter", help, label, values);
     }
@@ -61,8 +61,8 @@ impl Exposition {
         self.sample(name, &[], value);
     }
 
-    /// Adds a family of gauges, with one sample per element of `values`. Does nothing if `values`
-    /// is empty.
+    /// Adds a family of gauges, with one exported value per element of `values`. Does nothing if
+    /// `values` is empty.
     pub fn gauges(&mut self, name: &str, help: &str, label: &str, values: &[(&str, f64)]) {
         self.family(name, "gauge", help, label, values);
     }
@@ -73,8 +73,8 @@ impl Exposition {
         self.sample(name, &[], value);
     }
 
-    /// Adds a family of histograms of seconds. Each value has a label value, counts, and the sum in
-    /// seconds.
+    /// Adds a family of histograms of seconds. Each histogram has a label value, counts, and the
+    /// sum in seconds.
     pub fn histograms(
         &mut self,
         name: &str,
@@ -149,8 +149,9 @@ impl Exposition {
         self.histograms("feedwater_stage_latency_seconds", help, "stage", &latency);
     }
 
-    /// Adds sums of processor use. Skips values that the system does not report. Exports only sums.
-    /// The causes of waits are computed from differences of sums, so they are not counters.
+    /// Adds sums of processor use. Skips values that the system does not report. The causes of
+    /// waits are not exported: they are computed from differences of sums, so they are not
+    /// counters.
     fn add_processors(&mut self, measured: &Snapshot) {
         let machine = &measured.machine;
         let threads: Vec<_> = measured.threads.iter().flatten().collect();

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
-/// Meter of the reads of all threads of a loader. It has the sums for a linear fit of a read's
-/// duration to the number of other reads in flight.
+/// Meter of the reads of all threads of a loader. It keeps the sums for a linear fit, which gives
+/// the duration of a read as a function of the number of other reads in flight.
 #[derive(Debug, Default)]
 pub struct ReadContention {
     in_flight: AtomicUsize,
@@ -45,7 +45,7 @@ impl ReadContention {
         InFlight { read_contention: self, others, begin: Instant::now() }
     }
 
-    /// Sums over all reads that have ended.
+    /// Returns the sums over all reads that have ended.
     pub fn reads(&self) -> Reads {
         Reads {
             reads: self.reads.load(Relaxed),
@@ -71,7 +71,7 @@ impl Drop for InFlight<'_> {
 }
 
 impl Reads {
-    /// Sums since `earlier`.
+    /// Returns the sums since `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             reads: self.reads - earlier.reads,
@@ -102,8 +102,8 @@ impl Reads {
 mod tests {
     use super::*;
 
-    /// Sums of simulated reads whose duration is the function `time` of the number of other reads
-    /// in flight.
+    /// Returns the sums of simulated reads. The function `time` gives the duration of a read for
+    /// the number of other reads in flight.
     fn reads(time: impl Fn(u64) -> u64, others: impl Iterator<Item = u64>) -> Reads {
         let mut sums = Reads::default();
         for it in others {

@@ -25,7 +25,7 @@ pub struct RingMeter {
     delivery: u64,
 }
 
-/// Counts of a [`Ring`] at one moment.
+/// Counts of a [`RingMeter`] at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RingCounts {
     /// For each number of ready batches from 0, the time with this number, in nanoseconds.
@@ -125,7 +125,7 @@ impl RingMeter {
 }
 
 impl RingCounts {
-    /// Counts since `earlier`.
+    /// Returns the counts since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         let before = earlier.levels.iter().copied().chain(std::iter::repeat(0));
         Self {

@@ -17,12 +17,12 @@ use super::{STAGES, Seen, Stage};
 #[cfg(test)]
 mod tests;
 
-/// If samples are short, the CPU time of one sample in this many is read.
+/// If samples are short, the CPU time is read for one of this many samples.
 pub const CLOCKED: u64 = 16;
 /// Maximum duration of a short sample. Reading the CPU time twice takes about a microsecond.
 const SHORT: Duration = Duration::from_micros(200);
 
-/// If samples are tiny, one sample in this many is timed, on average.
+/// If samples are tiny, one of this many samples is timed, on average.
 pub const TIMED: u64 = 64;
 /// Maximum duration of a tiny sample. Reading the clock per stage takes a tenth of that time.
 const TINY: Duration = Duration::from_micros(50);
@@ -52,7 +52,7 @@ pub struct ThreadMeter {
     last: AtomicU64,
     /// Decaying maximum of recent durations, in nanoseconds. Decreases by a sixteenth per sample.
     recent: AtomicU64,
-    /// Number of next samples that are not timed.
+    /// Number of upcoming samples that will not be timed.
     skipped: AtomicU64,
     /// Number of samples that the current one represents, itself included; 0 if it is not timed.
     weight: AtomicU64,

@@ -30,8 +30,8 @@ pub trait RemoteReads {
     fn expect(&self, index: u64, limit: u64) -> Option<Expected>;
 }
 
-/// Reading only the first bytes of samples. With it, the headers of many samples can be inspected
-/// cheaply.
+/// Ability to read only the first bytes of samples, so that the headers of many samples can be
+/// inspected cheaply.
 pub trait Heads {
     /// Reads up to `most` bytes from the start of a sample into `page`. Returns the length of the
     /// whole sample, which is at most `limit`.

@@ -42,8 +42,8 @@ impl ClassTable {
     /// Creates a table of class names in the order of their numbers, such as
     /// [`Loader::classes`](crate::Loader::classes). An empty name marks a number without a class. A
     /// name with `|` stands for several classes that share a number, as in
-    /// [`of_indices`](Self::of_indices). Each of its parts gets the number too, unless the same
-    /// part occurs in another name.
+    /// [`of_indices`](Self::of_indices). Each of these classes gets the number too, unless another
+    /// name also contains the class.
     ///
     /// # Errors
     ///

@@ -116,7 +116,8 @@ fn read_head(
     Ok(bytes)
 }
 
-/// Reads the whole object in one request. With a stamp, another version of the object is an error.
+/// Reads the whole object in one request. If `stamp` is given, an object with another version is an
+/// error.
 fn read_object(
     storage: &Storage,
     (url, stamp): (&Path, Option<Stamp>),

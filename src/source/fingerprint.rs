@@ -19,7 +19,8 @@ const INSPECTED: u64 = 1024;
 pub struct Fingerprint {
     /// CRC-32C of the arrangement and its parts.
     pub crc: u32,
-    /// Draws of each part per period for a mixture of at most 16 parts; otherwise empty.
+    /// Number of draws of each part per period of a mixture. Empty for mixtures of more than 16
+    /// parts, and for other combinations.
     #[serde(default, skip_serializing_if = "Shares::is_empty")]
     pub weights: Shares,
 }

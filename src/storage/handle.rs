@@ -19,8 +19,8 @@ use crate::file::check_private_folder;
 /// * Clones are the same handle: they share connections, disk cache and statistics. Separate
 ///   handles share none of these. Therefore loaders in one process can have different settings, and
 ///   each counts its own requests.
-/// * [`Storage::default`] creates a new handle with the default settings. Sources that are opened
-///   without a handle use it.
+/// * [`Storage::default`] creates a new handle with the default settings. A source that is opened
+///   without a handle gets such a new handle.
 #[derive(Clone)]
 pub struct Storage(Arc<Shared>);
 
@@ -110,8 +110,8 @@ impl Storage {
     }
 }
 
-/// Largest number of bytes of a file that is read completely, such as a list at a URL. A server may
-/// announce any length.
+/// Largest number of bytes of a file that is read completely, such as a list at a URL. The limit
+/// bounds the memory, because a server may announce any length.
 const MOST_WHOLE: u64 = 1 << 30;
 
 /// Methods for opening and listing.
@@ -175,9 +175,9 @@ impl Storage {
         Ok(bytes)
     }
 
-    /// Starts to fetch a whole object with one request. If `stamp` is given, another version is an
-    /// error. If the object has more than `most` bytes, the request fails before the body arrives,
-    /// with [`io::ErrorKind::FileTooLarge`] and the number of bytes as the text.
+    /// Starts to fetch a whole object with one request. If `stamp` is given, an object with another
+    /// version is an error. If the object has more than `most` bytes, the request fails before the
+    /// body arrives, with [`io::ErrorKind::FileTooLarge`] and the number of bytes as the text.
     pub fn fetch(&self, url: &Path, stamp: Option<Stamp>, most: u64) -> io::Result<Fetch> {
         remote::fetch(&self.0.client, url, stamp, most)
     }

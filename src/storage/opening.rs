@@ -77,9 +77,9 @@ pub fn is_opening() -> bool {
     CURRENT.with_borrow(Option::is_some)
 }
 
-/// Runs `work`, whose requests may fail without making the source fail that this thread opens. Also
-/// returns the reason if a request was cancelled because no server answered. Up to
-/// [`ALLOWED_APART`] unanswered requests do not cancel the other requests of `work`.
+/// Runs `work`. If its requests fail, the source that this thread opens does not fail. Also returns
+/// the reason if a request was cancelled because no server answered. Up to [`ALLOWED_APART`]
+/// unanswered requests do not cancel the other requests of `work`.
 pub(crate) fn opening_apart<T>(work: impl FnOnce() -> T) -> (T, Option<String>) {
     let own = Arc::new(Opening {
         #[cfg(feature = "remote")]

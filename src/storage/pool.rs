@@ -45,7 +45,7 @@ pub struct Pooled {
 #[derive(Debug, Default)]
 struct Slot {
     file: RwLock<Option<fs::File>>,
-    /// Whether the file was read since the clock hand last passed.
+    /// Whether the file was read since the clock algorithm last visited this slot.
     used: AtomicBool,
 }
 
@@ -199,8 +199,8 @@ fn give_up() -> bool {
     (0..GIVEN_UP).filter(|_| close_one(&mut open)).count() > 0
 }
 
-/// Closes the next file that was not read since the clock hand last passed, and that is not being
-/// read now.
+/// Closes the next file that was not read since the clock algorithm last visited it, and that is
+/// not being read now.
 fn close_one(open: &mut VecDeque<Weak<Slot>>) -> bool {
     // Two rounds are needed, because the first may only clear the marks.
     for _ in 0..2 * open.len() {

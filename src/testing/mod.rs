@@ -8,11 +8,13 @@
 //! println!("{report}");
 //! ```
 //!
-//! The following are compared with the reference implementations of the operator's actions:
+//! Three kinds of implementations are compared with the reference implementations of the operator's
+//! actions:
 //!
-//! * fast CPU implementations ([`ImageFormula::apply`](crate::op::custom::ImageFormula::apply)),
-//! * the CPU path of a loader, which works row by row,
-//! * the kernels, compiled for the host by `$CXX` or `c++`, and on a GPU if there is one.
+//! * The fast CPU implementations
+//!   ([`ImageFormula::apply`](crate::op::custom::ImageFormula::apply)).
+//! * The CPU path of a loader, which processes an image row by row.
+//! * The kernels, compiled for the host by `$CXX` or `c++`, and run on a GPU if there is one.
 //!
 //! The test images have random or extreme values. Their sizes include odd and tiny ones.
 

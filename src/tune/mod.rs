@@ -2,15 +2,15 @@
 //!
 //! Behaviour, each point with a test in `tests/tune/` on simulated machines:
 //!
-//! * The performance model of [`explain`](crate::explain) is fitted to the measurements of a
-//!   window, which is a few consecutive batches. The configuration that is best in the model is
-//!   tried and measured, so a wrong prediction costs only one window.
+//! * The performance model of [`explain`](crate::explain) is fitted to each measurement, which
+//!   covers a few consecutive batches. The configuration that is best in the model is tried and
+//!   measured, so a wrong prediction costs only one measurement.
 //! * At most [`TRIALS`] configurations are tried, each at most once. The tuner then keeps the
 //!   cheapest configuration whose speed is within 2 % of the fastest. The cheapest is the one with
 //!   the least work on the device, because the trained model needs the device. Ties are resolved by
 //!   the fewest workers, then by the shortest ring.
-//! * If batch times vary too much for short windows, the same configuration is measured for more
-//!   windows, up to [`TRIALS`] windows in total. The model then chooses a configuration from all
+//! * If batch times vary too much for short measurements, the same configuration is measured again,
+//!   up to [`TRIALS`] measurements in total. The model then chooses a configuration from all
 //!   measurements.
 //! * Placement is tuned operator by operator ([`Offload`]). If the consumer does not wait for
 //!   batches, a binary search finds the least device work with which the consumer still does not
@@ -22,8 +22,8 @@
 //!   second if that is later.
 //! * After tuning has ended, the chosen configuration is kept while the training loop behaves as in
 //!   the trial. Tuning restarts if the speed or the share of waiting differs by more than a
-//!   seventh, and by more than chance, in two consecutive windows. The minimum number of windows
-//!   before a restart doubles with each restart.
+//!   seventh, and by more than chance, in two consecutive measurements. The minimum number of
+//!   measurements before a restart doubles with each restart.
 
 use std::fmt;
 
@@ -57,10 +57,10 @@ const AS_FAST: f64 = 0.98;
 const NEGLIGIBLE_WAIT_SHARE: f64 = 0.02;
 /// Maximum relative standard error of the measured speeds. Above it, trials cannot be compared.
 const MAX_RELATIVE_ERROR: f64 = 0.1;
-/// Minimum relative change of speed that counts as a changed loop. If batch times vary much, a
-/// larger change is required.
+/// Minimum relative change of speed that counts as a change of the training loop. If batch times
+/// vary much, a larger change is required.
 const MIN_SPEED_CHANGE: f64 = 1.0 / 7.0;
-/// Minimum number of windows from the end of tuning to the first restart.
+/// Minimum number of measurements from the end of tuning to the first restart.
 const PATIENCE: u32 = 4;
 
 /// Configuration of a loader that tuning can change.
@@ -106,7 +106,7 @@ pub struct Tuner {
     now: Choice,
     trials: Vec<Trial>,
     watch: Option<Settled>,
-    /// Number of windows before the next restart.
+    /// Minimum number of measurements before the next restart.
     patience: u32,
     /// Number of batches that the consumer has received.
     batches: u64,
@@ -127,13 +127,13 @@ struct Trial {
     model: Model,
 }
 
-/// Speed and waiting of the loop when tuning ended, to detect later changes.
+/// Speed and waiting of the training loop when tuning ended, to detect later changes.
 #[derive(Debug)]
 struct Settled {
     rate: f64,
     waits: f64,
     windows: u32,
-    /// Number of consecutive windows with a different speed.
+    /// Number of consecutive measurements with a different speed.
     others: u32,
 }
 
@@ -218,7 +218,7 @@ impl Tuner {
         if self.is_settled() { 4 * WINDOW } else { WINDOW }
     }
 
-    /// Evaluates a window that was measured with the current choice. `batches` is the total number
+    /// Evaluates a measurement that was made with the current choice. `batches` is the total number
     /// of batches that the consumer has received. Returns the next choice if it differs from the
     /// current one or is final.
     ///
@@ -364,7 +364,7 @@ fn pool<'a>(services: impl Iterator<Item = &'a Service>) -> Service {
 }
 
 impl Settled {
-    /// Whether the loop has changed, so that tuning must restart.
+    /// Whether the training loop has changed, so that tuning must restart.
     fn is_over(&mut self, profile: &Profile, patience: u32) -> bool {
         let rate = profile.images_per_second();
         self.windows += 1;
@@ -401,7 +401,7 @@ impl Trial {
 }
 
 /// Relative standard error of the measured speed. It is large if the times of batches or samples
-/// vary and the window is short.
+/// vary and the measurement covers few batches.
 fn error(profile: &Profile) -> f64 {
     let consumer = &profile.consumer;
     let steps = consumer.step.cv.max(consumer.wait.cv * consumer.waiting_share);

@@ -3,27 +3,29 @@
 //!
 //! Behaviour, each point with a test in `tests/read_ahead/` on simulated storage:
 //!
-//! * The window, which is the number of samples to prefetch, starts at the maximum, so that the
-//!   first batches are not delayed. It is never above the maximum or below the number of workers.
+//! * The prefetch depth, which is the number of samples to prefetch, starts at the maximum, so that
+//!   the first batches are not delayed. It is never above the maximum or below the number of
+//!   workers.
 //! * A sample is late if a worker waits for it. Late samples have a cost only if the consumer also
-//!   waits for the workers. Without a cost, the window follows from Little's law: the rate of
-//!   samples times the lead time. The lead time is the time from a sample's request to its use. It
-//!   is long enough that requests which take longer cost workers at most 1 % of their time. A few
-//!   very late requests therefore make it long.
-//! * If late samples have a cost, other windows are tried, longer ones first. The shortest window
-//!   that is nearly as fast as the fastest is kept, so no more requests are in flight than the
-//!   storage can serve.
+//!   waits for the workers. Without a cost, the prefetch depth follows from Little's law: the rate
+//!   of samples times the lead time. The lead time is the time from a sample's request to its use.
+//!   It is long enough that requests which take longer cost workers at most 1 % of their time. A
+//!   few very late requests therefore make it long.
+//! * If late samples have a cost, other prefetch depths are tried, larger ones first. The smallest
+//!   depth that is nearly as fast as the fastest is kept, so no more requests are in flight than
+//!   the storage can serve.
 //! * If rates vary too much for short measurements, longer measurements are made. If the rates of
-//!   longer measurements vary too much as well, the window is set to the maximum.
-//! * Samples requested under another window or another number of workers are not measured. Pauses
-//!   of the consumer are not measured either.
-//! * While workers, prefetched batches or placement are being tuned, no shorter window is tried.
-//! * If arrival times of samples are unknown, the window does not change.
-//! * A chosen window is kept until the loop changes. It is tuned again if late samples begin to
-//!   have a cost. If they had a cost when the window was chosen, it is tuned again if the rate
-//!   differs by a seventh in two consecutive measurements. In that case, a longer window is also
-//!   tried from time to time. The time until the next attempt doubles with each restart, and after
-//!   a shorter window was insufficient.
+//!   longer measurements vary too much as well, the prefetch depth is set to the maximum.
+//! * Samples requested under another prefetch depth or another number of workers are not measured.
+//!   Pauses of the consumer are not measured either.
+//! * While workers, prefetched batches or placement are being tuned, no smaller prefetch depth is
+//!   tried.
+//! * If arrival times of samples are unknown, the prefetch depth does not change.
+//! * A chosen prefetch depth is kept until the training loop changes. It is tuned again if late
+//!   samples begin to have a cost. If they had a cost when the depth was chosen, it is tuned again
+//!   if the rate differs by a seventh in two consecutive measurements. In that case, a larger depth
+//!   is also tried from time to time. The time until the next attempt doubles with each restart,
+//!   and after a smaller depth was insufficient.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -39,33 +41,32 @@ mod measured;
 
 /// Number of latest measurements whose request durations are used.
 const MEMORY: usize = 4;
-/// Share of their time that workers may lose to late samples, if the window is computed from
-/// requests.
+/// Share of their time that workers may lose to late samples, if the prefetch depth is computed
+/// from the durations of requests.
 const LATE: f64 = 0.01;
 /// Maximum share of their time that workers or the consumer may wait so that the waiting counts as
 /// negligible.
 const NEGLIGIBLE_WAIT_SHARE: f64 = 0.02;
-/// Factor by which the window exceeds the computed one, because the rate varies.
+/// Factor by which the prefetch depth exceeds the computed one, because the rate of samples varies.
 const MARGIN: f64 = 1.25;
-/// Maximum length of a shorter window, relative to the current one, for which a change is
-/// worthwhile.
+/// Maximum ratio of a smaller prefetch depth to the current one at which a change is worthwhile.
 const SHORTER: f64 = 0.75;
-/// Length of the first shorter window to try, relative to the shortest one so far. It is not much
-/// shorter, because the rate falls by the same factor if the latency of requests is the limit.
+/// Ratio of the first smaller prefetch depth to the smallest depth so far. It is not much below 1,
+/// because the rate falls by the same factor if the latency of requests is the limit.
 const CAREFUL: f64 = 0.7;
-/// Length of each further shorter window to try, relative to the shortest one so far. It is smaller
-/// than `CAREFUL`, because the first shorter window did not lower the rate.
+/// Ratio of each further smaller prefetch depth to the smallest depth so far. It is less than
+/// `CAREFUL`, because the first smaller depth did not lower the rate.
 const BOLD: f64 = 0.4;
 /// Minimum rate, relative to the fastest trial, that counts as equally fast in the first two
 /// trials.
 const AS_FAST: f64 = 0.97;
 /// Minimum rate, relative to the fastest trial, that counts as equally fast from the third trial
-/// on. If the storage could serve more requests, such a short window would lower the rate more
-/// clearly.
+/// on. If the storage could serve more requests, such a small prefetch depth would lower the rate
+/// more clearly.
 const ABOUT_AS_FAST: f64 = 0.95;
 /// Maximum relative standard error of a measured rate. Above it, rates cannot be compared.
 const MAX_RELATIVE_ERROR: f64 = 0.05;
-/// Number of measurements until a longer window is tried again.
+/// Number of measurements until a larger prefetch depth is tried again.
 const PATIENCE: u32 = 4;
 
 /// Number of samples to prefetch that the tuner chose, with its reason.
@@ -81,14 +82,14 @@ pub struct PrefetchDecision {
     pub why: String,
 }
 
-/// Tuner of the prefetch window, see the module documentation. It gets times as arguments and draws
-/// no random numbers.
+/// Tuner of the prefetch depth (the number of samples to prefetch), see the module documentation.
+/// It gets times as arguments and draws no random numbers.
 #[derive(Debug)]
 pub struct PrefetchDepth {
     most: usize,
     window: usize,
     /// Number of samples that workers must still take before measuring begins, so that samples
-    /// requested under an earlier window are not measured.
+    /// requested under an earlier prefetch depth are not measured.
     skip: usize,
     /// Number of batches that had begun when `skip` reached 0 and that the consumer has not
     /// received yet. They are not measured.
@@ -102,23 +103,23 @@ pub struct PrefetchDepth {
     /// Number of active workers.
     workers: usize,
     settled: bool,
-    /// Windows tried since late samples began to have a cost.
+    /// Prefetch depths tried since late samples began to have a cost.
     trials: Vec<Trial>,
-    /// Minimum window to try in the current `trials`.
+    /// Minimum prefetch depth to try in the current `trials`.
     floor: usize,
     watch: Option<SettledWindow>,
-    /// Window of the last decision, and whether it was final.
+    /// Prefetch depth of the last decision, and whether it was final.
     said: Option<(usize, bool)>,
-    /// Number of measurements until a longer window is tried or tuning restarts.
+    /// Number of measurements until a larger prefetch depth is tried or tuning restarts.
     patience: u32,
-    /// Number of consecutive measurements in which a shorter window would suffice, and the number
-    /// that is required before the window is shortened.
+    /// Number of consecutive measurements in which a smaller prefetch depth would suffice, and the
+    /// number that is required before the depth is reduced.
     calm: (u32, u32),
     /// Number of consecutive measurements in which late samples have a cost, and the number that is
-    /// required before other windows are tried.
+    /// required before other prefetch depths are tried.
     late: (u32, u32),
-    /// Whether the last change shortened the window, and the shorter window has been sufficient
-    /// since then.
+    /// Whether the last change reduced the prefetch depth, and the smaller depth has been
+    /// sufficient since then.
     shortened: bool,
 }
 
@@ -147,7 +148,8 @@ struct Trial {
 }
 
 impl PrefetchDepth {
-    /// Creates a tuner whose window starts at the maximum `most`, which is raised to at least 1.
+    /// Creates a tuner whose prefetch depth starts at the maximum `most`, which is raised to at
+    /// least 1.
     pub fn new(most: usize) -> Self {
         let most = most.max(1);
         Self {
@@ -190,8 +192,8 @@ impl PrefetchDepth {
         }
     }
 
-    /// Records that the consumer received a batch. Returns the next window if it differs from the
-    /// current one or is final.
+    /// Records that the consumer received a batch. Returns the next prefetch depth if it differs
+    /// from the current one or is final.
     pub fn batch(&mut self, taken: &TakenBatch) -> Option<PrefetchDecision> {
         let TakenBatch { samples, now, waited, begun, workers, alone } = *taken;
         self.batches += 1;
@@ -233,7 +235,7 @@ impl PrefetchDepth {
         self.decide(&measured, alone)
     }
 
-    /// Minimum window: one sample per worker, up to the maximum.
+    /// Minimum prefetch depth: one sample per worker, up to the maximum.
     fn least(&self) -> usize {
         self.workers.clamp(1, self.most)
     }
@@ -361,7 +363,7 @@ impl PrefetchDepth {
         self.change(taken.window, true, why)
     }
 
-    /// Next window to try, with the reason.
+    /// Next prefetch depth to try, with the reason.
     fn next(&self, needed: usize) -> Option<(usize, String)> {
         let by_window = |trial: &&Trial| trial.window;
         let longest = self.trials.iter().max_by_key(by_window)?;
@@ -400,14 +402,14 @@ impl PrefetchDepth {
         self.trials.iter().map(|it| it.rate).fold(0.0, f64::max)
     }
 
-    /// Shortest window of the trials that is nearly as fast as the fastest.
+    /// Smallest prefetch depth of the trials that is nearly as fast as the fastest.
     fn nearly_best(&self, best: f64) -> Trial {
         let fast = self.trials.iter().filter(|it| it.rate >= self.as_fast() * best);
         let now = Trial { window: self.window, rate: best };
         fast.copied().min_by_key(|it| it.window).unwrap_or(now)
     }
 
-    /// Lead time in seconds: how long before its use a sample is requested. Requests that take
+    /// Lead time in seconds: the time from the request of a sample to its use. Requests that take
     /// longer cost all workers together at most the share [`LATE`] of their time.
     fn age(&self, requests: &Counts, rate: f64) -> f64 {
         let allowed = LATE * self.workers.max(1) as f64 / rate.max(1e-9);

@@ -1,9 +1,10 @@
 //! Statistics of JPEGs: bytes per pixel, zero coefficients, dense blocks and entropy.
 //!
-//! `cargo run --release -p feedwater-tools --example statistics -- DIR...` prints one line for each
-//! baseline JPEG below a directory. For each directory it prints the spread of these figures and
-//! the composition of the set. Synthetic images are tuned so that their figures lie within the
-//! spread of photographs: [figures](../../../benches/results/synthetic-2026-11-27.md).
+//! `cargo run --release -p feedwater-tools --example statistics -- DIR...` prints one line of
+//! figures for each baseline JPEG below a directory. For each directory it prints the spread of
+//! these figures, and the census of the files (sizes, qualities, chroma samplings). Synthetic
+//! images are tuned so that their figures lie within the spread of photographs:
+//! [figures](../../../benches/results/synthetic-2026-11-27.md).
 
 use std::collections::HashMap;
 use std::env;
@@ -27,8 +28,8 @@ struct Figures {
     zeros: f64,
     /// Share of the luma blocks whose last nonzero coefficient is above index 48.
     dense: f64,
-    /// Bits per pixel of the file with an ideal code for each single Huffman symbol (zeroth-order
-    /// entropy). The value bits that follow the symbols are included.
+    /// Bits per pixel that an ideal code for single Huffman symbols would need (zeroth-order
+    /// entropy), plus the value bits that follow the symbols.
     entropy: f64,
 }
 
@@ -209,7 +210,8 @@ struct Count {
     blocks: u64,
     nonzero: u64,
     dense: u64,
-    /// How often each symbol occurs, by table and symbol.
+    /// Number of occurrences of each Huffman symbol. The key is the index of the table and the
+    /// symbol.
     symbols: HashMap<(usize, u8), u64>,
     /// Number of value bits that follow the symbols.
     values: u64,

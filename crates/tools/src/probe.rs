@@ -50,9 +50,9 @@ pub struct Report {
     pub formats: BTreeMap<&'static str, u64>,
     /// Number of JPEGs by chroma sampling.
     pub samplings: BTreeMap<&'static str, u64>,
-    /// Number of JPEGs by the CPU decoder that decodes them. Entries for libjpeg-turbo name the
-    /// reason why feedwater's own decoder does not. Some of these reasons are detected only if
-    /// images are decoded.
+    /// Number of JPEGs by the CPU decoder that decodes them. An entry for libjpeg-turbo also names
+    /// the reason why feedwater's own decoder does not support these JPEGs. Some reasons are
+    /// detected only if images are decoded.
     pub jpeg_by: BTreeMap<&'static str, u64>,
     /// Progressive JPEGs.
     pub progressive: u64,

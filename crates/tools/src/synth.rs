@@ -168,7 +168,7 @@ impl Settings {
     }
 }
 
-/// What a directory contains that [`write()`] has filled.
+/// Settings and composition of a directory that [`write()`] has filled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// Settings of the set.
@@ -180,8 +180,8 @@ pub struct Summary {
 /// Writes the images of a set into `dir`, using all cores. Calls `progress` after each image with
 /// the number of images written so far.
 ///
-/// Writes a hidden manifest after all images. From the manifest, [`complete`] knows that the set is
-/// complete.
+/// Writes a hidden manifest after all images. [`complete`] uses the manifest to check that the set
+/// is complete.
 ///
 /// # Errors
 ///
@@ -270,7 +270,8 @@ pub fn encode(
     )
 }
 
-/// Encodes RGB pixels as a JPEG. Sequential files have the standard Huffman tables.
+/// Encodes RGB pixels as a JPEG. Sequential files always get the standard Huffman tables here. The
+/// caller replaces them if the file must have tables of its own.
 fn encode_as(rgb: &[u8], form: &Encoding) -> Result<Vec<u8>> {
     let Encoding { size: [width, height], sampling, quality, progressive, own_tables, .. } = *form;
     let side = |key: &str, value: u32| {

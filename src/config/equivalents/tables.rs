@@ -2,7 +2,7 @@
 
 /// Operator of another library.
 pub struct Operator {
-    /// Names; case, underscores, module prefixes and arguments are ignored.
+    /// Names of the operator. Case, underscores, module prefixes and arguments are ignored.
     pub names: &'static [&'static str],
     /// Equivalent operators with their settings, as TOML; empty if there is no equivalent.
     pub write: &'static [&'static str],

@@ -118,7 +118,7 @@ impl Drop for Clocked<'_> {
 }
 
 impl ThreadTime {
-    /// Times since `earlier`.
+    /// Returns the times since `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         let Self { ran, waited } = earlier;
         Self { ran: self.ran.saturating_sub(ran), waited: self.waited.saturating_sub(waited) }
@@ -238,7 +238,7 @@ struct Stat {
     stolen: f64,
 }
 
-/// Sums over the allowed processors; `None` if no processor is allowed.
+/// Adds up the values of the allowed processors. Returns `None` if no processor is allowed.
 fn stat_of(text: &str, allowed: Option<&[(u32, u32)]>) -> Option<Stat> {
     let mut stat = Stat { processors: 0, busy: 0.0, stolen: 0.0 };
     for line in text.lines() {

@@ -334,8 +334,8 @@ impl Document {
         })
     }
 
-    /// Sorts the categories by ID. Returns the label of each ID, in the order of IDs. IDs that are
-    /// texts are replaced by positions.
+    /// Sorts the categories by ID. Returns the label of each ID, in the order of IDs. An ID that is
+    /// a text is replaced by the position of its category in this order.
     fn number_categories(&mut self) -> Result<Vec<(i64, usize)>, String> {
         match self.category_ids.are_texts() {
             true => self.categories.sort_by_cached_key(|it| self.category_ids.plain(it.id)),

@@ -45,8 +45,8 @@ use pool::Pool;
 ///   order. For images, [`Coco::image_id`] is then the position in `images`.
 /// * As in pycocotools, `width` and `height` may be floats, and may be 0, -1 or null if unknown.
 ///   `iscrowd` may be null. An image without `file_name` (LVIS) is named by the last part of its
-///   `coco_url`. Annotations whose image is not listed are skipped and counted. If the image of no
-///   annotation is listed, opening fails. Annotations with the same ID are all used, with a warning
+///   `coco_url`. Annotations whose image is not listed are skipped and counted. Opening fails if no
+///   annotation refers to a listed image. Annotations with the same ID are all used, with a warning
 ///   ([`Notes::warnings`]).
 /// * Opening fails with a message that names the ID in these cases: two images or two categories
 ///   have the same ID; the category of an annotation is not listed; a box does not have four

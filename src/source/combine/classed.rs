@@ -24,7 +24,8 @@ impl Classed {
     /// # Errors
     ///
     /// [`Error::Config`] if the source has class names, but none of its samples or objects has a
-    /// class of the table. Also if the source has no class names and a label is not in the table.
+    /// class of the table. [`Error::Config`] also if the source has no class names and a label is
+    /// not in the table.
     pub fn new(source: Arc<dyn Source>, table: &ClassTable) -> Result<Self> {
         let classes = table.names().to_vec();
         let mut own = OwnNotes::default();

@@ -11,11 +11,11 @@ use crate::source::Source;
 
 /// Longest period of a mixture, in draws. Each draw takes 6 bytes in the table.
 const MOST_PERIOD: u64 = 1 << 20;
-/// Largest difference at which the share of a weight and a fraction count as equal. It allows for
-/// rounding errors of computed weights, such as 1.0 / 3.0.
+/// Largest difference between the share of a weight and a fraction at which the two count as equal.
+/// It allows for rounding errors of computed weights, such as 1.0 / 3.0.
 const SAME: f64 = 1e-9;
 /// Longest period that is tried for exact fractions. Weights that need a longer period are rounded
-/// to [`MOST_PERIOD`].
+/// to a period of [`MOST_PERIOD`] draws.
 const MOST_TRIED: u64 = 10_000;
 
 /// Arrangement of [`Mixture`]: which part provides the sample at each index.
@@ -34,7 +34,7 @@ struct Period {
     ranks: Vec<u32>,
 }
 
-/// Draws of one part.
+/// Numbers of draws and samples of one part of the mixture.
 struct Draws {
     /// Number of draws per period.
     share: u64,
@@ -139,9 +139,9 @@ impl Arrangement for Weighted {
 }
 
 impl Period {
-    /// Computes one period from the number of draws of each part. Every draw has a window of
+    /// Computes one period from the number of draws of each part. Every draw has a range of
     /// positions at which it may occur (see [`Mixture`]). Each step picks, among the draws whose
-    /// window has begun, the one whose window ends first. Among equal ends, the window that began
+    /// range has begun, the one whose range ends first. Among equal ends, the range that began
     /// first wins, then the first part.
     fn new(shares: &[u64]) -> Self {
         let len: u64 = shares.iter().sum();

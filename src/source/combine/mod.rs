@@ -28,7 +28,7 @@ mod mixture;
 mod select;
 mod settings;
 
-/// Number of candidates to request from a part for each sample to return: the combination may not contain all of them.
+/// Candidates that `largest_samples` requests per sample, because the combination may lack some.
 const TRIED: usize = 16;
 
 /// Parts that are concatenated in order.
@@ -41,12 +41,12 @@ pub type Concat = Combined<InTurn>;
 ///   six decimal places are exact if the period is at most 2^20. Other weights, such as 1.0 / 3.0, are exact if the period is at
 ///   most 10,000. Otherwise the period is 2^20 and the draws are rounded, with at least one for each part.
 /// * After `n` samples, the number of samples from a part with share `w` differs from `n * w` by less than 1. After each full
-///   period it equals `n * w`. Draw `j` of a part lies in the window `floor(j / w)` to `ceil((j + 1) / w)`. Of the open windows,
-///   the one that ends first is next (Baruah, Cohen, Plaxton and Varvel, "Proportionate progress", Algorithmica 1996).
+///   period it equals `n * w`. Draw `j` of a part lies in the range `floor(j / w)` to `ceil((j + 1) / w)`. Of the ranges that
+///   have begun, the one that ends first is next (Baruah, Cohen, Plaxton, Varvel, "Proportionate progress", Algorithmica 1996).
 /// * All samples of a part occur once before any sample of the part occurs again. If the mixture ends before a part's last pass
 ///   is complete, the samples in this pass are evenly spaced over the part.
-/// * The default length is the shortest that includes every sample of every part, so parts with a larger share repeat. An epoch is
-///   the whole mixture, so every epoch has the same samples.
+/// * The default length is the shortest that includes every sample of every part. A part whose samples have all been drawn
+///   repeats. An epoch is the whole mixture, so every epoch has the same samples.
 /// * The sample at an index is computed from the index alone. The only memory is a table of one period, of at most 6 MiB.
 ///
 /// The loader's order, shards and resume apply to the indices of the mixture as for any source. With `loader.shuffle` the number of

@@ -187,7 +187,7 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Reads the same text as a stream of bytes.
+/// Reads the text of the list as a stream of bytes instead of lines.
 impl Read for Blocks<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.unread.is_empty() {
@@ -234,9 +234,9 @@ mod tests {
         text.contains("UTF-8") && words.any(|word| word == byte.to_string())
     }
 
-    /// Reads with every block size from one byte to more than the file. Lines and results must be
-    /// the same for all sizes. Invalid UTF-8 must be detected at the same byte as by the standard
-    /// library.
+    /// Reads `bytes` as a list with every block size from one byte to more than the list. Lines and
+    /// results must be the same for all sizes. Invalid UTF-8 must be detected at the same byte as
+    /// by the standard library.
     fn check(bytes: &[u8]) {
         let (_root, path) = file(bytes);
         let whole = str::from_utf8(bytes);

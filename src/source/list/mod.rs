@@ -41,9 +41,9 @@ mod text;
 ///   `separator` is set. All other files are text.
 ///
 /// In tables and JSON lines, `image` names the column (or key) of the path. The default is the
-/// first that exists of `path`, `image`, `file`, `filename`, `file_name`, `filepath`, `image_path`.
-/// `label` names the column of the label. The default is `label`. Without such a column samples
-/// have label -1, with a warning if there are columns besides the path.
+/// first of these columns that exists: `path`, `image`, `file`, `filename`, `file_name`,
+/// `filepath`, `image_path`. `label` names the column of the label. The default is `label`. Without
+/// such a column samples have label -1, with a warning if there are columns besides the path.
 ///
 /// * Labels are whole numbers or names. With names, the classes are the names in byte order, and a
 ///   label is the position of its name. Whole numbers may be written as `3`, `3.0` (as pandas

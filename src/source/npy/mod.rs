@@ -56,8 +56,8 @@ pub struct Npy {
 pub struct NpySettings {
     /// File with one integer label per sample: a `.npy` of any integer type and byte order. A
     /// pattern can name several such files, whose labels are concatenated. The path is absolute or
-    /// relative to the folder of the first stack. In a pipeline file, a path that exists relative
-    /// to the pipeline file takes precedence. Empty, the default, for no labels (-1).
+    /// relative to the folder of the first file of images. In a pipeline file, a path that exists
+    /// relative to the pipeline file takes precedence. Empty, the default, for no labels (-1).
     pub labels: PathBuf,
 }
 
@@ -68,7 +68,7 @@ const PLANAR_PIXELS: usize = 16 << 10;
 struct Stack {
     path: PathBuf,
     file: File,
-    /// Stamp of the file when it was opened.
+    /// Stamp of the file (length and version) at the time of opening.
     stamp: Stamp,
     /// Indices of the samples in this file.
     samples: Range<u64>,

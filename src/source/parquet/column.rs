@@ -66,8 +66,8 @@ impl Column {
         self.pages.is_empty()
     }
 
-    /// Adds the pages of a column chunk by reading their headers. The chunk contains the rows
-    /// `rows`. The pages get the file number 0.
+    /// Adds the pages of a column chunk by reading their headers. `rows` are the rows of the chunk.
+    /// The pages get the file number 0, which [`append`](Self::append) replaces.
     pub fn walk(
         &mut self,
         shard: &Shard,

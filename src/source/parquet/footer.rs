@@ -27,7 +27,7 @@ pub struct Footer {
 
 /// Column that has values: a leaf of the tree of columns.
 pub struct Leaf {
-    /// Names from the root of the tree, joined by dots.
+    /// Path of the column: the names from the root of the tree, joined by dots.
     pub path: String,
     pub form: PhysicalType,
     /// Whether the integers of the column are unsigned.

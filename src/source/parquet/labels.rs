@@ -78,7 +78,8 @@ impl Labels {
         }
     }
 
-    /// Decodes the labels in a dictionary page. Returns [`bits`] of numbers, or indices of texts.
+    /// Decodes the labels in a dictionary page. Returns the [`bits`] of each number, or the index
+    /// of each text.
     fn entries(&mut self, head: &Head, body: &[u8], leaf: &Leaf) -> Result<Vec<i64>, FileError> {
         if leaf.form == PhysicalType::Bytes {
             let values = head.entries(body)?;

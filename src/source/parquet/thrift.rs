@@ -1,7 +1,7 @@
 //! Reader of Thrift's compact protocol (`doc/specs/thrift-compact-protocol.md`), which encodes
-//! Parquet metadata. Unknown fields are skipped. The number of elements that a list announces may
-//! be false, so no memory is allocated for it. Every element of a list takes at least one byte, so
-//! reading fails at the end of the bytes.
+//! Parquet metadata. Unknown fields are skipped. A list of a damaged file may announce too many
+//! elements, so no memory is allocated for the announced number. Every element of a list takes at
+//! least one byte, so reading fails at the end of the bytes.
 
 /// Deepest nesting of structs and lists.
 const DEPTH: u32 = 32;

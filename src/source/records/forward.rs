@@ -28,7 +28,7 @@ impl<'a> Forward<'a> {
     }
 
     /// Fills the buffer from the file. If the offset is before the current block, the blocks from
-    /// there on are requested again.
+    /// this offset on are requested again.
     pub fn read(&mut self, mut buffer: &mut [u8], mut offset: u64) -> Result<()> {
         while !buffer.is_empty() {
             let number = offset / Self::BLOCK;

@@ -36,8 +36,8 @@ const MAGIC: &[u8; 16] =
 /// the JSON text with the skipped items and class names.
 const HEAD_BYTES: usize = 16 + 4 + 32 + 24 + 24 + 4 + 8 + 8;
 /// Largest size of the JSON text with the skipped items and class names, in bytes. The limit allows
-/// for about ten reasons for skipped items with about twenty kinds each, and for as many class
-/// names as a file may contain.
+/// for about ten reasons for skipped items with about twenty kinds each, and for the largest
+/// permitted list of class names.
 const MOST_FACTS_BYTES: usize = (1 << 18) + 2 * MOST_CLASSES_BYTES;
 const ENTRY_BYTES: usize = size_of::<Entry>();
 /// Largest number of samples per byte of a compressed file. In an uncompressed file a sample takes

@@ -103,11 +103,11 @@ pub trait Format:
         None
     }
 
-    /// Whether [`walk`](Self::walk) adds samples in file order. If so, it has added all samples before an error.
+    /// Whether [`walk`](Self::walk) adds samples in file order, with all samples before an error.
     const IN_ORDER: bool = false;
 
-    /// Adds every sample of the file to the table, and counts skipped items. Must not allocate memory for sizes that the file
-    /// only announces.
+    /// Adds every sample of the file to the table, and counts skipped items. Must not allocate
+    /// memory for a size only because the file states it, because the size may be wrong.
     fn walk(
         &self,
         window: &mut Window,

@@ -1,5 +1,5 @@
-//! Names of the samples of files from which a single name cannot be read quickly: compressed files
-//! and files at URLs.
+//! Names of samples. They are stored for files from which a single name cannot be read quickly:
+//! compressed files and files at URLs.
 
 use super::Entry;
 

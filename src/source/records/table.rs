@@ -43,7 +43,7 @@ pub struct Table {
     pub file: File,
     pub packing: Option<Packing>,
     pub stamp: Stamp,
-    /// Text that identifies the version of the file: its stamp and identity.
+    /// Text that identifies the version of the file. It contains the file's stamp and identity.
     pub version: String,
     pub entries: Box<[Entry]>,
     /// Names of the samples, if they are stored.

@@ -1,4 +1,4 @@
-//! Window of a file in memory that is used for scanning the file.
+//! The part of a file that is in memory while the file is scanned.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use super::FileError;
 use super::forward::Forward;
 use crate::storage::File;
 
-/// Window of 1 MiB into a file of any length.
+/// Buffer of 1 MiB that holds a part of a file of any length. The part is called a window here.
 pub struct Window<'a> {
     file: &'a File,
     len: u64,

@@ -6,8 +6,8 @@
 //! BytesList { repeated bytes value = 1 }      Int64List { repeated int64 value = 1 [packed] }
 //! ```
 //!
-//! Other fields are skipped. If a feature occurs several times, the last occurrence is used. Values
-//! are not copied.
+//! Fields that are not listed above are skipped. If a feature occurs several times, the last
+//! occurrence is used. Values are not copied.
 
 use std::ops::Range;
 

@@ -375,7 +375,7 @@ fn number(field: &[u8]) -> Option<u64> {
     u64::from_str_radix(text, 8).ok()
 }
 
-/// Returns the contents of an extended header, which must fit into the window.
+/// Returns the contents of an extended header, which may have at most [`Window::BYTES`] bytes.
 fn small<'a>(window: &'a mut Window, data: Range<u64>) -> Result<&'a [u8], FileError> {
     let len = data.end - data.start;
     if len > Window::BYTES {

@@ -81,9 +81,9 @@ impl Version {
     }
 }
 
-/// Returns the length, and a hash of the tag. Without a tag, it is a hash of the modification time;
-/// without both it is 0. Listings and answers give the same result: quotes around the tag and
-/// fractions of seconds, in which they may differ, are ignored.
+/// Returns the length, and a hash of the tag. Without a tag, the hash is that of the modification
+/// time. Without both, it is 0. Listings and answers give the same result: quotes around the tag
+/// and fractions of seconds, in which they may differ, are ignored.
 pub fn stamp(meta: &ObjectMeta) -> Stamp {
     let text = match &meta.e_tag {
         Some(tag) => tag.trim_start_matches("W/").trim_matches('"').to_string(),
@@ -104,7 +104,7 @@ pub struct Request {
     pub range: Option<Range<u64>>,
     /// Stamp that the object must have.
     pub stamp: Option<Stamp>,
-    /// Tag of the object.
+    /// Tag that the object must have.
     pub tag: Option<String>,
     /// Largest permitted size of the object in bytes, for a request without a range.
     pub most: u64,

@@ -110,8 +110,9 @@ impl Drop for Fetch {
     }
 }
 
-/// Starts to fetch a whole object with one request. If `stamp` is given, another version is an
-/// error. If the object has more than `most` bytes, the request fails before the body arrives.
+/// Starts to fetch a whole object with one request. If `stamp` is given, an object with another
+/// version is an error. If the object has more than `most` bytes, the request fails before the body
+/// arrives.
 pub fn fetch(client: &Arc<Client>, path: &Path, stamp: Option<Stamp>, most: u64) -> Result<Fetch> {
     let (object, url) = resolve(client, path)?;
     Fetch::begin(client.clone(), object, url, Request { range: None, stamp, tag: None, most })

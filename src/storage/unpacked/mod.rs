@@ -9,7 +9,7 @@
 //!   frame has a mark only at its beginning.
 //! * If files are read sequentially, a thread that would wait for the decoder of another thread
 //!   decompresses upcoming blocks instead. It starts at the next mark of the file, or else in the
-//!   next files of [`Unpacker::list`]. So as many decoders run as threads read. After each block
+//!   next files of [`Unpacker::list`]. So every reading thread can run a decoder. After each block
 //!   the thread returns to its own read. If an upcoming block is damaged, only reads of this block
 //!   fail. If files are not read sequentially, nothing is decompressed before it is read.
 //! * Memory is bounded by [`Unpacker::memory_bytes`], and by one decoder and one block per reading
@@ -183,9 +183,10 @@ impl Unpacker {
         }
     }
 
-    /// Runs a decoder until it has decompressed the block of its work, and returns this block. If
-    /// no thread waits for the block, the decoder runs for one block only. In this case the result
-    /// is empty unless this block is the block of the work.
+    /// Runs a decoder until it has decompressed the block that `turn.work` names, and returns this
+    /// block. If `turn.work.ahead` is true, no thread waits for the block. The decoder then
+    /// decompresses only one block, and the result is empty unless this is the block that
+    /// `turn.work` names.
     fn unpack(&self, file: &File, packing: Packing, mut turn: Turn) -> io::Result<Arc<Vec<u8>>> {
         let work = &mut turn.work;
         let (number, target) = (work.key.0, work.key.1 * BLOCK);

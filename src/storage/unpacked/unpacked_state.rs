@@ -61,7 +61,7 @@ struct Running {
     ahead: bool,
 }
 
-/// Work of a thread that must reach a block: a decoder, or a mark to start from.
+/// Task of decompressing a file up to a block, with the idle decoder or the mark to start from.
 pub struct Work {
     /// Number of the running decoder.
     pub id: u64,

@@ -1,4 +1,4 @@
-//! Measurements of a loop whose samples are prefetched.
+//! Measurements of a training loop whose samples are prefetched.
 
 use crate::measure::{Counts, Histogram};
 
@@ -15,8 +15,8 @@ const SAMPLES: u64 = 32;
 /// Share of the time lost to late samples that makes a decision urgent: a longer measurement then
 /// ends early.
 const PRESSING: f64 = 0.1;
-/// Minimum relative change of the rate that counts as a changed loop. If rates vary much, a larger
-/// change is required.
+/// Minimum relative change of the rate that counts as a change of the training loop. If rates vary
+/// much, a larger change is required.
 const MIN_SPEED_CHANGE: f64 = 1.0 / 7.0;
 
 /// Running measurement.
@@ -48,8 +48,8 @@ pub struct Measured {
     pub lost: f64,
 }
 
-/// Rate of the loop when a window was chosen while late samples had a cost, to detect later
-/// changes.
+/// Rate of the training loop when a prefetch depth was chosen while late samples had a cost. It is
+/// stored to detect later changes.
 #[derive(Debug)]
 pub struct SettledWindow {
     rate: f64,
@@ -102,9 +102,9 @@ impl Seen {
         self.requests.counts()
     }
 
-    /// Result of the measurement, or `None` until there is enough data. A final window (`settled`)
-    /// needs more data. Less data is enough if late samples begin to cost much, which is not
-    /// `known` yet.
+    /// Result of the measurement, or `None` until there is enough data. If the prefetch depth is
+    /// final (`settled`), more data is needed. Less data is enough if late samples begin to cost
+    /// much, which is not `known` yet.
     pub fn measured(&self, workers: usize, settled: bool, known: bool) -> Option<Measured> {
         let seconds = self.last - self.began;
         if self.batches < BATCHES || seconds < SECONDS || self.samples < SAMPLES {
@@ -123,7 +123,7 @@ impl Seen {
         Some(Measured { rate: self.samples as f64 / seconds, error, lost })
     }
 
-    /// Whether the consumer paused for most of the time.
+    /// Whether the consumer paused for most of the measurement.
     pub fn is_of_a_pause(&self) -> bool {
         2.0 * self.longest > self.last - self.began
     }
@@ -135,7 +135,7 @@ impl SettledWindow {
         Self { rate, error, measurements: 0, others: 0 }
     }
 
-    /// Whether the loop has changed: the rate differs in two consecutive measurements.
+    /// Whether the training loop has changed: the rate differs in two consecutive measurements.
     pub fn is_over(&mut self, measured: &Measured) -> bool {
         self.measurements += 1;
         let chance = 4.0 * self.error.hypot(measured.error);

@@ -11,7 +11,7 @@
 //! * Encoding and writing are deterministic. If a machine is lost, its work can be repeated
 //!   elsewhere.
 //!
-//! All machines must reach the source and the directory under the same paths.
+//! All machines must reach the source and the directory of the shards under the same paths.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -202,7 +202,8 @@ impl Coordinator {
     ///
     /// # Errors
     ///
-    /// Fails with the same errors as [`pack`](super::pack()) before it reads samples.
+    /// Fails with those errors that [`pack`](super::pack()) returns before it reads the first
+    /// sample.
     pub fn begin(source: &dyn Source, directory: &Path, settings: &Settings) -> Result<Self> {
         settings.check()?;
         std::fs::create_dir_all(directory).map_err(|error| Error::io(directory, &error))?;

@@ -1,4 +1,4 @@
-//! Locks a directory while a process packs into it, so that no other process does.
+//! Locks a directory while a process packs into it, so that no other process packs into it.
 
 use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read, Write};
@@ -7,8 +7,8 @@ use std::path::Path;
 use feedwater::error::{Error, Result};
 use feedwater::internals::file::open_own;
 
-/// Name of the lock file. The file is never removed. Otherwise two processes could lock two
-/// different files of this name.
+/// Name of the lock file. The file is never removed. Otherwise a process could hold the lock of the
+/// removed file while another process creates and locks a new one.
 const NAME: &str = ".feedwater-pack.lock";
 
 /// Lock on a directory. It is released when it is dropped, or by the system when the process ends.

@@ -54,7 +54,8 @@ pub struct Made {
     pub format: ShardFormat,
     /// Prefix of the shard names.
     pub name: String,
-    /// A shard ends with the sample with which it reaches this size in bytes.
+    /// Size in bytes at which a shard ends. The sample that reaches this size is the shard's last
+    /// one.
     pub shard_bytes: u64,
     /// Size and quality to which larger images are reduced. `None` if images are copied.
     pub presize: Option<Presize>,

@@ -5,8 +5,8 @@
 //!   smaller.
 //! * Each shard contains the class names. The sources `webdataset` and `tfrecord` read these names,
 //!   and other readers skip them.
-//! * A shard ends with the sample with which it reaches the requested size. The content of shards
-//!   depends only on the source and the settings, not on the number of threads.
+//! * The sample that brings a shard to the requested size is the shard's last one. The content of
+//!   shards depends only on the source and the settings, not on the number of threads.
 //! * A shard has a hidden temporary name until it is complete and synced to disk. So readers of the
 //!   directory see only complete shards. A hidden manifest then lists the shard, and an interrupted
 //!   run resumes after the last listed shard.
@@ -61,8 +61,8 @@ pub struct Settings {
     pub format: ShardFormat,
     /// Prefix of the shard names: `train` for `train-000000.tar`.
     pub name: String,
-    /// A shard ends with the sample with which it reaches this size in bytes. At least 1. Default
-    /// 256 MiB.
+    /// Size in bytes at which a shard ends. The sample that reaches this size is the shard's last
+    /// one. At least 1. Default 256 MiB.
     pub shard_bytes: u64,
     /// Size and quality to which larger images are reduced. Default `None`: images are copied.
     pub presize: Option<Presize>,

@@ -124,7 +124,8 @@ pub(super) fn write(directory: &Path, name: &str, number: u64, origins: &[Origin
 }
 
 /// Finds the first sample of the source that has changed since packing, and describes the change.
-/// `ends` contains, for each record file, the source index of the first sample after it.
+/// For each record file, `ends` contains the source index of the first sample after the file's last
+/// sample.
 ///
 /// # Errors
 ///

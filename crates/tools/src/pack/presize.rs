@@ -13,8 +13,8 @@ use feedwater::op::{Operator, Resize};
 /// Size and quality of images that are made smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Presize {
-    /// Length in pixels to which the shorter side is reduced. Images whose shorter side is not
-    /// longer are copied byte for byte.
+    /// Length in pixels to which the shorter side is reduced. Images whose shorter side has at most
+    /// this length are copied byte for byte.
     pub shorter: u32,
     /// JPEG quality, 1 to 100 as in libjpeg. The chroma has half the resolution in both directions
     /// (4:2:0).

@@ -44,7 +44,8 @@ pub(super) fn path(shard: &Path) -> PathBuf {
     path.into()
 }
 
-/// Stores the row indexes of a shard. Without row indexes, removes the file if it exists.
+/// Stores the row indexes of a shard in the file beside it. If `indexes` is empty, removes this
+/// file.
 pub(super) fn write(shard: &Path, indexes: &[Vec<u8>]) -> Result<()> {
     let path = path(shard);
     let failed = |error| Error::io(&path, &error);

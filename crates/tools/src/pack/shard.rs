@@ -23,7 +23,7 @@ pub enum ShardFormat {
 }
 
 impl ShardFormat {
-    /// Name of the source in a pipeline file (under `[source]`) that reads such shards.
+    /// Name of the source (under `[source]` in a pipeline file) that reads shards of this format.
     pub const fn key(self) -> &'static str {
         match self {
             ShardFormat::WebDataset => "webdataset",
@@ -167,8 +167,8 @@ fn write_item(format: ShardFormat, out: &mut impl Write, item: &Item) -> io::Res
     }
 }
 
-/// Writes the first sample of a shard and the class names, at a place that readers without support
-/// for class names skip.
+/// Writes the first sample of a shard together with the class names. The names are in a place that
+/// readers without support for class names skip.
 fn write_first_item(
     format: ShardFormat,
     out: &mut impl Write,

@@ -37,8 +37,8 @@ pub struct Census {
     /// Width and height in pixels of three files: the file with the fewest pixels, the median file,
     /// and the file with the most pixels.
     pub sizes: Option<[[u32; 2]; 3]>,
-    /// Lowest, median and highest luma quality, 1 to 100 as in libjpeg. If libjpeg does not produce
-    /// a file's table, the nearest quality counts.
+    /// Lowest, median and highest luma quality, 1 to 100 as in libjpeg. If a file's quantization
+    /// table is not one that libjpeg writes, the quality with the most similar table counts.
     pub qualities: Option<[u8; 3]>,
 }
 
@@ -219,7 +219,8 @@ static STANDARD_TABLES: LazyLock<Vec<Table>> = LazyLock::new(|| {
     tables
 });
 
-/// Sums the quantization steps of each table of a DQT segment. `sums` is indexed by table number.
+/// Adds up the quantization steps of each table of a DQT segment. `sums` is indexed by table
+/// number.
 fn sums_of_steps(mut body: &[u8], sums: &mut [f64; 16]) -> Option<()> {
     while let Some((&head, rest)) = body.split_first() {
         let wide = head >> 4 != 0;

@@ -11,11 +11,11 @@ pub struct SymbolDecoder {
     /// Look-up table. For each prefix of [`LOOK_UP_BITS`] bits, the length and the symbol of the
     /// code with which the prefix starts. 0 if this code is longer than the prefix.
     short: Vec<u16>,
-    /// For each code length, the first value after its codes, left-aligned in 16 bits. Longer codes
-    /// begin at this value.
+    /// For each code length, the first value after the codes of this length, left-aligned in 16
+    /// bits. Longer codes begin at this value.
     ends: [u32; 17],
-    /// For each code length, the index in `symbols` of its first code, minus the value of that
-    /// code.
+    /// For each code length, the index in `symbols` of the first code of this length, minus the
+    /// value of this code.
     offsets: [i32; 17],
     symbols: Vec<u8>,
 }
@@ -101,8 +101,8 @@ pub fn optimal(counts: &[u64; 256]) -> ([u8; 16], Vec<u8>) {
     (lengths(&lens), in_order(&lens[..RESERVED]))
 }
 
-/// Returns the numbers of codes of 1 to 16 bits. Codes that are longer are moved up in the tree,
-/// and the code of the reserved symbol is removed (T.81, figure K.3).
+/// Returns the number of codes of each length from 1 to 16 bits. Codes of more than 16 bits are
+/// moved up in the tree, and the code of the reserved symbol is removed (T.81, figure K.3).
 fn lengths(lens: &[usize]) -> [u8; 16] {
     let mut bits = vec![0u32; lens.len() + 1];
     lens.iter().filter(|&&len| len > 0).for_each(|&len| bits[len] += 1);

@@ -35,8 +35,9 @@ const SAMPLINGS: [(u32, Sampling); 5] = [
     (1, Sampling::S440),
 ];
 
-/// Number of files per 1,000 in each range of sizes. The sizes are spread evenly between the two
-/// given ones. The ranges are sorted by pixels, and half of all files have at most 500x375 pixels.
+/// Ranges of sizes: the number of files per 1,000, the smallest size and the largest size (width,
+/// height). The sizes of these files are spread evenly between the two. The ranges are sorted by
+/// pixels, and half of all files have at most 500x375 pixels.
 const SIZES: [(u32, [u32; 2], [u32; 2]); 27] = [
     (20, [75, 56], [200, 150]),
     (15, [100, 100], [300, 300]),

@@ -144,7 +144,7 @@ fn signed(bits: u32) -> f32 {
 
 /// Returns a roughly normal value from random bits, with mean 0 and standard deviation 1. The value
 /// is computed from the sum of the four bytes of `bits`. A single byte has the standard deviation
-/// 73.9.
+/// 73.9, so the sum has 147.8.
 pub fn gaussian(bits: u32) -> f32 {
     let sum: u32 = bits.to_le_bytes().iter().map(|&byte| u32::from(byte)).sum();
     (sum as f32 - 510.0) / 147.8

@@ -328,7 +328,7 @@ struct Bits<'a> {
     at: usize,
     held: u64,
     len: u32,
-    /// How many of the held bits lie after the end of the data.
+    /// Number of bits in `held` that lie after the end of the data.
     missing: u32,
 }
 

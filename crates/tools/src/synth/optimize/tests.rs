@@ -120,8 +120,8 @@ fn pixels_stay_equal_and_files_become_smaller() {
     }
 }
 
-/// Compares with the tables of the encoder, which can optimize gray files of one scan. Its
-/// algorithm differs from libjpeg's, but the code lengths are equally good.
+/// Compares the file size with that of the encoder's own optimization, which supports gray files of
+/// one scan. The encoder's algorithm differs from libjpeg's, but its code lengths are equally good.
 #[test]
 fn no_other_optimal_tables_give_a_smaller_file() {
     let gray: Vec<u8> = image(2, 5, 200, 150).iter().skip(1).step_by(3).copied().collect();
