@@ -40,9 +40,10 @@ impl TensorSlot {
         Ok(Self { buffer, ready, free, producer, consumer, lent, lent_to_unnamed })
     }
 
-    /// Admits another stream to the tensor until the current use of the slot ends. Work that is
-    /// enqueued in the stream from now on waits until the tensor is filled. The slot is filled
-    /// again only after the work that is in the stream when the use ends. Does not block the host.
+    /// Lends the tensor to another stream until the consumer returns the slot. Work that is
+    /// enqueued in that stream from now on waits until the tensor is filled. The slot is filled
+    /// again only after the work has finished that is in that stream when the consumer returns the
+    /// slot. Does not block the host.
     ///
     /// # Errors
     /// [`Error::Config`] for a stream of another device. [`Error::Device`] if a driver call fails.
@@ -68,9 +69,10 @@ impl TensorSlot {
         Ok(())
     }
 
-    /// Admits streams whose handles are unknown. Blocks the host until the tensor is filled. The
-    /// slot is filled again only after all work that is in the device's primary context when the
-    /// use ends.
+    /// Lends the tensor to streams whose handles are unknown. Blocks the host until the tensor is
+    /// filled. When the consumer returns the slot, the device's primary context may contain work of
+    /// these streams. The slot is filled again only after all work has finished that is in the
+    /// context at that time.
     ///
     /// # Errors
     /// [`Error::Device`] if a driver call fails.

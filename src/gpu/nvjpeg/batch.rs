@@ -20,8 +20,8 @@ use crate::gpu::{Event, Lap, Stream};
 /// Each decoder has at most one call in flight. The next call blocks until the previous one is
 /// done. To keep the engines busy, alternate between two decoders.
 ///
-/// nvJPEG's state is allocated once for the capacity. Before each call the state is initialized for
-/// the call's number of images, as in nvImageCodec and torchvision.
+/// nvJPEG's state is created once, for the maximum number of images. Before each call the state is
+/// initialized for the call's number of images, as in nvImageCodec and torchvision.
 ///
 /// The images of a call should have the same chroma subsampling. nvImageCodec 0.9 avoids the
 /// engines for mixed batches of 13 images or more with interpolated chroma, without stating a

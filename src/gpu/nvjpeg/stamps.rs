@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::gpu::pool::DeviceBuffer;
 use crate::gpu::{Download, Stream, Upload};
 
-/// Stamps for the calls of one decoder.
+/// Stamps (known byte patterns that reveal skipped images) for the calls of one decoder.
 #[derive(Debug)]
 pub(super) struct Stamps {
     stamp: Upload,
@@ -25,7 +25,8 @@ pub(super) struct Stamps {
     lens: Vec<usize>,
 }
 
-/// Length of a stamp in bytes. A stamp is shorter if the window's last row is shorter.
+/// Length in bytes of a stamp, the byte pattern that reveals skipped images. If a window's last row
+/// has fewer bytes, the stamp is as long as that row.
 const BYTES: usize = 64;
 
 impl Stamps {

@@ -137,7 +137,8 @@ impl Stream<'_> {
     }
 
     /// Reads an image that has one group of codes. Calls `group` with red and green of every pixel
-    /// that is not copied from earlier pixels.
+    /// that is not copied from earlier pixels. In the entropy image, red and green are the number
+    /// of a group.
     fn skip_image(&mut self, width: u32, height: u32, mut group: impl FnMut(u16)) -> Option<()> {
         let cache_bits = self.cache_bits()?;
         let mut codes: [Code; 5] = Default::default();
