@@ -41,7 +41,8 @@ const BLOCK: usize = 64;
 pub(super) struct Compiler(String);
 
 impl Compiler {
-    /// Returns the identity of the current file, or `None` if its metadata cannot be read.
+    /// Returns the identity of the file that is now at `path`, or `None` if its metadata cannot be
+    /// read.
     pub fn at(path: &Path) -> Option<Self> {
         let facts = fs::metadata(path).ok()?;
         let time = facts.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;

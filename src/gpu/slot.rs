@@ -96,8 +96,8 @@ impl TensorSlot {
         &self.consumer
     }
 
-    /// Event that is reached when the last use has ended. Decoders whose writes do not follow the
-    /// stream's order must check this event on the host.
+    /// Event that is reached when the last use of the slot has ended. Decoders whose writes do not
+    /// follow the order of a stream must wait for this event on the host before they write.
     pub fn free(&self) -> &Event {
         &self.free
     }
@@ -121,8 +121,9 @@ impl Slot for TensorSlot {
         self.consumer.wait(&self.ready)
     }
 
-    /// One event can be recorded in several streams in turn, because a wait refers to the last
-    /// record before the wait.
+    /// The one event `free` is recorded in all streams that used the slot, one after another. A
+    /// wait refers to the last record before the wait, so the consumer's stream waits for each
+    /// record before the next one replaces it.
     fn end_use(&mut self) -> Result<()> {
         if std::mem::take(self.lent_to_unnamed.get_mut()) {
             self.free.record_behind_all()?;

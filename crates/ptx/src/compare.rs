@@ -31,8 +31,8 @@ pub struct Difference {
 }
 
 impl Options {
-    /// Returns options that together use every schedule. Each has another fill (content of
-    /// uninitialized memory).
+    /// Returns options that together use every schedule. Each of them has a different fill (content
+    /// of uninitialized memory).
     pub fn every_schedule(seed: u64) -> Vec<Self> {
         let mut random = Random::new(seed);
         let schedules = [

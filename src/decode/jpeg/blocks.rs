@@ -22,8 +22,8 @@ const TARGET: usize = BLOCK + 256;
 /// Blocks that are decoded together.
 #[derive(Clone, Debug)]
 pub struct Blocks {
-    /// Coefficients in zigzag order. An entry may write beyond the end of its block, into the next
-    /// block.
+    /// Coefficients in zigzag order. One entry of the AC table decodes several coefficients, so it
+    /// may write beyond the end of its block, into the next block.
     pub coefficients: [i16; (MOST_BLOCKS - 1) * BLOCK + TARGET],
     /// Number of leading coefficients of each block that may be nonzero.
     pub lens: [u8; MOST_BLOCKS],
@@ -33,8 +33,8 @@ impl Blocks {
     pub const EMPTY: Self =
         Self { coefficients: [0; (MOST_BLOCKS - 1) * BLOCK + TARGET], lens: [0; MOST_BLOCKS] };
 
-    /// Sets the coefficients of the first blocks to zero, and the memory after them that an entry
-    /// may have written.
+    /// Sets the coefficients of the first `blocks` blocks to zero, and also the memory after these
+    /// blocks, into which an entry of the AC table may have written.
     pub fn clear(&mut self, blocks: usize) {
         self.coefficients[..(blocks - 1) * BLOCK + TARGET].fill(0);
         self.lens = [0; MOST_BLOCKS];
@@ -211,7 +211,7 @@ fn decode_ac<W: Widening>(
 }
 
 /// Decodes the rest of a block symbol by symbol. The caller needs this function if the block ends
-/// in the middle of an entry. The caller has put the bits of that entry back.
+/// in the middle of an entry of the AC table. The caller has put the bits of that entry back.
 #[cold]
 #[inline(never)]
 fn decode_rest(

@@ -41,8 +41,8 @@ pub enum Cause {
     Variance,
     /// One worker thread is slower than the others.
     Straggler,
-    /// Costs per batch that do not depend on its size: delivering the batch, and the parts of the
-    /// consumer's step that have a name.
+    /// Costs per batch that do not depend on the batch size: delivering the batch, and the parts of
+    /// the consumer's step that the consumer has named, such as logging.
     TinyBatches,
     /// Other programs on this machine use processors for which the workers wait.
     OtherPrograms,
@@ -102,8 +102,8 @@ pub(super) const NEGLIGIBLE: f64 = 0.02;
 /// Contention is the cause only if the simulation without contention is faster by more than this
 /// factor.
 const CONTENDED: f64 = 1.25;
-/// If the throughput reaches this share of the smallest capacity bound, the part with this bound is
-/// the cause.
+/// Each part of the pipeline has an upper bound on the throughput. If the throughput reaches this
+/// share of the smallest bound, the part with this bound is the cause.
 const NEAR: f64 = 0.95;
 /// If fixed costs per batch take more than this share of the time, batches are too small.
 const ONCE_A_BATCH: f64 = 0.25;
@@ -112,8 +112,9 @@ const HUGE: f64 = 24.0;
 
 /// Finds the bottleneck of a model. The first rule that applies determines the cause:
 ///
-/// 1. The consumer, if it waits for less than 2 % of the time. But if the named parts of its steps
-///    take more than a quarter of the time, the cause is too small batches.
+/// 1. The consumer, if it waits for less than 2 % of the time. But if the named parts of the
+///    consumer's steps (such as logging) take more than a quarter of the time, the cause is too
+///    small batches.
 /// 2. Contention, if the simulation without it is more than 25 % faster, and no other simulated
 ///    change gains more.
 /// 3. A straggler, if the simulation becomes faster when all workers are equally fast, and neither

@@ -127,9 +127,9 @@ fn prefetch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
 }
 
 /// Tries larger batches, if the fixed cost per batch matters. The step time is assumed to grow in
-/// proportion to the batch. Exceptions are the parts of the step that have a name, and steps that
-/// do nothing. Delivering a batch, and the workers' time between their stages, are assumed to have
-/// a fixed cost per batch.
+/// proportion to the batch size, except for the named parts of the step and for steps that do
+/// nothing. Delivering a batch, and the workers' time between their stages, are assumed to have a
+/// fixed cost per batch.
 fn batch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
     let named = named(model, profile);
     let share = (model.per_batch + named) * forecast(model)?.batches_per_second;

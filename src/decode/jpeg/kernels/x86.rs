@@ -272,8 +272,8 @@ macro_rules! arithmetic {
             }
         }
 
-        /// Sums samples of two rows. The nearer row has weight 3. Each sum contains a bias. `between` multiplies the
-        /// bias by 4, which rounds even pixels and subtracts 128.
+        /// Adds samples of two rows, the nearer with weight 3, and a bias. The function `between`
+        /// multiplies the bias by 4. It then rounds even pixels and subtracts 128.
         #[target_feature(enable = $features)]
         pub fn sums(near: &[u8], far: &[u8], sums: &mut [i16]) {
             const N: usize = size_of::<$Vector>() / 2;
@@ -295,7 +295,7 @@ macro_rules! arithmetic {
             }
         }
 
-        /// Converts luma, and sums of chroma of half the width, to pixels. The first sum is a left neighbour.
+        /// Converts luma, and half-width chroma sums that begin with a left neighbour, to pixels.
         #[target_feature(enable = $features)]
         pub fn half_chroma<const V: bool>(luma: &[u8], chroma: [&[i16]; 2], pixels: &mut [u8]) {
             const N: usize = size_of::<$Vector>() / 2;
@@ -428,7 +428,7 @@ macro_rules! row {
     }};
 }
 
-/// Defines how byte shuffles convert blocks from zigzag order to rows, and dequantizes them.
+/// Defines the function that moves blocks from zigzag order to rows and dequantizes them.
 macro_rules! unzigzag {
     ($features:literal, $Vector:ty) => {
         /// Returns dequantized rows of blocks whose coefficients are in groups of eight, in zigzag order.
