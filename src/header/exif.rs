@@ -43,7 +43,7 @@ impl Metadata {
 pub(super) struct Joined<'a> {
     parts: [&'a [u8]; MOST_PARTS],
     count: usize,
-    /// Number of bytes that are skipped at the beginning.
+    /// Number of bytes that are skipped at the beginning of the joined data.
     skipped: usize,
     len: usize,
 }

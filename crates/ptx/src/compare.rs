@@ -1,4 +1,5 @@
-//! Launches under several schedules and fills. The results of all these launches must be equal.
+//! Launches under several schedules and with several contents of uninitialized memory. The results
+//! of all these launches must be equal.
 
 use crate::error::Result;
 use crate::launch::{Launch, Options, Outcome, Schedule};

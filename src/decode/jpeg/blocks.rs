@@ -59,12 +59,12 @@ impl Widening for OneByOne {
     }
 }
 
-/// Coding of the blocks of several minimum coded units.
+/// Coding of the blocks of several MCUs (minimum coded units).
 #[derive(Debug)]
 pub struct Coding<'a> {
-    /// One entry per block, for all units that fit into [`Blocks`] at the same time.
+    /// One entry per block, for all MCUs that fit into [`Blocks`] at the same time.
     pub blocks: [BlockCoding<'a>; MOST_BLOCKS],
-    /// Number of blocks per minimum coded unit.
+    /// Number of blocks per MCU.
     pub unit: usize,
 }
 
@@ -76,7 +76,7 @@ pub struct BlockCoding<'a> {
     pub ac: &'a AcTable,
 }
 
-/// Reader of minimum coded units, with the blocks that are decoded together.
+/// Reader of MCUs (minimum coded units), with the blocks that are decoded together.
 #[derive(Debug)]
 pub struct Reader<'a> {
     pub input: Input<'a>,
@@ -124,7 +124,7 @@ impl Coding<'_> {
         Some(())
     }
 
-    /// Skips units without storing coefficients. Returns `None` for corrupt data.
+    /// Skips MCUs without storing coefficients. Returns `None` for corrupt data.
     #[inline(always)]
     pub fn parse(&self, units: usize, reader: &mut Reader<'_>) -> Option<()> {
         let (held, clean) = reader.input.parts();

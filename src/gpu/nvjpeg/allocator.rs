@@ -43,7 +43,7 @@ pub struct Memory {
     pub device: DevicePool,
     /// Page-locked memory.
     pub pinned: PinnedPool,
-    /// Name of nvJPEG's row in both memory pools.
+    /// Name of nvJPEG's row (its reserved part) in both memory pools.
     pub row: String,
 }
 

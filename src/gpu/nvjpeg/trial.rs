@@ -50,11 +50,11 @@ pub struct Measured {
     pub lanes: usize,
 }
 
-/// Names of the rows of the trial's pools.
+/// Names of the rows (reserved parts) of the trial's memory pools.
 const NVJPEG: &str = "nvjpeg trial";
 const IMAGE: &str = "trial image";
 
-/// Factor by which the trial's rows grow after a trial that did not fit.
+/// Factor by which the rows of the trial's memory pools grow after a trial that did not fit.
 const GROWTH: usize = 4;
 
 /// Maximum side of a trial image in pixels. The JPEG engines accept sides up to this limit, and the

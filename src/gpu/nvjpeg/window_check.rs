@@ -108,7 +108,7 @@ struct Engine {
 }
 
 impl Engine {
-    /// Name of nvJPEG's row in the pools.
+    /// Name of the part of the memory pools that is reserved for nvJPEG.
     const NVJPEG: &str = "nvjpeg check";
     const IMAGES: &str = "images";
     const LARGEST: Size = Size::new(176, 176);

@@ -112,18 +112,20 @@ const HUGE: f64 = 24.0;
 
 /// Finds the bottleneck of a model. The first rule that applies determines the cause:
 ///
-/// 1. The consumer, if it waits for less than 2 % of the time. But if the named parts of the
-///    consumer's steps (such as logging) take more than a quarter of the time, the cause is too
-///    small batches.
-/// 2. Contention, if the simulation without it is more than 25 % faster, and no other simulated
-///    change gains more.
-/// 3. A straggler, if the simulation becomes faster when all workers are equally fast, and neither
-///    a longer ring nor constant times gain more.
-/// 4. Too small batches, if delivering batches and the named parts of the consumer's steps take
-///    more than a quarter of the time.
-/// 5. The part with the smallest capacity bound, if the throughput is close to that bound. If that
-///    part is the workers or the processors, the cause is the stage that takes most of their time.
-/// 6. The ring, if a longer ring would help even if all times were constant. Otherwise variance.
+/// 1. The cause is the consumer, if the consumer waits for less than 2 % of the time. But if the
+///    named parts of the consumer's steps (such as logging) take more than a quarter of the time,
+///    the cause is too small batches.
+/// 2. The cause is contention (other programs, a quota or the hypervisor), if the simulation
+///    without contention is more than 25 % faster, and no other simulated change gains more.
+/// 3. The cause is a straggler, if the simulation becomes faster when all workers are equally fast,
+///    and neither a longer ring nor constant times gain more.
+/// 4. The cause is too small batches, if delivering batches and the named parts of the consumer's
+///    steps take more than a quarter of the time.
+/// 5. The cause is the part with the smallest upper bound on the throughput, if the throughput is
+///    close to that bound. If that part is the workers or the processors, the cause is the stage
+///    that takes most of their time.
+/// 6. The cause is the ring, if a longer ring would help even if all times were constant. Otherwise
+///    the cause is variance.
 pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
     let now = forecast(model)?;
     let named = named(model, profile) * now.batches_per_second;

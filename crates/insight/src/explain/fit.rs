@@ -44,9 +44,8 @@ const MIN_SAMPLES_PER_THREAD: u64 = 16;
 /// Fits the model to a profile.
 ///
 /// * A stage on the host occupies a core for its elapsed time without waits for a processor. If
-///   these waits were not measured and this process fills the machine, it occupies a core for its
-///   processor time. If these waits were not measured and the machine is not full, it occupies a
-///   core for its elapsed time.
+///   these waits were not measured, the stage occupies a core for its processor time if this
+///   process fills the machine's processors, and otherwise for its elapsed time.
 /// * Other programs, a quota and the hypervisor take as much processor time in the model as in the
 ///   profile.
 /// * The part of a read during which its thread is not on a processor is a wait. If reads slow each

@@ -102,7 +102,8 @@ struct Machine<'a> {
     launch: &'a Launch,
     options: &'a Options,
     memory: &'a mut Memory,
-    /// Accesses to each range of global memory to which kernels may write.
+    /// Last accesses to each range of global memory to which kernels may write, for the detection
+    /// of races.
     shadows: Vec<Option<Shadow>>,
     faults: Faults,
     places: Vec<PlaceCounts>,

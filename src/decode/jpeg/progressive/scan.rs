@@ -13,10 +13,10 @@ pub struct Walk<'a> {
     input: Input<'a>,
     kernels: Kernels,
     tables: &'a Tables,
-    /// Number of units between restart markers, or 0. The units of a scan with one component are
+    /// Number of MCUs between restart markers, or 0. The MCUs of a scan with one component are
     /// blocks.
     interval: usize,
-    /// Number of units left before the next restart marker.
+    /// Number of MCUs left before the next restart marker.
     left: usize,
     restarts: usize,
     /// DC coefficient of the last block of each component.
@@ -177,7 +177,7 @@ impl<'a> Walk<'a> {
         Some(())
     }
 
-    /// Reads a restart marker if one is due. Returns how many of the next `units` units precede the
+    /// Reads a restart marker if one is due. Returns how many of the next `units` MCUs precede the
     /// following marker.
     fn restarted(&mut self, units: usize) -> Option<usize> {
         if self.interval == 0 {
