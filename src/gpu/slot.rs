@@ -15,7 +15,7 @@ use crate::ring::Slot;
 /// waits for `ready` before it uses the slot. The consumer's stream is fixed when the slot is
 /// created, because dropping a batch on any thread must record the consumer's work that uses the
 /// slot. Other streams can be admitted while the slot is in use ([`lend`](Self::lend)). The slot is
-/// then free after the work of all of them.
+/// then free when the work of all these streams has ended.
 #[derive(Debug)]
 pub struct TensorSlot {
     buffer: Arc<DeviceBuffer>,

@@ -15,8 +15,8 @@ use super::huffman::{Code, Codes, INDEX_BITS, INDEXES, index};
 /// Number of coefficients in the pattern of an entry. The pattern has all coefficients of the entry
 /// except the last one.
 pub const PATTERN: usize = 8;
-/// Maximum number of bits that one entry takes. Two entries need only one refill of the bit buffer,
-/// which then still holds enough bits for an index.
+/// Maximum number of bits that one entry takes. After one refill, the bit buffer has enough bits
+/// for two entries and for the index of a third.
 const MOST_BITS: u32 = (56 - INDEX_BITS) / 2;
 
 /// Value that is added to the advance (number of coefficients) of an entry that ends its block.
@@ -113,8 +113,9 @@ impl From<Last> for Action {
 /// Entries of all indexes. `A` is [`Last`] or [`Action`].
 #[derive(Clone, Debug)]
 pub struct Entries<A> {
-    /// Stored apart from `actions`, because each look-up depends on the take of the previous entry.
-    /// Alone, the takes fit into the L1 cache.
+    /// Number of bits and advance of each entry. They are stored apart from `actions`, because each
+    /// look-up depends on these numbers of the previous entry. Without the actions, they fit into
+    /// the L1 cache.
     takes: [Take; INDEXES],
     actions: [A; INDEXES],
 }
@@ -345,9 +346,9 @@ impl Drafts {
 }
 
 impl Entry {
-    /// Returns the entry of one symbol that takes `used` bits, followed by the entry `rest`. The
-    /// symbol's `coefficient` moves into the pattern. The code has no branches, because CPUs could
-    /// not predict such branches.
+    /// Returns the entry that decodes one symbol of `used` bits, and then the symbols of the entry
+    /// `rest`. The symbol's `coefficient` moves into the pattern. The code has no branches, because
+    /// CPUs could not predict such branches.
     #[inline(always)]
     fn before(self, rest: Self, coefficient: u64, used: u32) -> Self {
         let zeros = u32::from(self.action.last.place);

@@ -77,7 +77,7 @@ pub(super) struct Feedwater {
     libjpeg: LibjpegTurbo,
 }
 
-/// Row index task for the next image, and its outcome for the last image.
+/// Row index task for the next image, and the outcome of the task for the last image.
 #[derive(Debug, Default)]
 struct RowIndexing {
     task: RowIndexTask,

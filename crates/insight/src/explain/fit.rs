@@ -34,7 +34,7 @@ const MIN_STANDARD_ERRORS: f64 = 4.0;
 /// the estimate is dropped.
 const DOUBTFUL: f64 = 0.12;
 /// If less than this share of a stage's time remains without waits for a processor, the measured
-/// distribution is not used. The waits would dominate it.
+/// distribution is not used, because it would mainly show the waits.
 const STEADY: f64 = 0.8;
 /// If a sample usually takes less than this time, in seconds, stragglers are not detected.
 const LONG: f64 = 100e-6;

@@ -8,8 +8,8 @@ pub const SYNC: &str = "sync";
 
 /// A rank's steps can count as slow only if at least this many of them were measured.
 const MIN_STEPS_PER_RANK: f64 = 8.0;
-/// A rank's steps are slow only if their mean exceeds the median rank's by at least this many
-/// standard errors. Random variation rarely exceeds that.
+/// A rank's steps are slow only if their mean time exceeds the median rank's mean time by at least
+/// this many standard errors. Random variation rarely causes such a difference.
 const MIN_STANDARD_ERRORS: f64 = 4.0;
 
 /// Work of a rank's consumer without its waiting for other ranks.

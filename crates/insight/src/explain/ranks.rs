@@ -106,8 +106,7 @@ pub struct Straggling {
 pub struct RanksKnob {
     /// Setting with its new value, such as `loader.num_workers = 4`, or a command to run.
     pub setting: String,
-    /// Ranks to change with their gains (0.61 is 61 % more): slow ranks first, then the largest
-    /// gains.
+    /// Ranks to change with their gains (0.61 is 61 % more): slow ranks first, then by gain.
     pub ranks: Vec<(u64, f64)>,
     /// Cost of the change on the first rank of `ranks`.
     pub cost: String,
@@ -122,7 +121,7 @@ const LONGER: f64 = 1.1;
 /// A stage deviates only if its excess over the median rank's time is more than this share of the
 /// median time of a whole sample.
 const MATTERS: f64 = 0.03;
-/// Maximum number of ranks with slow steps, and of other ranks, to simulate: the slowest of them.
+/// Maximum number of ranks with slow steps, and of other ranks, that are simulated.
 const NEXT: usize = 8;
 /// Number of settings that the text prints.
 const PRINTED: usize = 3;

@@ -112,7 +112,7 @@ struct Machine<'a> {
     remaining: u64,
     /// Most recently accessed range of global memory.
     last_range: usize,
-    /// Number of instructions of the block that executed most.
+    /// Largest number of instructions that one block has executed.
     longest_block: u64,
 }
 

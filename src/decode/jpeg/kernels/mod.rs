@@ -191,7 +191,7 @@ impl Kernels {
         all[..=has].iter().map(|(name, set)| (*name, Self(*set))).collect()
     }
 
-    /// Calls [`Coding::decode`] with these instructions.
+    /// Calls [`Coding::decode`] with this instruction set.
     pub fn decode(
         self,
         coding: &Coding<'_>,
@@ -212,7 +212,7 @@ impl Kernels {
         }
     }
 
-    /// Calls [`Coding::parse`] with these instructions.
+    /// Calls [`Coding::parse`] with this instruction set.
     pub fn parse(self, coding: &Coding<'_>, units: usize, reader: &mut Reader<'_>) -> Option<()> {
         match self.0 {
             Set::Plain => coding.parse(units, reader),
@@ -228,7 +228,7 @@ impl Kernels {
         }
     }
 
-    /// Calls [`Bands::first`] with these instructions.
+    /// Calls [`Bands::first`] with this instruction set.
     pub fn first(
         self,
         bands: &mut Bands<'_>,
@@ -250,7 +250,7 @@ impl Kernels {
         }
     }
 
-    /// Calls [`Bands::refine`] with these instructions.
+    /// Calls [`Bands::refine`] with this instruction set.
     pub fn refine(
         self,
         bands: &mut Bands<'_>,

@@ -30,9 +30,9 @@ pub struct Grid {
     pub sampling: [usize; 2],
     /// Number of blocks, horizontally and vertically, without those that only fill up MCUs.
     pub real: [usize; 2],
-    /// Range of columns whose coefficients are kept.
+    /// Range of columns of blocks whose coefficients are kept.
     pub columns: [usize; 2],
-    /// Range of rows whose coefficients are kept.
+    /// Range of rows of blocks whose coefficients are kept.
     pub rows: [usize; 2],
     /// Number of blocks in a row.
     across: usize,
