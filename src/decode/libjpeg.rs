@@ -46,8 +46,8 @@ pub(super) const NAME: &str = "libjpeg-turbo";
 /// crop as the edge of the image, where the upsampling filter has no neighbour. Only that column differs.
 const MARGIN: u32 = 1;
 
-/// Minimum width of a crop. libjpeg uses plain upsampling if a component is at most 2 samples wide (at most 8 columns).
-/// A crop of this width is wide enough not to cause that.
+/// Minimum width of a crop. libjpeg uses plain upsampling for components of at most 2 samples per
+/// row (at most 8 columns). A crop of this width is wide enough to avoid plain upsampling.
 const MIN_WIDTH: u32 = 16;
 
 /// Maximum number of scans of a file.

@@ -54,7 +54,8 @@ impl Bits {
         true
     }
 
-    /// Takes bits from the buffer. The lowest six bits of `bits` are their number.
+    /// Takes bits from the bit buffer. The lowest six bits of `bits` are the number of bits to
+    /// take.
     #[inline(always)]
     pub fn take(&mut self, bits: u64) {
         self.buffer <<= bits & 63;

@@ -68,7 +68,7 @@ struct Work(Mutex<Known>);
 struct Known {
     /// Addresses of the streams of calls in progress, one entry per call.
     streams: Vec<usize>,
-    /// One event per decoder, recorded after its calls.
+    /// Events of the decoders. Each decoder records its event after each of its calls.
     events: Vec<Weak<Event>>,
     /// Whether a stream contains work without an event after it. The end of this work cannot be
     /// observed.

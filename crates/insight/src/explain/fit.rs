@@ -28,7 +28,7 @@ const COPY: f64 = 30e-6;
 /// A thread is a straggler only if its time per sample is at least this many times the usual time.
 const STRAGGLER: f64 = 1.4;
 /// A thread is a straggler only if its mean time exceeds the usual mean time by at least this many
-/// standard errors. Random variation rarely exceeds that.
+/// standard errors. Random variation rarely causes such a difference.
 const MIN_STANDARD_ERRORS: f64 = 4.0;
 /// If the throughput of the model with estimated read contention is wrong by more than this share,
 /// the estimate is dropped.

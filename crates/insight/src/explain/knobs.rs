@@ -31,8 +31,8 @@ pub struct Knob {
 pub(super) const WORTH: f64 = 0.03;
 /// The smallest value of a setting that reaches this share of the best throughput is recommended.
 const NEARLY_AS_MUCH: f64 = 0.98;
-/// Like `NEARLY_AS_MUCH`, but for the batch size. The share is lower because larger batches also
-/// affect training.
+/// Share of the best throughput that the recommended batch size must reach. This share is lower
+/// than for other settings, because larger batches also affect training.
 const NEARLY_AS_LARGE: f64 = 0.9;
 /// Steps shorter than this, in seconds, belong to a consumer that does nothing with its batches.
 const STEP: f64 = 50e-6;

@@ -41,7 +41,7 @@ pub struct Memory {
 pub(crate) struct Range {
     pub name: String,
     pub host: HostRange,
-    /// Memory that belongs to the range, unless the caller has mapped its own.
+    /// Memory that belongs to the range. `None` if the caller has mapped memory of its own.
     _buffer: Option<HostBuffer>,
     pub access: Access,
     /// Bytes that were written. `None` if all were.

@@ -235,7 +235,8 @@ macro_rules! arithmetic {
             [r, g, b]
         }
 
-        /// Converts luma, and the chroma of even and odd pixels. In each 128 bits of the result, the even pixels come first.
+        /// Converts luma, and the chroma of even and odd pixels, to red, green and blue. In each
+        /// 128 bits of the result, the even pixels come first.
         #[inline]
         #[target_feature(enable = $features)]
         fn even_odd(luma: $Vector, even: [$Vector; 2], odd: [$Vector; 2]) -> [$Vector; 3] {
@@ -246,7 +247,7 @@ macro_rules! arithmetic {
             [pack_unsigned16(e[0], o[0]), pack_unsigned16(e[1], o[1]), pack_unsigned16(e[2], o[2])]
         }
 
-        /// Converts luma and chroma samples of the same width.
+        /// Converts luma and chroma samples of the same width to red, green and blue.
         #[inline]
         #[target_feature(enable = $features)]
         fn full_chroma(luma: $Vector, blue: $Vector, red: $Vector) -> [$Vector; 3] {
@@ -272,8 +273,8 @@ macro_rules! arithmetic {
             }
         }
 
-        /// Adds samples of two rows, the nearer with weight 3, and a bias. The function `between`
-        /// multiplies the bias by 4. It then rounds even pixels and subtracts 128.
+        /// Adds samples of two rows, the nearer with weight 3, and a bias. `between` multiplies the
+        /// bias by 4, so the bias then rounds even pixels and subtracts 128.
         #[target_feature(enable = $features)]
         pub fn sums(near: &[u8], far: &[u8], sums: &mut [i16]) {
             const N: usize = size_of::<$Vector>() / 2;

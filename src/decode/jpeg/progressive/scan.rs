@@ -200,8 +200,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether the store holds the coefficients of the block at `(x, y)`. Reduces `count` to the
-/// following blocks of the row for which the answer is the same.
+/// Whether the store holds the coefficients of the block at `(x, y)`. Reduces `count` to the number
+/// of blocks, from this block on in the row, that are all held or all not held.
 fn kept(grid: &Grid, x: usize, y: usize, count: &mut usize) -> bool {
     let [from, to] = grid.columns;
     let is_kept = grid.has(x, y);
