@@ -170,7 +170,7 @@ struct Session {
     strict: bool,
     /// Whether there was a warning about corrupt data.
     warned: bool,
-    /// Whether all rows are decoded. The file may then end.
+    /// Whether all rows are decoded. From then on, a missing end of the file is not an error.
     finishing: bool,
     error: Option<DataError>,
 }

@@ -227,7 +227,8 @@ impl Allocators {
         self.device.waits.load(Ordering::Relaxed) + self.pinned.waits.load(Ordering::Relaxed)
     }
 
-    /// Allocates page-locked memory from nvJPEG's row.
+    /// Allocates page-locked memory from the row (the part of the pool) that is reserved for
+    /// nvJPEG.
     pub fn pinned_buffer(&self, bytes: usize) -> Result<PinnedBuffer> {
         self.pinned.pool.buffer(&self.pinned.row, bytes)
     }

@@ -292,7 +292,7 @@ struct Code {
     counts: [u16; MAX_CODE_BITS + 1],
     /// Symbols, sorted by length of their code and then by value.
     symbols: Vec<u16>,
-    /// Symbol of a code that has only one. The length does not matter.
+    /// Symbol of a code that has only one symbol, whatever length is stored for the symbol.
     only: Option<u16>,
 }
 

@@ -35,7 +35,7 @@ pub struct Ranks {
     pub verdict: String,
     /// Slowest rank, which all other ranks wait for. `None` if no rank is slow.
     pub slowest: Option<u64>,
-    /// World size according to the reports. Larger than their number if some are missing.
+    /// World size according to the reports. Larger than the number of reports if some are missing.
     pub world: u64,
     /// Cost of the slow ranks. `None` if no rank is slow.
     pub cost: Option<Straggling>,

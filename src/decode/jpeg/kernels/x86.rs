@@ -201,7 +201,7 @@ macro_rules! arithmetic {
             ]
         }
 
-        /// Returns nonzero bits if a coefficient lies outside `SANE`.
+        /// Returns nonzero bits if a coefficient lies outside the range `SANE`.
         #[inline]
         #[target_feature(enable = $features)]
         fn insane(first_row: $Vector) -> $Vector {
@@ -385,7 +385,7 @@ macro_rules! reduction {
             }};
         }
 
-        /// Returns nonzero bits if a coefficient lies outside `REDUCIBLE`.
+        /// Returns nonzero bits if a coefficient lies outside the range `REDUCIBLE`.
         #[inline]
         #[target_feature(enable = $features)]
         fn irreducible(rows: [$Vector; 8]) -> $Vector {

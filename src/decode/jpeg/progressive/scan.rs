@@ -13,8 +13,8 @@ pub struct Walk<'a> {
     input: Input<'a>,
     kernels: Kernels,
     tables: &'a Tables,
-    /// Number of MCUs between restart markers, or 0. The MCUs of a scan with one component are
-    /// blocks.
+    /// Number of MCUs between restart markers, or 0 without restart markers. In a scan with one
+    /// component, an MCU is a block.
     interval: usize,
     /// Number of MCUs left before the next restart marker.
     left: usize,
