@@ -102,8 +102,8 @@ fn decode(
     Ok(())
 }
 
-/// Returns the color of each index. Indices beyond the palette are black. If the palette is a gray
-/// ramp, they continue the ramp.
+/// Returns the color of each index. If the palette is a gray ramp, indices beyond the palette
+/// continue the ramp. Otherwise, these indices are black.
 fn colors(layout: &BmpLayout<'_>) -> [[u8; CHANNELS]; 256] {
     let gray: [_; 256] = std::array::from_fn(|index| [index as u8; CHANNELS]);
     let mut colors = gray;

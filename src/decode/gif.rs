@@ -87,7 +87,7 @@ fn decode(
     Ok(())
 }
 
-/// Returns the position of a row of an interlaced frame in the order of the coded rows.
+/// Returns the number of coded rows before a row of an interlaced frame.
 fn coded_row(row: usize, height: usize) -> usize {
     let mut before = 0;
     for (first, step) in PASSES {

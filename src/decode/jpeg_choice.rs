@@ -37,7 +37,7 @@ pub enum JpegRefusal {
     /// Components of a sequential JPEG that are coded in several scans.
     Scans,
     /// A reduction during decoding that changes how chroma is upsampled: 4:2:2 and 4:4:0 at 1/8, or
-    /// narrow 4:2:2.
+    /// 4:2:2 with at most two chroma samples per row.
     Reduction,
     /// Unusual or corrupt segments before the coded data.
     Header,

@@ -46,8 +46,8 @@ pub(super) const NAME: &str = "libjpeg-turbo";
 /// crop as the edge of the image, where the upsampling filter has no neighbour. Only that column differs.
 const MARGIN: u32 = 1;
 
-/// Minimum width of a crop. libjpeg uses plain upsampling if a component is at most 2 samples wide (at most 8 columns).
-/// A crop of this width is wide enough not to cause that.
+/// Minimum width of a crop. libjpeg uses plain upsampling for components of at most 2 samples per
+/// row (at most 8 columns). A crop of this width is wide enough to avoid plain upsampling.
 const MIN_WIDTH: u32 = 16;
 
 /// Maximum number of scans of a file.
@@ -170,7 +170,7 @@ struct Session {
     strict: bool,
     /// Whether there was a warning about corrupt data.
     warned: bool,
-    /// Whether all rows are decoded. The file may then end.
+    /// Whether all rows are decoded. From then on, a missing end of the file is not an error.
     finishing: bool,
     error: Option<DataError>,
 }

@@ -28,7 +28,8 @@ const MARGIN: u32 = 2;
 /// Assumed maximum size of a lossless WebP's code tables, in bytes, if the available bytes do not
 /// show it: 1000 groups of 21 KiB.
 const CODE_BYTES: u64 = 24 << 20;
-/// Assumed maximum size of code tables per byte of a small file.
+/// Assumed maximum size of the code tables, in bytes per byte of the file. For files of less than 3
+/// KiB, this limit is lower than `CODE_BYTES`.
 const CODE_BYTES_PER_BYTE: u64 = 8 << 10;
 
 /// Decoder that uses libwebp. Accepts every WebP.

@@ -202,7 +202,8 @@ pub struct Decoders {
 }
 
 impl Decoders {
-    /// Creates strict decoders without buffers.
+    /// Creates strict decoders, which refuse damaged images. Buffers are allocated when an image
+    /// needs them.
     pub fn new() -> Self {
         Self::default()
     }

@@ -63,8 +63,8 @@ impl Arena {
         self.peak
     }
 
-    /// Rounds a length up to the alignment. Empty pieces take one unit, because every piece needs
-    /// its own offset.
+    /// Rounds a length up to the alignment. An empty piece takes one unit of the alignment, because
+    /// every piece needs its own offset.
     fn rounded(&self, bytes: usize) -> Option<usize> {
         bytes.max(1).checked_next_multiple_of(self.align)
     }

@@ -41,7 +41,8 @@ const BLOCK: usize = 64;
 pub(super) struct Compiler(String);
 
 impl Compiler {
-    /// Returns the identity of the current file, or `None` if its metadata cannot be read.
+    /// Returns the identity of the file that is now at `path`, or `None` if its metadata cannot be
+    /// read.
     pub fn at(path: &Path) -> Option<Self> {
         let facts = fs::metadata(path).ok()?;
         let time = facts.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
@@ -57,7 +58,8 @@ impl Compiler {
     }
 }
 
-/// Returns the file name for all inputs that a compiler's result depends on.
+/// Returns the file name of a cached result: the hash of `parts`, which are all inputs that the
+/// result depends on, except the compiler.
 pub(super) fn key(parts: &[&[u8]]) -> String {
     format!("{}.cubin", digits(parts))
 }
@@ -93,7 +95,7 @@ pub(super) fn read(directory: &Path, key: &str) -> Option<Vec<u8>> {
     Some(file.split_off(start))
 }
 
-/// Stores a compiler's output under this name. Errors are ignored.
+/// Stores the output `made` of a compiler under the file name `key`. Errors are ignored.
 pub(super) fn write(directory: &Path, key: &str, Compiler(compiler): &Compiler, made: &[u8]) {
     let content = [&(compiler.len() as u32).to_le_bytes(), compiler.as_bytes(), made].concat();
     let _ = private_folder(directory).and_then(|()| {
@@ -116,7 +118,7 @@ fn secret(directory: &Path) -> io::Result<[u8; HASH_BYTES]> {
     secret.try_into().map_err(|_| ErrorKind::InvalidData.into())
 }
 
-/// Creates a key, unless another process has created it in the meantime.
+/// Creates this user's secret key, unless another process has created the key in the meantime.
 fn make_secret(directory: &Path) -> io::Result<[u8; HASH_BYTES]> {
     let mut bytes = [0; HASH_BYTES];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

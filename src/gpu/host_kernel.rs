@@ -209,7 +209,7 @@ impl HostKernel {
     }
 
     /// Launches the kernel `program` with `blocks` blocks for each of `count` samples. `numbers`
-    /// are the kernel's last two arguments.
+    /// are the kernel's last two arguments: the pass and the stage.
     ///
     /// # Panics
     /// Panics if the source has no kernel `program`.

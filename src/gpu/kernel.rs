@@ -202,7 +202,7 @@ impl Kernel {
 
     /// Enqueues a launch of the kernel [`PROGRAM`] with `blocks` blocks for each of `count`
     /// samples. The samples are described as for [`launch`](Self::launch). `numbers` are the
-    /// kernel's last two arguments.
+    /// kernel's last two arguments: the pass and the stage.
     ///
     /// # Errors
     /// Returns the same errors as [`launch`](Self::launch).
@@ -308,7 +308,8 @@ pub fn compiler(device: &Arc<Device>) -> Result<(u32, u32)> {
     Ok(nvrtc.version())
 }
 
-/// Kernel that does nothing.
+/// Kernel that does nothing. It is compiled and loaded to check that the device can run the
+/// compiler's code.
 const TRIAL: &str = r#"
 #ifdef __CUDACC__
 extern "C" __global__ void fused(const void*, int, int, int) {}

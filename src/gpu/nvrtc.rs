@@ -229,7 +229,7 @@ impl Nvrtc {
     }
 }
 
-/// Program that is destroyed on every return path.
+/// NVRTC program that is destroyed on every return path.
 struct Guard<'a> {
     nvrtc: &'a Nvrtc,
     raw: Program,

@@ -97,7 +97,7 @@ struct PoolState {
 }
 
 impl<M: PoolMemory> Pool<M> {
-    /// Allocates the memory of all rows of this kind.
+    /// Allocates the memory for all rows of the footprint that need this kind of memory.
     ///
     /// # Errors
     /// [`Error::Device`] if the driver does not have enough memory.
@@ -127,7 +127,7 @@ impl<M: PoolMemory> Pool<M> {
         Ok(Self { shared: Arc::new(Shared { device, address, bytes: start, rows, state, place }) })
     }
 
-    /// Allocates a piece of a row, with unspecified content.
+    /// Allocates a buffer in a row. The buffer's content is unspecified.
     ///
     /// # Errors
     /// [`Error::Budget`] if the row has no gap of that many bytes, or if there is no such row (its

@@ -31,9 +31,11 @@ pub struct Shape {
 /// for bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaunchGoal {
-    /// Ends the launch soon. Low tiles give enough blocks for the whole device.
+    /// The launch ends as soon as possible. Tiles have few rows, so there are enough blocks to
+    /// occupy the whole device.
     Latency,
-    /// Leaves most of the device to other work. The highest tiles need the fewest instructions.
+    /// The launch leaves most of the device to other work. Tiles have the maximum number of rows,
+    /// because these tiles need the fewest instructions.
     Throughput,
 }
 
@@ -53,8 +55,8 @@ impl Shape {
     ///
     /// With 64 registers per thread, a multiprocessor can hold four blocks, which hide each other's
     /// latency. So the shared memory per block is a quarter of a multiprocessor's, but at least 32
-    /// KiB and at most 56 KiB. With less, tiles become strips of few columns. 56 KiB suffice for a
-    /// tile of a photograph.
+    /// KiB and at most 56 KiB. With less shared memory, tiles become strips of few columns. 56 KiB
+    /// suffice for a tile of a photograph.
     ///
     /// A tile is at most 112 columns wide: each warp computes 16 columns, the width of its matrix
     /// products. A tile is 16 to 112 rows high, in steps of 16 rows, the height of a product.
@@ -84,8 +86,8 @@ impl Shape {
         Self { grid, block: (threads, 1), shared_bytes }
     }
 
-    /// Returns the launch for an output of one pixel. All tiled launches have the same shared
-    /// memory per block.
+    /// Returns the launch for an output of one pixel. Its shared memory per block is the same as
+    /// that of all other tiled launches.
     pub(super) fn smallest(on: Multiprocessors) -> Self {
         Self::tiles(on, LaunchGoal::Latency, 1, 1, 1)
     }

@@ -15,7 +15,7 @@ use crate::ring::Slot;
 /// waits for `ready` before it uses the slot. The consumer's stream is fixed when the slot is
 /// created, because dropping a batch on any thread must record the consumer's work that uses the
 /// slot. Other streams can be admitted while the slot is in use ([`lend`](Self::lend)). The slot is
-/// then free after the work of all of them.
+/// then free when the work of all these streams has ended.
 #[derive(Debug)]
 pub struct TensorSlot {
     buffer: Arc<DeviceBuffer>,
@@ -40,9 +40,10 @@ impl TensorSlot {
         Ok(Self { buffer, ready, free, producer, consumer, lent, lent_to_unnamed })
     }
 
-    /// Admits another stream to the tensor until the current use of the slot ends. Work that is
-    /// enqueued in the stream from now on waits until the tensor is filled. The slot is filled
-    /// again only after the work that is in the stream when the use ends. Does not block the host.
+    /// Lends the tensor to another stream until the consumer returns the slot. Work that is
+    /// enqueued in that stream from now on waits until the tensor is filled. The slot is filled
+    /// again only after the work has finished that is in that stream when the consumer returns the
+    /// slot. Does not block the host.
     ///
     /// # Errors
     /// [`Error::Config`] for a stream of another device. [`Error::Device`] if a driver call fails.
@@ -68,9 +69,10 @@ impl TensorSlot {
         Ok(())
     }
 
-    /// Admits streams whose handles are unknown. Blocks the host until the tensor is filled. The
-    /// slot is filled again only after all work that is in the device's primary context when the
-    /// use ends.
+    /// Lends the tensor to streams whose handles are unknown. Blocks the host until the tensor is
+    /// filled. When the consumer returns the slot, the device's primary context may contain work of
+    /// these streams. The slot is filled again only after all work has finished that is in the
+    /// context at that time.
     ///
     /// # Errors
     /// [`Error::Device`] if a driver call fails.
@@ -94,8 +96,8 @@ impl TensorSlot {
         &self.consumer
     }
 
-    /// Event that is reached when the last use has ended. Decoders whose writes do not follow the
-    /// stream's order must check this event on the host.
+    /// Event that is reached when the last use of the slot has ended. Decoders whose writes do not
+    /// follow the order of a stream must wait for this event on the host before they write.
     pub fn free(&self) -> &Event {
         &self.free
     }
@@ -119,8 +121,9 @@ impl Slot for TensorSlot {
         self.consumer.wait(&self.ready)
     }
 
-    /// One event can be recorded in several streams in turn, because a wait refers to the last
-    /// record before the wait.
+    /// The one event `free` is recorded in all streams that used the slot, one after another. A
+    /// wait refers to the last record before the wait, so the consumer's stream waits for each
+    /// record before the next one replaces it.
     fn end_use(&mut self) -> Result<()> {
         if std::mem::take(self.lent_to_unnamed.get_mut()) {
             self.free.record_behind_all()?;

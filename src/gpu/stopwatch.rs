@@ -144,8 +144,8 @@ impl Lap<'_> {
         Ok(())
     }
 
-    /// Ends the span of `items` samples in the same stream. A span that was not started is counted
-    /// but not measured.
+    /// Ends the span of `items` samples. `stream` must be the stream in which the span was started.
+    /// A span that was not started is counted but not measured.
     pub fn stop(mut self, stream: &Stream, items: u64) -> Result<()> {
         self.watch.meter.seen(items);
         if !self.started {

@@ -82,7 +82,8 @@ impl Stream {
         Self { raw: LEGACY as sys::CUstream, owner: Owner::Other, device: device.clone() }
     }
 
-    /// Returns the default stream of the calling thread. Its handle is the same in every thread.
+    /// Returns the default stream of the calling thread. The handle is the same in every thread,
+    /// although each thread has its own stream.
     pub fn per_thread_default(device: &Arc<Device>) -> Self {
         Self { raw: PER_THREAD as sys::CUstream, owner: Owner::Other, device: device.clone() }
     }

@@ -9,7 +9,7 @@ use crate::geometry::{Orientation, Size};
 const FILE_HEAD: usize = 14;
 /// Size of OS/2's first image header, with 16-bit width and height and three-byte colors.
 const CORE: u32 = 12;
-/// Sizes of the other image headers in bytes.
+/// Sizes in bytes of the supported image headers, except OS/2's first one.
 const SIZES: [u32; 6] = [40, 52, 56, 64, 108, 124];
 const MAX_SIDE: u32 = i32::MAX as u32;
 const MAX_COLORS: u32 = 256;

@@ -43,7 +43,7 @@ impl Metadata {
 pub(super) struct Joined<'a> {
     parts: [&'a [u8]; MOST_PARTS],
     count: usize,
-    /// Number of bytes that are skipped at the beginning.
+    /// Number of bytes that are skipped at the beginning of the joined data.
     skipped: usize,
     len: usize,
 }
@@ -191,8 +191,8 @@ impl Kind {
         }
     }
 
-    /// Returns the value at a position, if the type is a number. Values that are valid orientations
-    /// are exact.
+    /// Returns the value at a position, if the type is a number. The result is exact for every
+    /// value that is a valid orientation.
     fn number(self, data: &Joined<'_>, at: usize, order: Order) -> Option<f64> {
         let quotient = |signed: bool| {
             let [above, below] = [at, at + 4].map(|at| data.read(at).map(|it| order.u32(it)));

@@ -51,7 +51,7 @@ pub(crate) enum PngEnd {
     Missing,
     /// The file ends inside a chunk that Pillow reads.
     Cut,
-    /// A chunk after the pixels is one that Pillow refuses.
+    /// Pillow refuses one of the chunks after the pixels.
     Malformed(DataError),
 }
 

@@ -12,7 +12,7 @@ const MAX_SIDE: u32 = i32::MAX as u32;
 const ENTRY_BYTES: usize = 12;
 /// Maximum number of pixels of a tile, as a multiple of the image's number of pixels.
 const MOST_TILE_RATIO: u64 = 4;
-/// Number of pixels up to which a tile is accepted for every image.
+/// A tile with at most this many pixels is accepted, however small the image is.
 const LEAST_TILE_LIMIT: u64 = 1 << 20;
 /// Maximum number of samples of a pixel, as in Pillow.
 const MOST_SAMPLES: u32 = 6;

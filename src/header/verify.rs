@@ -11,7 +11,8 @@ use crate::geometry::Size;
 
 /// Value that marks a coefficient of which no bit is coded yet.
 const UNSEEN: i8 = -1;
-/// Maximum number of bits of a block: DC and 63 AC coefficients, with codes of 16 bits each.
+/// Maximum number of bits of a block: a DC coefficient (a code of 16 bits and 11 value bits) and 63
+/// AC coefficients (a code of 16 bits and 10 value bits each).
 const MOST_BITS: u64 = 16 + 11 + 63 * (16 + 10);
 
 /// Verifies a file, and records its scans in `layout` if given.
@@ -108,7 +109,8 @@ struct HuffmanTable {
 struct Scan {
     parts: JpegScan,
     mcus: u64,
-    /// Minimum number of bits of an MCU, multiplied by [`Scan::RUN`].
+    /// Minimum number of bits of an MCU, multiplied by [`Scan::RUN`]. The factor makes the number
+    /// whole, because one code can end several blocks.
     least_bits: u64,
     /// Maximum number of bits of an MCU.
     most_bits: u64,
@@ -415,8 +417,8 @@ impl<'a> Walk<'a> {
         dc + ac.map_or(0, |table| of_one * table.shortest)
     }
 
-    /// Records what a scan codes of a component. Each bit must be coded once, from the highest
-    /// down, and DC before AC.
+    /// Records which bits of a component's coefficients a scan codes. Checks that each bit is coded
+    /// once, from the highest bit to the lowest, and DC before AC.
     fn refine(
         &mut self,
         component: usize,

@@ -34,7 +34,7 @@ pub struct Shape {
     grid: [u32; 3],
     block: [u32; 3],
     shared_bytes: u64,
-    /// Number that selects schedule and fill.
+    /// Number that selects the schedule and the content of uninitialized memory.
     number: u64,
     /// Whether to run the launch under every schedule and compare the results.
     every_schedule: c_int,

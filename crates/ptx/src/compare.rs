@@ -1,4 +1,5 @@
-//! Launches under several schedules and fills. The results of all these launches must be equal.
+//! Launches under several schedules and with several contents of uninitialized memory. The results
+//! of all these launches must be equal.
 
 use crate::error::Result;
 use crate::launch::{Launch, Options, Outcome, Schedule};
@@ -31,8 +32,8 @@ pub struct Difference {
 }
 
 impl Options {
-    /// Returns options that together use every schedule. Each has another fill (content of
-    /// uninitialized memory).
+    /// Returns options that together use every schedule. Each of them has a different fill (content
+    /// of uninitialized memory).
     pub fn every_schedule(seed: u64) -> Vec<Self> {
         let mut random = Random::new(seed);
         let schedules = [

@@ -60,7 +60,7 @@ pub struct Counts {
     pub mma: u64,
     /// Block barriers, each counted once per warp.
     pub barriers: u64,
-    /// Instructions of the block that executed most, each counted once per warp.
+    /// Largest number of instructions that one block executed, each counted once per warp.
     pub longest_block: u64,
 }
 

@@ -107,7 +107,7 @@ pub(crate) struct Faults {
     kernel: String,
     limit: usize,
     found: BTreeMap<(u32, FaultKind), Fault>,
-    /// Number of occurrences at places beyond the limit of reported places.
+    /// Number of faults that are only counted, because faults at `limit` other places are reported.
     pub dropped: u64,
 }
 

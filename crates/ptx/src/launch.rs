@@ -38,7 +38,7 @@ pub enum Schedule {
     Random(u64),
 }
 
-/// Schedule, fill and limits of a launch.
+/// Schedule, content of uninitialized memory, and limits of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Order of warps and blocks.
@@ -49,8 +49,8 @@ pub struct Options {
     pub check_registers: bool,
     /// Number of instructions after which a launch is ended. An instruction counts once per warp.
     pub max_instructions: u64,
-    /// Maximum number of places at which faults are reported. Faults at other places are only
-    /// counted.
+    /// Maximum number of places (an instruction and a kind of fault) at which faults are reported.
+    /// Faults at other places are only counted.
     pub max_faults: usize,
     /// Line of a PTX instruction that is skipped, to plant an error such as a missing barrier.
     pub skip_line: Option<u32>,
@@ -72,9 +72,9 @@ impl Default for Options {
 /// Result of a launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Faults by place. Empty for a correct kernel.
+    /// Faults, one for each instruction and kind of fault. Empty for a correct kernel.
     pub faults: Vec<Fault>,
-    /// Number of faults at other places, beyond [`Options::max_faults`].
+    /// Number of faults that are not in `faults`, because [`Options::max_faults`] was reached.
     pub dropped_faults: u64,
     /// Counts of executed instructions and accesses.
     pub counts: Counts,

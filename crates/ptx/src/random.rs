@@ -1,4 +1,4 @@
-//! Random numbers for schedules and fills.
+//! Random numbers for schedules and for the content of uninitialized memory.
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
 #[derive(Clone, Debug)]

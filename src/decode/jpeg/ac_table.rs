@@ -2,8 +2,8 @@
 //! index bits, with their coefficients.
 //!
 //! Most files define their own Huffman codes, so building a table must be fast. One pass over the
-//! code builds all entries. An entry is its first symbol followed by the entry for the remaining
-//! bits, which form a shorter index.
+//! code builds all entries. Each entry combines its first symbol with the entry of a shorter index,
+//! which consists of the remaining bits.
 
 use std::ops::Range;
 
@@ -12,16 +12,17 @@ use bytemuck::{Pod, Zeroable, cast};
 use super::bits::Bits;
 use super::huffman::{Code, Codes, INDEX_BITS, INDEXES, index};
 
-/// Number of coefficients in the pattern of an entry.
+/// Number of coefficients in the pattern of an entry. The pattern has all coefficients of the entry
+/// except the last one.
 pub const PATTERN: usize = 8;
-/// Maximum number of bits that one entry takes. Two entries need only one refill of the bit buffer,
-/// which then still holds enough bits for an index.
+/// Maximum number of bits that one entry takes. After one refill, the bit buffer has enough bits
+/// for two entries and for the index of a third.
 const MOST_BITS: u32 = (56 - INDEX_BITS) / 2;
 
 /// Value that is added to the advance (number of coefficients) of an entry that ends its block.
 pub const END: usize = 128;
-/// Advance that marks an entry without a symbol, for example because the code is longer than the
-/// index.
+/// Advance (number of coefficients) that marks an entry without a symbol, for example because the
+/// code is longer than the index.
 pub const LONG_CODE: usize = 192;
 
 /// Number of bits that an entry takes (low byte) and number of coefficients by which it advances
@@ -32,7 +33,7 @@ const fn take(bits: u32, advance: usize) -> Take {
     bits as u16 | (advance as u16) << 8
 }
 
-/// Take of an entry without a symbol.
+/// Number of bits and advance of an entry without a symbol.
 const NOTHING: Take = take(0, LONG_CODE);
 
 /// Returns the number of bits that an entry takes.
@@ -58,7 +59,8 @@ pub struct Last {
     begin: u8,
     /// 64 minus the number of bits of the value.
     behind: u8,
-    /// Position of the coefficient relative to the next coefficient of the block.
+    /// Position of the coefficient, counted from the block's first coefficient that is not decoded
+    /// yet.
     place: u8,
     unused: u8,
 }
@@ -72,8 +74,9 @@ impl Last {
         Self { offset: 0, begin: zero as u8 & 63, behind: 63, place: 0, unused: 0 }
     }
 
-    /// Returns position and value of the coefficient. Without a coefficient, returns the value 0 at
-    /// the position of the next one.
+    /// Returns the position and the value of the coefficient. The position is counted from the
+    /// block's first coefficient that is not decoded yet. If the entry has no coefficient, the
+    /// value is 0.
     #[inline(always)]
     pub fn of(&self, buffer: u64) -> (usize, i16) {
         let number = buffer << (self.begin & 63);
@@ -110,8 +113,9 @@ impl From<Last> for Action {
 /// Entries of all indexes. `A` is [`Last`] or [`Action`].
 #[derive(Clone, Debug)]
 pub struct Entries<A> {
-    /// Stored apart from `actions`, because each look-up depends on the take of the previous entry.
-    /// Alone, the takes fit into the L1 cache.
+    /// Number of bits and advance of each entry. They are stored apart from `actions`, because each
+    /// look-up depends on these numbers of the previous entry. Without the actions, they fit into
+    /// the L1 cache.
     takes: [Take; INDEXES],
     actions: [A; INDEXES],
 }
@@ -342,9 +346,9 @@ impl Drafts {
 }
 
 impl Entry {
-    /// Returns the entry of one symbol that takes `used` bits, followed by the entry `rest`. The
-    /// symbol's `coefficient` moves into the pattern. The code has no branches, because CPUs could
-    /// not predict such branches.
+    /// Returns the entry that decodes one symbol of `used` bits, and then the symbols of the entry
+    /// `rest`. The symbol's `coefficient` moves into the pattern. The code has no branches, because
+    /// CPUs could not predict such branches.
     #[inline(always)]
     fn before(self, rest: Self, coefficient: u64, used: u32) -> Self {
         let zeros = u32::from(self.action.last.place);

@@ -34,7 +34,8 @@ pub struct Bands<'a> {
 /// Huffman table of an AC scan. Every scan may define its own tables, so building one must be fast.
 #[derive(Clone, Debug)]
 pub struct AcCodes {
-    /// For each index: a coefficient, or the end of one block. Only first scans use this table.
+    /// Table for first scans of a band. The entry of an index is a coefficient, or the end of one
+    /// block. Refining scans do not use this table.
     pub entries: Entries<Last>,
     pub symbols: Symbols,
 }
@@ -97,7 +98,7 @@ pub fn step(coefficient: i16, low: u32) -> i16 {
 }
 
 impl Bands<'_> {
-    /// Decodes a first scan of consecutive blocks. If `blocks` is empty, only the masks are
+    /// Decodes consecutive blocks in a band's first scan. If `blocks` is empty, only the masks are
     /// updated.
     #[inline(always)]
     pub fn first(
@@ -125,8 +126,8 @@ impl Bands<'_> {
         Some(())
     }
 
-    /// Decodes a refining scan of consecutive blocks. If `blocks` is empty, only the masks are
-    /// updated.
+    /// Decodes consecutive blocks in a refining scan, which adds one bit to the coefficients. If
+    /// `blocks` is empty, only the masks are updated.
     #[inline(always)]
     pub fn refine<O: Operations>(
         &mut self,

@@ -3,7 +3,7 @@
 
 use memchr::memchr_iter;
 
-/// Maximum number of bytes of coded data that are held without stuffing.
+/// Maximum number of bytes of coded data, without stuffing, in the buffer [`Clean`].
 pub const HELD: usize = 16 << 10;
 /// Number of zero bytes after the end of the data. Thanks to these bytes, the last bytes of data
 /// are read like all others.
@@ -19,13 +19,14 @@ const MOST_AHEAD: usize = 32;
 #[derive(Debug)]
 pub struct Input<'a> {
     scan: &'a [u8],
-    /// Position of the first byte of the scan that is not held yet, or of the marker.
+    /// Position of the first byte of the scan that is not in `clean` yet, or of the marker after
+    /// the data.
     next: usize,
-    /// End of the part of the scan that may be held, in bytes.
+    /// End of the part of the scan that may be copied to `clean`, in bytes.
     limit: usize,
     clean: &'a mut Clean,
     len: usize,
-    /// Whether all data before the next marker, or before the end of the file, is held.
+    /// Whether all data before the next marker, or before the end of the file, is in `clean`.
     at_marker: bool,
     pub bits: Bits,
 }
@@ -42,7 +43,8 @@ pub struct Bits {
 }
 
 impl Bits {
-    /// Fills the buffer. Returns false if the reader is beyond the end of the held data.
+    /// Fills the bit buffer from `clean`. Returns false if the reader is beyond the end of the data
+    /// in `clean`.
     #[inline(always)]
     pub fn refill(&mut self, clean: &Clean) -> bool {
         let Some(bytes) = clean.get(self.at..).and_then(<[u8]>::first_chunk) else { return false };
@@ -52,7 +54,8 @@ impl Bits {
         true
     }
 
-    /// Takes bits from the buffer. The lowest six bits of `bits` are their number.
+    /// Takes bits from the bit buffer. The lowest six bits of `bits` are the number of bits to
+    /// take.
     #[inline(always)]
     pub fn take(&mut self, bits: u64) {
         self.buffer <<= bits & 63;
@@ -68,7 +71,7 @@ impl Bits {
         }
     }
 
-    /// Number of bits taken since the start of the held data.
+    /// Number of bits that were taken since the start of the data in the buffer [`Clean`].
     pub fn position(&self) -> u64 {
         8 * self.at as u64 - (self.count & 63)
     }
@@ -83,7 +86,8 @@ impl<'a> Input<'a> {
         input
     }
 
-    /// Limits the held data to the bytes before `end`, plus `MOST_AHEAD` bytes that are read ahead.
+    /// Limits the data that is copied to `clean` to the bytes before `end`, plus `MOST_AHEAD` bytes
+    /// that are read ahead.
     pub fn limit(&mut self, end: usize) {
         self.limit = end.saturating_add(MOST_AHEAD).min(self.scan.len());
     }
@@ -98,7 +102,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Returns the bit buffer and the held data without stuffing. Every read needs both.
+    /// Returns the bit buffer and the coded data without stuffing. Every read needs both.
     #[inline(always)]
     pub fn parts(&mut self) -> (&mut Bits, &Clean) {
         (&mut self.bits, self.clean)
@@ -112,8 +116,8 @@ impl<'a> Input<'a> {
         8 * (self.next - ahead.len() - stuffed) as u64 + position % 8
     }
 
-    /// Ensures that `bytes` more bytes are held, or all bytes before the next marker if there are
-    /// fewer.
+    /// Ensures that `bytes` more bytes are in `clean`, or all bytes before the next marker if there
+    /// are fewer.
     #[inline(always)]
     pub fn ensure(&mut self, bytes: usize) {
         if self.len < self.bits.at + bytes && !self.at_marker {
@@ -122,7 +126,7 @@ impl<'a> Input<'a> {
     }
 
     /// Returns the number of bits before the next marker. Returns `None` if the reader is beyond
-    /// the marker, or if the marker is not held yet.
+    /// the marker, or if the data before the marker is not completely in `clean` yet.
     pub fn rest(&self) -> Option<u64> {
         let held = 8 * self.len as u64;
         held.checked_sub(self.bits.position()).filter(|_| self.at_marker)
@@ -144,7 +148,7 @@ impl<'a> Input<'a> {
         self.next_marker()
     }
 
-    /// Returns the marker directly after the held data.
+    /// Returns the marker that directly follows the data in `clean`.
     fn next_marker(&self) -> Option<u8> {
         match self.scan.get(self.next..)? {
             [0xff, marker, ..] if !matches!(marker, 0 | 0xff) => Some(*marker),
@@ -166,7 +170,7 @@ impl<'a> Input<'a> {
         Some(())
     }
 
-    /// Moves the data that is still needed to the start of the buffer and reads more.
+    /// Moves the data that is still needed to the start of `clean` and copies more data after it.
     #[cold]
     fn advance(&mut self) {
         // The bit buffer is filled again from the moved bytes.
@@ -182,7 +186,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Copies data without stuffing until the buffer is full, or up to the next marker.
+    /// Copies data without stuffing until `clean` is full, or up to the next marker.
     fn hold(&mut self) {
         let rest = &self.scan[..self.limit];
         let (mut len, mut next) = (self.len, self.next);

@@ -22,8 +22,8 @@ const TARGET: usize = BLOCK + 256;
 /// Blocks that are decoded together.
 #[derive(Clone, Debug)]
 pub struct Blocks {
-    /// Coefficients in zigzag order. An entry may write beyond the end of its block, into the next
-    /// block.
+    /// Coefficients in zigzag order. One entry of the AC table decodes several coefficients, so it
+    /// may write beyond the end of its block, into the next block.
     pub coefficients: [i16; (MOST_BLOCKS - 1) * BLOCK + TARGET],
     /// Number of leading coefficients of each block that may be nonzero.
     pub lens: [u8; MOST_BLOCKS],
@@ -33,8 +33,8 @@ impl Blocks {
     pub const EMPTY: Self =
         Self { coefficients: [0; (MOST_BLOCKS - 1) * BLOCK + TARGET], lens: [0; MOST_BLOCKS] };
 
-    /// Sets the coefficients of the first blocks to zero, and the memory after them that an entry
-    /// may have written.
+    /// Sets the coefficients of the first `blocks` blocks to zero, and also the memory after these
+    /// blocks, into which an entry of the AC table may have written.
     pub fn clear(&mut self, blocks: usize) {
         self.coefficients[..(blocks - 1) * BLOCK + TARGET].fill(0);
         self.lens = [0; MOST_BLOCKS];
@@ -59,12 +59,12 @@ impl Widening for OneByOne {
     }
 }
 
-/// Coding of the blocks of several minimum coded units.
+/// Coding of the blocks of several MCUs (minimum coded units).
 #[derive(Debug)]
 pub struct Coding<'a> {
-    /// One entry per block, for all units that fit into [`Blocks`] at the same time.
+    /// One entry per block, for all MCUs that fit into [`Blocks`] at the same time.
     pub blocks: [BlockCoding<'a>; MOST_BLOCKS],
-    /// Number of blocks per minimum coded unit.
+    /// Number of blocks per MCU.
     pub unit: usize,
 }
 
@@ -76,7 +76,7 @@ pub struct BlockCoding<'a> {
     pub ac: &'a AcTable,
 }
 
-/// Reader of minimum coded units, with the blocks that are decoded together.
+/// Reader of MCUs (minimum coded units), with the blocks that are decoded together.
 #[derive(Debug)]
 pub struct Reader<'a> {
     pub input: Input<'a>,
@@ -124,7 +124,7 @@ impl Coding<'_> {
         Some(())
     }
 
-    /// Skips units without storing coefficients. Returns `None` for corrupt data.
+    /// Skips MCUs without storing coefficients. Returns `None` for corrupt data.
     #[inline(always)]
     pub fn parse(&self, units: usize, reader: &mut Reader<'_>) -> Option<()> {
         let (held, clean) = reader.input.parts();
@@ -211,7 +211,7 @@ fn decode_ac<W: Widening>(
 }
 
 /// Decodes the rest of a block symbol by symbol. The caller needs this function if the block ends
-/// in the middle of an entry. The caller has put the bits of that entry back.
+/// in the middle of an entry of the AC table. The caller has put the bits of that entry back.
 #[cold]
 #[inline(never)]
 fn decode_rest(

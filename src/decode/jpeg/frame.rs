@@ -17,15 +17,15 @@ pub const ZIGZAG: [u8; 64] = [
 /// Maximum width and height of an image, as in libjpeg (`JPEG_MAX_DIMENSION`).
 const MOST_SIDE: u32 = 65500;
 
-/// Shape of an image and of its minimum coded units.
+/// Shape of an image and of its MCUs (minimum coded units).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub size: Size,
     pub is_gray: bool,
-    /// Blocks of luma per unit, horizontally and vertically. Each chroma component has one block
-    /// per unit.
+    /// Blocks of luma per MCU, horizontally and vertically. Each chroma component has one block
+    /// per MCU.
     pub sampling: [usize; 2],
-    /// Rows of units that libjpeg reads together: the vertical sampling factor of a gray image,
+    /// Rows of MCUs that libjpeg reads together: the vertical sampling factor of a gray image,
     /// otherwise 1.
     pub rows_together: usize,
     pub is_progressive: bool,
@@ -86,7 +86,7 @@ impl Shape {
         }
     }
 
-    /// Returns the number of units in a row, and the number of rows of units.
+    /// Returns the number of MCUs in a row, and the number of rows of MCUs.
     pub fn units(&self) -> [usize; 2] {
         let [h, v] = self.sampling;
         [(self.size.width as usize).div_ceil(8 * h), (self.size.height as usize).div_ceil(8 * v)]
@@ -105,13 +105,13 @@ impl Shape {
         if self.is_gray { 1 } else { 3 }
     }
 
-    /// Returns the number of blocks of a component per unit, horizontally and vertically.
+    /// Returns the number of blocks of a component per MCU, horizontally and vertically.
     pub fn blocks_of(&self, component: usize) -> [usize; 2] {
         if component == 0 { self.sampling } else { [1, 1] }
     }
 
-    /// Returns the component of each block, for all units that are decoded together, and the number
-    /// of blocks per unit.
+    /// Returns the component of each block, for all MCUs that are decoded together, and the number
+    /// of blocks per MCU.
     pub fn blocks(&self) -> (&'static [u8; MOST_BLOCKS], usize) {
         match (self.is_gray, self.sampling[0] * self.sampling[1]) {
             (true, _) => (&[0; MOST_BLOCKS], 1),
@@ -127,7 +127,7 @@ impl Shape {
 pub struct Frame<'a> {
     /// Tables of each component. In a gray image all three are equal.
     pub components: [Component; 3],
-    /// Number of units between restart markers, or 0 without restart markers.
+    /// Number of MCUs between restart markers, or 0 without restart markers.
     pub restart_interval: usize,
     /// Coded data and everything after it, up to the end of the file.
     pub scan: &'a [u8],
@@ -247,7 +247,7 @@ pub struct Tables {
     pub quantization: [Option<[u16; 64]>; 4],
     pub dc: [Option<Code>; 4],
     pub ac: [Option<Code>; 4],
-    /// Number of units between restart markers, or 0 without restart markers.
+    /// Number of MCUs between restart markers, or 0 without restart markers.
     pub restart_interval: usize,
 }
 

@@ -69,7 +69,7 @@ impl Code {
     pub const EMPTY: Self = Self { counts: [0; 16], symbols: [0; 256] };
 
     /// Reads a code from a DHT segment. Returns the code and the rest of the segment, or `None` if
-    /// it is not a prefix code.
+    /// the bytes do not contain a prefix code.
     pub fn read(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (counts, rest) = bytes.split_first_chunk::<16>()?;
         let len = counts.iter().map(|count| usize::from(*count)).sum::<usize>();

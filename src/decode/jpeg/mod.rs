@@ -9,10 +9,10 @@
 //! already passed rows to the sink, libjpeg-turbo starts again at the first row, and the rows that
 //! the sink received are skipped. All errors of corrupt JPEGs are therefore libjpeg-turbo's.
 //!
-//! The path of an image: `frame` reads the segments. `scan` iterates over the minimum coded units.
-//! `bits` removes byte stuffing. `huffman`, `ac_table` and `blocks` decode coefficients. `kernels`
-//! transforms them and computes pixels. `rows` passes the rows of the window to the sink. For a
-//! progressive image, `progressive` first decodes all scans, with `bands`.
+//! The path of an image: `frame` reads the segments. `scan` iterates over the MCUs (minimum coded
+//! units). `bits` removes byte stuffing. `huffman`, `ac_table` and `blocks` decode coefficients.
+//! `kernels` transforms them and computes pixels. `rows` passes the rows of the window to the sink.
+//! For a progressive image, `progressive` first decodes all scans, with `bands`.
 
 mod ac_table;
 mod bands;
@@ -77,7 +77,7 @@ pub(super) struct Feedwater {
     libjpeg: LibjpegTurbo,
 }
 
-/// Row index task for the next image, and its outcome for the last image.
+/// Row index task for the next image, and the outcome of the task for the last image.
 #[derive(Debug, Default)]
 struct RowIndexing {
     task: RowIndexTask,

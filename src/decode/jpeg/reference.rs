@@ -35,16 +35,16 @@ struct File {
 /// A color channel.
 struct Component {
     id: u8,
-    /// Number of blocks per minimum coded unit.
+    /// Number of blocks per MCU (minimum coded unit).
     across: usize,
     down: usize,
     quantization: usize,
     dc: usize,
     ac: usize,
-    /// Size in samples, without those that fill the last units.
+    /// Size in samples, without those that fill the last MCUs.
     width: usize,
     height: usize,
-    /// All samples, including those that fill the last units.
+    /// All samples, including those that fill the last MCUs.
     plane: Vec<u8>,
     /// Number of samples per row of `plane`.
     pitch: usize,

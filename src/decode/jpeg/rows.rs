@@ -1,4 +1,4 @@
-//! Rows of a window: the units that the window needs, planes of samples, and groups of pixel rows.
+//! Rows of a window: the MCUs that the window needs, planes of samples, and groups of pixel rows.
 
 use super::blocks::{BLOCK, Blocks};
 use super::frame::Shape;
@@ -15,16 +15,16 @@ const EDGE: usize = 32;
 #[derive(Clone, Debug)]
 pub struct DecodedPart {
     pub window: Roi,
-    /// Range of columns of units.
+    /// Range of columns of MCUs.
     pub columns: [usize; 2],
-    /// Range of rows of units.
+    /// Range of rows of MCUs.
     pub rows: [usize; 2],
-    /// Number of rows of units that are read from the start of the image, as many as libjpeg reads
+    /// Number of rows of MCUs that are read from the start of the image, as many as libjpeg reads
     /// for this window.
     pub read_rows: usize,
     /// Whether the window reaches the last row of pixels.
     pub is_at_bottom: bool,
-    /// Number of units that are decoded together.
+    /// Number of MCUs that are decoded together.
     pub together: usize,
     sampling: [usize; 2],
     /// Number of samples along a side of a transformed block, of luma and of chroma.
@@ -115,13 +115,13 @@ impl DecodedPart {
     }
 }
 
-/// Position of a component's samples in memory: one row of units, after the samples that were kept
-/// from the previous row of units.
+/// Position of a component's samples in memory: one row of MCUs, after the samples that were kept
+/// from the previous row of MCUs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Plane {
     start: usize,
     pitch: usize,
-    /// Number of rows of samples in a row of units.
+    /// Number of rows of samples in a row of MCUs.
     rows: usize,
     kept: usize,
 }
@@ -153,7 +153,7 @@ pub struct Painter<'a> {
 }
 
 impl Painter<'_> {
-    /// Transforms units that were decoded together and begin at `column` of the part. Returns false
+    /// Transforms MCUs that were decoded together and begin at `column` of the part. Returns false
     /// for coefficients that no intact image has.
     pub fn transform(&mut self, column: usize, blocks: &Blocks) -> bool {
         let Blocks { coefficients, lens } = blocks;
@@ -210,7 +210,7 @@ impl Painter<'_> {
         is_sane
     }
 
-    /// Passes the rows of pixels that this row of units completes to the sink.
+    /// Passes the rows of pixels that this row of MCUs completes to the sink.
     pub fn paint(&mut self, row: usize) {
         self.repeat_edges();
         let high = self.part.sides[0] * self.part.sampling[1];
@@ -292,7 +292,7 @@ impl Painter<'_> {
         }
     }
 
-    /// Keeps the last rows of samples. Pixels between this row of units and the next need them.
+    /// Keeps the last rows of samples. Pixels between this row of MCUs and the next need them.
     fn keep(&mut self) {
         let planes: &[usize] = if self.part.ratio[1] == 1 { &[] } else { &[0, 1, 2] };
         for plane in planes.iter().map(|component| self.part.plane(*component)) {

@@ -1,4 +1,4 @@
-//! Coded data of a sequential image: which units are decoded, parsed or skipped, and restart
+//! Coded data of a sequential image: which MCUs are decoded, parsed or skipped, and restart
 //! markers.
 
 use super::blocks::{Coding, MOST_BLOCKS, MOST_BYTES, Reader};
@@ -14,11 +14,11 @@ pub struct Scan<'a> {
     pub reader: Reader<'a>,
     pub coding: Coding<'a>,
     pub kernels: Kernels,
-    /// Number of units in a row, and number of rows of units.
+    /// Number of MCUs in a row, and number of rows of MCUs.
     pub units: [usize; 2],
-    /// Number of units between restart markers, or 0 without restart markers.
+    /// Number of MCUs between restart markers, or 0 without restart markers.
     pub interval: usize,
-    /// Number of units before the next restart marker.
+    /// Number of MCUs before the next restart marker.
     pub left: usize,
     pub restarts: usize,
 }
@@ -117,7 +117,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Decodes the columns of the part in one row of units.
+    /// Decodes the columns of the part in one row of MCUs.
     fn decode_columns(&mut self, part: &DecodedPart, painter: &mut Painter<'_>) -> Option<()> {
         let [from, to] = part.columns;
         for column in (from..to).step_by(part.together) {
@@ -128,7 +128,7 @@ impl Scan<'_> {
         Some(())
     }
 
-    /// Parses units without storing coefficients.
+    /// Parses MCUs without storing coefficients.
     fn parse(&mut self, units: usize) -> Option<()> {
         let most = MOST_BLOCKS / self.coding.unit;
         let mut done = 0;
@@ -140,7 +140,7 @@ impl Scan<'_> {
         Some(())
     }
 
-    /// Decodes units into the blocks that are transformed together.
+    /// Decodes MCUs into the blocks that are transformed together.
     fn decode(&mut self, units: usize) -> Option<()> {
         let unit = self.coding.unit;
         let mut done = 0;
@@ -153,7 +153,7 @@ impl Scan<'_> {
         Some(())
     }
 
-    /// Reads a restart marker if one is due. Returns how many of the next `units` units precede the
+    /// Reads a restart marker if one is due. Returns how many of the next `units` MCUs precede the
     /// following marker.
     fn restarted(&mut self, units: usize) -> Option<usize> {
         let mut now = units;

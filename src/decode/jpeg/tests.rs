@@ -89,7 +89,7 @@ fn put(image: &mut Image<u8>, rows: Rows<'_>) {
     }
 }
 
-/// Tests files of all forms, with sides just below and above multiples of blocks and units.
+/// Tests files of all forms, with sides just below and above multiples of blocks and MCUs.
 #[test]
 fn images_are_equal_to_those_of_libjpeg_turbo() {
     let samplings = [

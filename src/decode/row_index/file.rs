@@ -6,7 +6,7 @@ use super::{RowIndex, RowIndexWriter};
 
 /// First bytes of a file of row indexes. The last digit is the version of the format.
 const MAGIC: &[u8; 16] = b"feedwater rows 2";
-/// Maximum number of unit rows: those of the highest JPEG with the lowest units.
+/// Maximum number of rows of MCUs: those of the highest JPEG with the lowest MCUs.
 const MOST_ROWS: usize = 65_535_usize.div_ceil(8);
 
 /// Extension of a file of row indexes, which is stored beside a file of images. The row indexes of

@@ -128,7 +128,7 @@ pub struct RowIndex {
     entries: usize,
 }
 
-/// Start of a row of units.
+/// Start of a row of minimum coded units in the coded data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RowStart {
     /// Number of bits before the row in the coded data, including stuffing.
@@ -201,7 +201,7 @@ impl Iterator for RowStarts<'_> {
     }
 }
 
-/// Index under construction.
+/// Row index under construction.
 #[derive(Debug, Default)]
 pub(super) struct RowIndexWriter {
     file: Fingerprint,

@@ -43,7 +43,7 @@ pub struct Memory {
     pub device: DevicePool,
     /// Page-locked memory.
     pub pinned: PinnedPool,
-    /// Name of nvJPEG's row in both memory pools.
+    /// Name of nvJPEG's row (its reserved part) in both memory pools.
     pub row: String,
 }
 
@@ -68,7 +68,7 @@ struct Work(Mutex<Known>);
 struct Known {
     /// Addresses of the streams of calls in progress, one entry per call.
     streams: Vec<usize>,
-    /// One event per decoder, recorded after its calls.
+    /// Events of the decoders. Each decoder records its event after each of its calls.
     events: Vec<Weak<Event>>,
     /// Whether a stream contains work without an event after it. The end of this work cannot be
     /// observed.
@@ -227,7 +227,8 @@ impl Allocators {
         self.device.waits.load(Ordering::Relaxed) + self.pinned.waits.load(Ordering::Relaxed)
     }
 
-    /// Allocates page-locked memory from nvJPEG's row.
+    /// Allocates page-locked memory from the row (the part of the pool) that is reserved for
+    /// nvJPEG.
     pub fn pinned_buffer(&self, bytes: usize) -> Result<PinnedBuffer> {
         self.pinned.pool.buffer(&self.pinned.row, bytes)
     }

@@ -20,8 +20,8 @@ use crate::gpu::{Event, Lap, Stream};
 /// Each decoder has at most one call in flight. The next call blocks until the previous one is
 /// done. To keep the engines busy, alternate between two decoders.
 ///
-/// nvJPEG's state is allocated once for the capacity. Before each call the state is initialized for
-/// the call's number of images, as in nvImageCodec and torchvision.
+/// nvJPEG's state is created once, for the maximum number of images. Before each call the state is
+/// initialized for the call's number of images, as in nvImageCodec and torchvision.
 ///
 /// The images of a call should have the same chroma subsampling. nvImageCodec 0.9 avoids the
 /// engines for mixed batches of 13 images or more with interpolated chroma, without stating a
@@ -102,9 +102,9 @@ impl<'a> HostIdle<'a> {
 
 impl BatchDecoder {
     /// Creates a decoder for up to `capacity` images per call. nvJPEG's buffers fit images of
-    /// `largest` pixels without subsampling, or smaller images if nvJPEG's rows of the memory pools
-    /// are too small. Larger images can still be decoded if the rows have enough memory for larger
-    /// buffers.
+    /// `largest` pixels without subsampling, or smaller images if nvJPEG's rows (its reserved
+    /// parts) of the memory pools are too small. Larger images can still be decoded if the rows
+    /// have enough memory for larger buffers.
     ///
     /// # Errors
     /// [`Error::Budget`] if nvJPEG's rows of the memory pools are too small even for images of one
@@ -163,8 +163,9 @@ impl BatchDecoder {
 
     /// Enqueues decoding of these images. Writes RGB rows at pitch [`Window::pitch_bytes`] into the
     /// destinations, for the windows that [`BatchJob::window`] returns. This function writes stamps
-    /// to the destinations immediately, even if the stream is busy. Hopper's engines also write
-    /// immediately. Blocks until this decoder's previous call is over.
+    /// (byte patterns that reveal skipped images) to the destinations immediately, even if the
+    /// stream is busy. Hopper's engines also write immediately. Blocks until this decoder's
+    /// previous call is over.
     ///
     /// # Errors
     /// Errors apply to the whole batch. The destinations' content is then unspecified, and nothing

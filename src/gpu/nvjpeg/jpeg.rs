@@ -1,4 +1,4 @@
-//! nvJPEG's handle of a backend, and the window of an image that it decodes.
+//! Handle of one nvJPEG backend, and the window of an image that the backend decodes.
 
 use std::ptr;
 use std::sync::Arc;
@@ -243,7 +243,8 @@ impl Drop for Jpeg {
     }
 }
 
-/// Checks whether a backend is available here. Destroys everything that it creates.
+/// Checks whether a backend is available on this device. Destroys all objects that the check
+/// creates.
 pub(super) fn probe(library: &Library, device: &Arc<Device>, backend: Backend) -> Result<()> {
     let _entered = device.enter()?;
     device.keep_context();

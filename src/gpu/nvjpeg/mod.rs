@@ -1,5 +1,5 @@
-//! JPEG decoding with nvJPEG: windows of files are decoded into device memory by three of its
-//! backends.
+//! JPEG decoding with nvJPEG: three of nvJPEG's backends decode windows of images into device
+//! memory.
 //!
 //! ```text
 //! PageDecoder::decode     Host  CPU thread  parse, entropy decoding into page-locked memory
@@ -55,8 +55,8 @@ mod trial_file;
 mod window_check;
 mod windows;
 
-/// Number of pixels that are additionally decoded on each side of a window by versions of nvJPEG
-/// that compute the outermost pixels wrongly. The error is one pixel wide.
+/// Width of the margin, in pixels, that is decoded around a window with versions of nvJPEG that
+/// compute the outermost pixels of a window wrongly. The wrong border is one pixel wide.
 const MARGIN: u32 = 2;
 
 /// Maximum number of columns or rows of a JPEG file.

@@ -300,7 +300,7 @@ pub(super) fn rgb_params(jpeg: &Arc<Jpeg>) -> Result<Handle<sys::nvjpegDecodePar
     Ok(params)
 }
 
-/// Sets the window to decode. No number exceeds [`MAX_SIDE`].
+/// Sets the window to decode. No number in `roi` may exceed [`MAX_SIDE`].
 pub(super) fn set_roi(params: &Handle<sys::nvjpegDecodeParams_t>, roi: Roi) -> Result<()> {
     let Roi { x, y, width, height } = roi;
     let calls = &params.jpeg.library.calls;

@@ -13,23 +13,24 @@ use crate::error::Result;
 use crate::gpu::pool::DeviceBuffer;
 use crate::gpu::{Download, Stream, Upload};
 
-/// Stamps for the calls of one decoder.
+/// Stamps (known byte patterns that reveal skipped images) for the calls of one decoder.
 #[derive(Debug)]
 pub(super) struct Stamps {
     stamp: Upload,
     found: Download,
-    /// Stream in which stamps are written and read. In the stream of the decoding calls, a stamp
-    /// would wait for the previous call.
+    /// Stream in which the stamps (known byte patterns) are written and read. In the stream of the
+    /// decoding calls, a stamp would wait for the previous call.
     stream: Stream,
-    /// Length of each image's stamp in bytes.
+    /// Length in bytes of the stamp (known byte pattern) of each image.
     lens: Vec<usize>,
 }
 
-/// Length of a stamp in bytes. A stamp is shorter if the window's last row is shorter.
+/// Length in bytes of a stamp, the byte pattern that reveals skipped images. If a window's last row
+/// has fewer bytes, the stamp is as long as that row.
 const BYTES: usize = 64;
 
 impl Stamps {
-    /// Creates stamps for calls of up to `capacity` images.
+    /// Creates the stamps (known byte patterns) for calls of up to `capacity` images.
     pub fn new(jpeg: &Jpeg, capacity: usize) -> Result<Self> {
         let mut stamp = jpeg.allocators.pinned_buffer(BYTES)?;
         // Pixels are unlikely to have these values. An image whose last pixels have them would be
@@ -45,9 +46,9 @@ impl Stamps {
         })
     }
 
-    /// Writes stamps where the last pixels of these images will be. No other work may use the
-    /// buffers at this time. Blocks until the stamps are written, because Hopper's engines write as
-    /// soon as they are called.
+    /// Writes the stamps at the positions of the last pixels of these images. No other work may use
+    /// the buffers at this time. Blocks until the stamps are written, because Hopper's engines
+    /// write as soon as they are called.
     pub fn write<'a>(
         &mut self,
         images: impl Iterator<Item = (Window, &'a DeviceBuffer)>,
@@ -61,7 +62,7 @@ impl Stamps {
         self.stream.synchronize()
     }
 
-    /// Enqueues reading of the bytes at the stamps' positions, after the images are decoded.
+    /// Enqueues reading of the bytes at the positions of the stamps, after the images are decoded.
     pub fn read<'a>(
         &mut self,
         stream: &Stream,

@@ -23,7 +23,7 @@ impl DecodeError {
         matches!(self, DecodeError::Sample(error) if error.reason == Reason::Unsupported)
     }
 
-    /// Whether the memory of nvJPEG's row of the pool was exhausted.
+    /// Whether the memory that is reserved for nvJPEG in a pool was exhausted.
     pub fn is_budget(&self) -> bool {
         matches!(self, DecodeError::Fatal(Error::Budget { .. }) | DecodeError::Failed(NO_ROOM, _))
     }

@@ -21,8 +21,8 @@ use crate::gpu::{Device, DevicePool, Event, PinnedBuffer, PinnedPool, Stream};
 pub struct Trial {
     /// Number of pixels of the image.
     pub pixels: usize,
-    /// Maximum size of the file in bytes. The file is smaller only if no image of `pixels` pixels
-    /// can be that large.
+    /// Size in bytes that the file should have. The file is smaller if no image of `pixels` pixels
+    /// can have so many bytes.
     pub encoded_bytes: usize,
     /// Number of images per call of [`Backend::Hardware`]. The other backends decode one image per
     /// call.
@@ -50,15 +50,15 @@ pub struct Measured {
     pub lanes: usize,
 }
 
-/// Names of the rows of the trial's pools.
+/// Names of the rows (reserved parts) of the trial's memory pools.
 const NVJPEG: &str = "nvjpeg trial";
 const IMAGE: &str = "trial image";
 
-/// Factor by which the trial's rows grow after a trial that did not fit.
+/// Factor by which the rows of the trial's memory pools grow after a trial that did not fit.
 const GROWTH: usize = 4;
 
-/// Maximum side of a trial image in pixels. This is the limit of the engines, the smallest of all
-/// backends.
+/// Maximum side of a trial image in pixels. The JPEG engines accept sides up to this limit, and the
+/// other backends accept longer sides.
 const MOST_SIDE: usize = 16_000;
 
 /// Results of this process, by device number, path of nvJPEG, backend and trial.

@@ -47,10 +47,11 @@ struct Table {
     symbols: &'static [u8],
 }
 
-/// The code of difference 0 is 0.
+/// Huffman table for DC coefficients. Its only symbol is the difference 0, with the code 0.
 const DC: Table =
     Table { lengths: [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], symbols: &[0] };
-/// The code of a one-bit value after no zeros is 0000000. The code that ends a block is 0000001.
+/// Huffman table for AC coefficients. The code 0000000 is a coefficient with one value bit and no
+/// zeros before it. The code 0000001 ends a block.
 const AC: Table =
     Table { lengths: [0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0], symbols: &[0x01, 0x00] };
 
@@ -59,7 +60,8 @@ const EOB_BITS: u32 = 7;
 /// Number of bits of a coefficient: its code and one value bit. The value bit 0 means -1.
 const VALUE_BITS: u32 = 8;
 
-/// Maximum size in bytes of the scan headers, the end of the image and the last byte of each scan.
+/// Maximum total size in bytes of the scan headers, the end-of-image marker and the last byte of
+/// each scan.
 const MARKERS_BYTES: usize = 64;
 
 fn segment(file: &mut Vec<u8>, marker: u8, content: &[u8]) {

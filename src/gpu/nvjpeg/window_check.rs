@@ -22,9 +22,9 @@ const FILES: [&[u8]; 5] = [
     include_bytes!("window_check/gray.jpg"),
 ];
 
-/// Windows as x, y, width, height: within blocks, at corners, wide, high, all but a border, and the
-/// last columns and rows of both image sizes. Windows that exceed an image are skipped for that
-/// image.
+/// Windows as x, y, width, height. They begin within blocks or at corners, are wide or high, leave
+/// out only a border, or are the last columns or rows of one of the two image sizes. Windows that
+/// exceed an image are skipped for that image.
 const WINDOWS: [[u32; 4]; 9] = [
     [33, 17, 61, 55],
     [0, 0, 40, 24],
@@ -108,7 +108,7 @@ struct Engine {
 }
 
 impl Engine {
-    /// Name of nvJPEG's row in the pools.
+    /// Name of the part of the memory pools that is reserved for nvJPEG.
     const NVJPEG: &str = "nvjpeg check";
     const IMAGES: &str = "images";
     const LARGEST: Size = Size::new(176, 176);

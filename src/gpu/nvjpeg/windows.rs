@@ -27,7 +27,7 @@ use crate::gpu::{Device, cache};
 /// Program that is started for the check, with its first arguments. See [`set_checking_program`].
 static PROGRAM: Mutex<Vec<OsString>> = Mutex::new(Vec::new());
 
-/// Results of this process. [`key`] returns the text by which they are found.
+/// Results of the window check in this process, by the text that [`key`] returns.
 static KNOWN: Mutex<Vec<(String, Option<bool>)>> = Mutex::new(Vec::new());
 
 /// Lock that is held while a check runs. Loaders that start at the same time therefore run one

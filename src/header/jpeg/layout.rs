@@ -41,8 +41,8 @@ pub struct JpegScan {
 pub struct JpegScanComponent {
     /// Index of the component in [`JpegHeader::components`](crate::header::JpegHeader::components).
     pub place: usize,
-    /// Offset of the current quantization table: 64 one-byte steps in zigzag order. For a
-    /// component, the table at its first scan applies.
+    /// Offset of the component's quantization table as defined before this scan: 64 one-byte steps
+    /// in zigzag order. A component is dequantized with the table of its first scan.
     pub quantization: usize,
     /// Offset of the Huffman table for DC: 16 counts of codes by length, then the symbols. `None`
     /// if the scan needs no DC table.

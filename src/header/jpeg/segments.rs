@@ -15,7 +15,7 @@ const RESOLUTION_BYTES: usize = 14;
 /// Checks segments in file order.
 #[derive(Default)]
 pub(super) struct Checks<'a> {
-    /// Part of an ICC profile that is the first one when all parts are sorted as bytes.
+    /// First part of an ICC profile when all parts are sorted by their bytes.
     first_icc: Option<&'a [u8]>,
 }
 
@@ -36,8 +36,8 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// Checks the ICC profile. At the frame header, Pillow reads number and count of the first
-    /// part.
+    /// Checks the ICC profile. At the frame header, Pillow reads the number of the first part and
+    /// the count of parts, so the first part must contain both.
     pub fn at_frame(&self) -> Result<(), DataError> {
         self.first_icc.map_or(Ok(()), |first| at_least(ICC.len() + 2, "ICC profile", first))
     }

@@ -9,7 +9,7 @@ use crate::error::DataError;
 /// Maximum number of characters in all texts of a file together.
 const MAX_TEXT_CHARACTERS: u64 = 64 << 20;
 /// zlib's best compression ratio. If a compressed chunk is short enough, its content cannot exceed
-/// the limit and need not be unpacked for this check.
+/// [`MAX_TEXT_BYTES`], and the chunk need not be unpacked for this check.
 const BEST_RATIO: usize = 1032;
 /// Maximum number of colors of a palette.
 const MAX_COLORS: usize = 256;

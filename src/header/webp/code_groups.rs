@@ -137,7 +137,8 @@ impl Stream<'_> {
     }
 
     /// Reads an image that has one group of codes. Calls `group` with red and green of every pixel
-    /// that is not copied from earlier pixels.
+    /// that is not copied from earlier pixels. In the entropy image, red and green are the number
+    /// of a group.
     fn skip_image(&mut self, width: u32, height: u32, mut group: impl FnMut(u16)) -> Option<()> {
         let cache_bits = self.cache_bits()?;
         let mut codes: [Code; 5] = Default::default();
@@ -291,7 +292,7 @@ struct Code {
     counts: [u16; MAX_CODE_BITS + 1],
     /// Symbols, sorted by length of their code and then by value.
     symbols: Vec<u16>,
-    /// Symbol of a code that has only one. The length does not matter.
+    /// Symbol of a code that has only one symbol, whatever length is stored for the symbol.
     only: Option<u16>,
 }
 

@@ -41,8 +41,8 @@ pub enum Cause {
     Variance,
     /// One worker thread is slower than the others.
     Straggler,
-    /// Costs per batch that do not depend on its size: delivering the batch, and the parts of the
-    /// consumer's step that have a name.
+    /// Costs per batch that do not depend on the batch size: delivering the batch, and the parts of
+    /// the consumer's step that the consumer has named, such as logging.
     TinyBatches,
     /// Other programs on this machine use processors for which the workers wait.
     OtherPrograms,
@@ -102,8 +102,8 @@ pub(super) const NEGLIGIBLE: f64 = 0.02;
 /// Contention is the cause only if the simulation without contention is faster by more than this
 /// factor.
 const CONTENDED: f64 = 1.25;
-/// If the throughput reaches this share of the smallest capacity bound, the part with this bound is
-/// the cause.
+/// Each part of the pipeline has an upper bound on the throughput. If the throughput reaches this
+/// share of the smallest bound, the part with this bound is the cause.
 const NEAR: f64 = 0.95;
 /// If fixed costs per batch take more than this share of the time, batches are too small.
 const ONCE_A_BATCH: f64 = 0.25;
@@ -112,17 +112,20 @@ const HUGE: f64 = 24.0;
 
 /// Finds the bottleneck of a model. The first rule that applies determines the cause:
 ///
-/// 1. The consumer, if it waits for less than 2 % of the time. But if the named parts of its steps
-///    take more than a quarter of the time, the cause is too small batches.
-/// 2. Contention, if the simulation without it is more than 25 % faster, and no other simulated
-///    change gains more.
-/// 3. A straggler, if the simulation becomes faster when all workers are equally fast, and neither
-///    a longer ring nor constant times gain more.
-/// 4. Too small batches, if delivering batches and the named parts of the consumer's steps take
-///    more than a quarter of the time.
-/// 5. The part with the smallest capacity bound, if the throughput is close to that bound. If that
-///    part is the workers or the processors, the cause is the stage that takes most of their time.
-/// 6. The ring, if a longer ring would help even if all times were constant. Otherwise variance.
+/// 1. The cause is the consumer, if the consumer waits for less than 2 % of the time. But if the
+///    named parts of the consumer's steps (such as logging) take more than a quarter of the time,
+///    the cause is too small batches.
+/// 2. The cause is contention (other programs, a quota or the hypervisor), if the simulation
+///    without contention is more than 25 % faster, and no other simulated change gains more.
+/// 3. The cause is a straggler, if the simulation becomes faster when all workers are equally fast,
+///    and neither a longer ring nor constant times gain more.
+/// 4. The cause is too small batches, if delivering batches and the named parts of the consumer's
+///    steps take more than a quarter of the time.
+/// 5. The cause is the part with the smallest upper bound on the throughput, if the throughput is
+///    close to that bound. If that part is the workers or the processors, the cause is the stage
+///    that takes most of their time.
+/// 6. The cause is the ring, if a longer ring would help even if all times were constant. Otherwise
+///    the cause is variance.
 pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
     let now = forecast(model)?;
     let named = named(model, profile) * now.batches_per_second;

@@ -6,9 +6,9 @@ use crate::profile::Profile;
 
 /// Smallest loss of speed or cores that counts as contention.
 const NEGLIGIBLE: f64 = 0.02;
-/// If workers wait for more processors (mean over the run) than visible programs use, by at least
-/// this number, a limit is assumed that the system does not report. Smaller differences are within
-/// the error of the counters.
+/// Number of processors, as a mean over the run. If other programs seem to keep workers waiting for
+/// more processors than the visible programs use, by at least this number, a limit is assumed that
+/// the system does not report. Smaller differences are within the error of the counters.
 const HIDDEN: f64 = 0.1;
 
 /// Returns how much processor time is left to this process, of `cores` processors, after other

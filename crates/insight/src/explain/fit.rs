@@ -28,13 +28,13 @@ const COPY: f64 = 30e-6;
 /// A thread is a straggler only if its time per sample is at least this many times the usual time.
 const STRAGGLER: f64 = 1.4;
 /// A thread is a straggler only if its mean time exceeds the usual mean time by at least this many
-/// standard errors. Random variation rarely exceeds that.
+/// standard errors. Random variation rarely causes such a difference.
 const MIN_STANDARD_ERRORS: f64 = 4.0;
 /// If the throughput of the model with estimated read contention is wrong by more than this share,
 /// the estimate is dropped.
 const DOUBTFUL: f64 = 0.12;
 /// If less than this share of a stage's time remains without waits for a processor, the measured
-/// distribution is not used. The waits would dominate it.
+/// distribution is not used, because it would mainly show the waits.
 const STEADY: f64 = 0.8;
 /// If a sample usually takes less than this time, in seconds, stragglers are not detected.
 const LONG: f64 = 100e-6;
@@ -44,9 +44,8 @@ const MIN_SAMPLES_PER_THREAD: u64 = 16;
 /// Fits the model to a profile.
 ///
 /// * A stage on the host occupies a core for its elapsed time without waits for a processor. If
-///   these waits were not measured and this process fills the machine, it occupies a core for its
-///   processor time. If these waits were not measured and the machine is not full, it occupies a
-///   core for its elapsed time.
+///   these waits were not measured, the stage occupies a core for its processor time if this
+///   process fills the machine's processors, and otherwise for its elapsed time.
 /// * Other programs, a quota and the hypervisor take as much processor time in the model as in the
 ///   profile.
 /// * The part of a read during which its thread is not on a processor is a wait. If reads slow each

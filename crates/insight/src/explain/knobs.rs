@@ -31,8 +31,8 @@ pub struct Knob {
 pub(super) const WORTH: f64 = 0.03;
 /// The smallest value of a setting that reaches this share of the best throughput is recommended.
 const NEARLY_AS_MUCH: f64 = 0.98;
-/// Like `NEARLY_AS_MUCH`, but for the batch size. The share is lower because larger batches also
-/// affect training.
+/// Share of the best throughput that the recommended batch size must reach. This share is lower
+/// than for other settings, because larger batches also affect training.
 const NEARLY_AS_LARGE: f64 = 0.9;
 /// Steps shorter than this, in seconds, belong to a consumer that does nothing with its batches.
 const STEP: f64 = 50e-6;
@@ -127,9 +127,9 @@ fn prefetch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
 }
 
 /// Tries larger batches, if the fixed cost per batch matters. The step time is assumed to grow in
-/// proportion to the batch. Exceptions are the parts of the step that have a name, and steps that
-/// do nothing. Delivering a batch, and the workers' time between their stages, are assumed to have
-/// a fixed cost per batch.
+/// proportion to the batch size, except for the named parts of the step and for steps that do
+/// nothing. Delivering a batch, and the workers' time between their stages, are assumed to have a
+/// fixed cost per batch.
 fn batch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
     let named = named(model, profile);
     let share = (model.per_batch + named) * forecast(model)?.batches_per_second;

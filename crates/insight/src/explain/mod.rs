@@ -256,8 +256,8 @@ fn untrusted(by_model: Cause, profile: &Profile) -> Cause {
         .unwrap_or(Cause::Unexplained)
 }
 
-/// Corrects profiles that older versions wrote. These contain a processor share of 1 for each stage
-/// whose share was not measured, even if the stage had waited for a processor.
+/// Corrects profiles that older versions wrote. In such a profile, each stage whose processor share
+/// was not measured has the share 1, even if the stage waited for a processor.
 fn consistent(profile: &Profile) -> Profile {
     let mut profile = profile.clone();
     for stage in &mut profile.stages {

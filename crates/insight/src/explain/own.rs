@@ -8,8 +8,8 @@ pub const SYNC: &str = "sync";
 
 /// A rank's steps can count as slow only if at least this many of them were measured.
 const MIN_STEPS_PER_RANK: f64 = 8.0;
-/// A rank's steps are slow only if their mean exceeds the median rank's by at least this many
-/// standard errors. Random variation rarely exceeds that.
+/// A rank's steps are slow only if their mean time exceeds the median rank's mean time by at least
+/// this many standard errors. Random variation rarely causes such a difference.
 const MIN_STANDARD_ERRORS: f64 = 4.0;
 
 /// Work of a rank's consumer without its waiting for other ranks.
@@ -22,7 +22,8 @@ pub struct Own {
     /// Samples per second that the rank would reach if it waited for no other rank. Computed from
     /// its waits for batches and from `step`.
     pub alone: f64,
-    /// Ratio of this rank's step time to the usual step time. Random variation rarely exceeds it.
+    /// Limit for the ratio of this rank's step time to the usual step time. A ratio above the limit
+    /// is rarely random variation, so the steps are slow. Infinite if too few steps were measured.
     pub chance: f64,
 }
 
@@ -53,8 +54,9 @@ impl Own {
     }
 }
 
-/// Returns the named part of a slow rank's steps that exceeds the same part of the usual rank most.
-/// Returns `None` if this excess is at most half of the difference between the steps.
+/// Compares the named parts of the steps of a slow rank with the same parts of the usual rank.
+/// Returns the name of the part with the largest excess, or `None` if this excess is at most half
+/// of the difference between the whole steps.
 pub fn longest<'a>(slow: &'a Profile, usual: &Profile) -> Option<&'a str> {
     let each = |profile: &Profile, seconds: f64| seconds / profile.images.max(1) as f64;
     let more = slow.consumer.spans.iter().filter(|it| it.name != SYNC).map(|it| {

@@ -13,9 +13,8 @@
 //!   slow steps, it names the part of the step that causes most of the difference.
 //! * All ranks of a training do as many steps as the slowest. The cost of slow ranks is the
 //!   simulated gain if the median rank's loader and steps replace slow loaders and steps.
-//! * With slow loaders, the other ranks are simulated with the steps of the slowest rank, because
-//!   their own steps contain waits for it. A rank that is over 10 % faster than the slowest did not
-//!   wait for it, so it was measured alone and keeps its throughput.
+//! * With slow loaders, the steps of other ranks contain waits. So these ranks are simulated with
+//!   the steps of the slowest rank, except ranks that are over 10 % faster, which did not wait.
 
 use std::fmt;
 
@@ -36,7 +35,7 @@ pub struct Ranks {
     pub verdict: String,
     /// Slowest rank, which all other ranks wait for. `None` if no rank is slow.
     pub slowest: Option<u64>,
-    /// World size according to the reports. Larger than their number if some are missing.
+    /// World size according to the reports. Larger than the number of reports if some are missing.
     pub world: u64,
     /// Cost of the slow ranks. `None` if no rank is slow.
     pub cost: Option<Straggling>,
@@ -46,7 +45,7 @@ pub struct Ranks {
     pub usual_consumer_images_per_second: f64,
     /// Milliseconds per sample of each stage: the median of the ranks that have this stage.
     pub usual_stages: Vec<(Stage, f64)>,
-    /// Settings that the reports recommend: those for slow ranks first, then by gain.
+    /// Recommended settings: first those for slow ranks, then those with the largest gains.
     pub knobs: Vec<RanksKnob>,
     /// All ranks, the slowest first.
     pub ranks: Vec<RankLine>,
@@ -107,7 +106,7 @@ pub struct Straggling {
 pub struct RanksKnob {
     /// Setting with its new value, such as `loader.num_workers = 4`, or a command to run.
     pub setting: String,
-    /// Ranks to change, with their gains: 0.61 means 61 % more. Slow ranks first, then by gain.
+    /// Ranks to change with their gains (0.61 is 61 % more): slow ranks first, then by gain.
     pub ranks: Vec<(u64, f64)>,
     /// Cost of the change on the first rank of `ranks`.
     pub cost: String,
@@ -122,7 +121,7 @@ const LONGER: f64 = 1.1;
 /// A stage deviates only if its excess over the median rank's time is more than this share of the
 /// median time of a whole sample.
 const MATTERS: f64 = 0.03;
-/// Largest number of other ranks to simulate, those with the slowest loaders.
+/// Maximum number of ranks with slow steps, and of other ranks, that are simulated.
 const NEXT: usize = 8;
 /// Number of settings that the text prints.
 const PRINTED: usize = 3;
@@ -225,7 +224,7 @@ struct Rank<'a> {
     slow_loader: bool,
 }
 
-/// Median ranks, with which others are compared. Of two ranks, the faster one is the median.
+/// Ranks with the median loader and the median steps. Of two ranks, the faster one is the median.
 struct Usual<'a> {
     loader: Rank<'a>,
     steps: Rank<'a>,
@@ -259,9 +258,8 @@ impl<'a> Rank<'a> {
         self.line.slow = self.slow_loader || self.line.slow_steps;
     }
 
-    /// Key to sort ranks, the slowest first. Slow ranks come before the others. They are sorted by
-    /// the throughput that their slow loader or steps allow, the others by their loader's
-    /// throughput.
+    /// Key to sort ranks, the slowest first: slow ranks by the throughput that their slow loader or
+    /// steps allow, then the others by the throughput of their loader.
     fn allows(&self) -> (bool, f64) {
         let loader = self.line.loader_images_per_second;
         let steps = self.line.consumer_images_per_second;

@@ -10,22 +10,24 @@ use super::percent;
 /// waits for a processor are too long.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
-    /// Share of each stage, without waits for a processor if they were measured.
+    /// Share of the workers' time in each stage, without waits for a processor if they were
+    /// measured.
     pub stages: Vec<(Stage, f64)>,
-    /// Share in which workers waited for a processor, divided by cause. If `None`, these waits were
-    /// not measured and are part of the other shares.
+    /// Shares of the workers' time in which they waited for a processor, by cause. If `None`, these
+    /// waits were not measured and are part of the other shares.
     pub processor: Option<ProcessorShares>,
-    /// Share in which workers waited for input.
+    /// Share of the workers' time in which they waited for input.
     pub input: f64,
-    /// Share in which workers waited for space for their output.
+    /// Share of the workers' time in which they waited for space for their output.
     pub room: f64,
-    /// Share before the worker threads had started, while the loader was being built.
+    /// Share of the workers' time before the worker threads had started, while the loader was being
+    /// built.
     #[serde(default)]
     pub starting: f64,
-    /// Share after the worker threads had finished all their work.
+    /// Share of the workers' time after the worker threads had finished all their work.
     #[serde(default)]
     pub finished: f64,
-    /// The remaining share: work between the stages, and waits that had not ended.
+    /// Remaining share of the workers' time: work between the stages, and waits that had not ended.
     pub between: f64,
 }
 
@@ -34,13 +36,14 @@ pub struct Spent {
 pub struct ProcessorShares {
     /// Total.
     pub all: f64,
-    /// Share in which other programs used the processor.
+    /// Share of the workers' time in which they waited because other programs used the processor.
     pub others: f64,
-    /// Share in which other threads of this process used the processor.
+    /// Share of the workers' time in which they waited because other threads of this process used
+    /// the processor.
     pub own: f64,
-    /// Share in which the container's quota was exhausted.
+    /// Share of the workers' time in which they waited because the container's quota was exhausted.
     pub quota: f64,
-    /// Share in which the hypervisor used the processor.
+    /// Share of the workers' time in which they waited because the hypervisor used the processor.
     pub stolen: f64,
 }
 

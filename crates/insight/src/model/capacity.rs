@@ -57,16 +57,17 @@ impl Model {
     /// times. With a deep ring and constant times, the throughput approaches the smallest bound.
     /// With varying times, it stays below. The model must pass [`check`](Self::check).
     ///
-    /// * workers: the sum over all workers of 1 / (time for which a sample occupies the worker)
-    /// * cores: (cores minus the cores that other programs take) / (core time per sample, including
-    ///   the consumer's core time)
-    /// * a resource: its servers / (time for which a sample occupies a server)
-    /// * pages: number of pages / (time from the start of a sample's first stage to the end of its
-    ///   last stage)
-    /// * slots: samples in all slots / (time for which a batch occupies its slot). This time is the
-    ///   sum of three: assigning the samples of the batch to workers at the rate of the smallest
-    ///   bound above, the latency of one sample, and the step.
-    /// * consumer: samples per batch / step time
+    /// * bound of the workers: the sum over all workers of 1 / (time for which a sample occupies
+    ///   the worker)
+    /// * bound of the cores: (cores minus the cores that other programs take) / (core time per
+    ///   sample, including the consumer's core time)
+    /// * bound of a resource: its servers / (time for which a sample occupies a server)
+    /// * bound of the pages: number of pages / (time from the start of a sample's first stage to
+    ///   the end of its last stage)
+    /// * bound of the slots: samples in all slots / (time for which a batch occupies its slot).
+    ///   This time is the sum of three: assigning the samples of the batch to workers at the rate
+    ///   of the smallest of the bounds above, the latency of one sample, and the step.
+    /// * bound of the consumer: samples per batch / step time
     pub fn capacity(&self) -> Vec<(Limit, f64)> {
         let sum = |takes: &dyn Fn(On, bool) -> bool| -> f64 {
             let stages = self.stages.iter().filter(|stage| takes(stage.on, stage.detached));

@@ -89,14 +89,15 @@ pub struct StageUse {
 /// Shares of a worker's time, which add up to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Shares {
-    /// Share in which the worker works, or waits for a disk or a network.
+    /// Share of the time in which the worker works, or waits for a disk or a network.
     pub busy: f64,
-    /// Share in which the worker waits for a core or a resource.
+    /// Share of the time in which the worker waits for a core or a resource.
     pub queued: f64,
-    /// Share in which the worker waits for a page, the buffer of a sample on the device.
+    /// Share of the time in which the worker waits for a page, the buffer of a sample on the
+    /// device.
     pub page: f64,
-    /// Share in which the worker waits for a free slot, or has not started. A loader that is faster
-    /// than its consumer waits for slots, because its ring is full.
+    /// Share of the time in which the worker waits for a free slot, or has not started. A loader
+    /// that is faster than its consumer waits for slots, because its ring is full.
     pub slot: f64,
 }
 

@@ -10,8 +10,9 @@
 //! * A sample passes through the stages in order. A stage on the CPU occupies a core, and a stage
 //!   on a resource occupies one of its servers. If all are busy, samples queue in the order of
 //!   their arrival. A `wait` stage occupies nothing.
-//! * Other programs slow down the work on a core. The factor was measured for one thread. It is
-//!   larger while more threads of the process run than cores are available ([`Contention`]).
+//! * Other programs slow down work on a core by a factor that was measured for one thread. The
+//!   factor is larger while more threads of the process run than cores are available
+//!   ([`Contention`]).
 //! * A detached stage runs without the worker: when a sample's first detached stage begins, the
 //!   worker continues with its next sample.
 //! * Samples finish in any order. After the last sample of a batch, the batch takes another

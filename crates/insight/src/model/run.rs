@@ -13,8 +13,8 @@ use super::{Model, On, Stage};
 use parts::{Kind, Level, Planned, Pool, Worker, WorkerState};
 
 impl Model {
-    /// Largest number of stages of samples in one simulation. Such a simulation takes seconds.
-    /// [`run`](Self::run) rejects longer ones.
+    /// Largest number of stage visits in one simulation: each sample visits each stage once. A
+    /// simulation of this length takes seconds. [`run`](Self::run) rejects longer ones.
     pub const MAX_VISITS: u32 = 10_000_000;
 
     /// Simulates the pipeline, starting with an empty ring.
@@ -377,7 +377,8 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Finishes a batch. Batches become ready in order, so it may have to wait for earlier ones.
+    /// Finishes a batch. Batches become ready in order, so the batch may have to wait for earlier
+    /// batches.
     fn end_batch(&mut self, id: u32) -> bool {
         let batch = self.samples[id as usize].batch;
         self.open[(batch - self.first_open) as usize] = 0;

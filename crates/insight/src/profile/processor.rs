@@ -49,11 +49,11 @@ impl Waits {
     ///
     /// A processor that is taken away delays one thread. So the wait for the quota is at most the
     /// processor time that the quota withheld. Likewise, the waits for the hypervisor and for other
-    /// programs are at most the processor time that these used. In the remaining time, threads of
-    /// this process waited for each other. If there are no more threads than processors, that wait
-    /// is at most `beside`, the number of processors that the rest of the process used, times
-    /// `seconds`. Time that is still left counts as waiting for other programs, because a limit or
-    /// a program that the system does not report caused it.
+    /// programs are at most the processor time that the hypervisor and other programs used. In the
+    /// remaining time, threads of this process waited for each other. If the process has no more
+    /// threads than processors, this part is at most `seconds` times `beside`, the number of
+    /// processors that the rest of the process used. Time that is still left counts as waiting for
+    /// other programs, because a limit or a program that the system does not report caused it.
     pub fn split(
         all: f64,
         seconds: f64,

@@ -38,7 +38,7 @@ impl Clocks {
         Self { block, warps, time: vec![1; warps], seen: vec![0; warps * warps], lanes }
     }
 
-    /// Returns the stamp for an access that happens now.
+    /// Returns the stamp (thread and time) for an access that happens now.
     #[inline]
     pub fn stamp(&self, warp: usize, lane: usize) -> Stamp {
         Stamp::new(self.block, (warp * 32 + lane) as u32, self.time[warp])

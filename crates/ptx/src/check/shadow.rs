@@ -87,7 +87,8 @@ pub(crate) struct Shadow {
     pages: Vec<Option<Page>>,
 }
 
-/// Cells for units of 4, 2 or 1 bytes, the size of the smallest access so far.
+/// Last accesses to the bytes of a page. There is one cell for each unit of 4, 2 or 1 bytes. The
+/// unit is the size of the smallest access to the page so far.
 #[derive(Debug)]
 struct Page {
     shift: u32,

@@ -13,7 +13,8 @@ use crate::memory::Access;
 /// Size of the largest vector in bytes.
 const MOST: usize = 32;
 
-/// Bit that marks addresses in parameter space that were generic addresses.
+/// Bit that marks an address in parameter space that was computed from a generic address. Such an
+/// address always belongs to the kernel's own parameters.
 const KERNEL_PARAMETER: u64 = 1 << 41;
 
 /// Access of one lane.

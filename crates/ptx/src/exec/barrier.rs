@@ -118,7 +118,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Writes the result of a barrier that combines a predicate.
+    /// Writes the result of a barrier that combines a predicate of all its threads.
     fn give_result(&mut self, block: &mut Block, at: At, state: &BarrierState) {
         let i = &self.module.instructions[at.pc as usize];
         let Op::Bar { kind, .. } = i.op else { return };

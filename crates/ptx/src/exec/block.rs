@@ -36,9 +36,11 @@ pub(crate) struct BarrierState {
     /// First instruction at which threads arrived.
     pub pc: u32,
     pub clock: BarrierClock,
-    /// Number of threads whose predicate is true, for a barrier that combines a predicate.
+    /// Number of threads whose predicate is true, for a barrier that combines a predicate of all
+    /// its threads.
     pub holds: u32,
-    /// Whether a wait at different instructions was already reported.
+    /// Whether a fault was already reported because threads wait at this barrier at different
+    /// instructions.
     pub reported: bool,
 }
 

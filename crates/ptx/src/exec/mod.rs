@@ -102,7 +102,8 @@ struct Machine<'a> {
     launch: &'a Launch,
     options: &'a Options,
     memory: &'a mut Memory,
-    /// Accesses to each range of global memory to which kernels may write.
+    /// Last accesses to each range of global memory to which kernels may write, for the detection
+    /// of races.
     shadows: Vec<Option<Shadow>>,
     faults: Faults,
     places: Vec<PlaceCounts>,
@@ -111,7 +112,7 @@ struct Machine<'a> {
     remaining: u64,
     /// Most recently accessed range of global memory.
     last_range: usize,
-    /// Number of instructions of the block that executed most.
+    /// Largest number of instructions that one block has executed.
     longest_block: u64,
 }
 

@@ -10,7 +10,7 @@ use crate::launch::Schedule;
 
 /// Reason why a group of lanes stops.
 enum Stop {
-    /// The warp's groups have changed. Another group may run.
+    /// The warp's groups of lanes have changed. Another group may run.
     Changed,
     /// Another warp must run.
     Yield,

@@ -39,7 +39,7 @@ pub(crate) struct Split {
     pub wait: Wait,
 }
 
-/// Reason why a split waits.
+/// Reason why a split (a group of lanes) waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     No,
@@ -52,7 +52,7 @@ pub(crate) enum Wait {
 /// after a call.
 #[derive(Clone, Debug)]
 struct Join {
-    /// Lanes that are expected.
+    /// Lanes that must arrive before the join is complete.
     lanes: u32,
     arrived: u32,
     pc: u32,

@@ -1,5 +1,5 @@
-//! Generic addresses. Each state space except global memory has a window of addresses that no host
-//! uses.
+//! Generic addresses. Each state space except global memory has a range of generic addresses that
+//! no host uses. The PTX ISA calls this range the window of the state space.
 
 use crate::isa::Space;
 

@@ -298,7 +298,8 @@ pub(crate) enum Op {
     /// Converts two numbers to the halves of a register.
     CvtPair,
     CvtPack,
-    /// Adds or removes the base of a space's address window.
+    /// Adds or removes the first generic address of a state space, to convert between generic
+    /// addresses and addresses in that space.
     Cvta {
         space: Space,
         to_space: bool,

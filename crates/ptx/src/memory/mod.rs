@@ -41,7 +41,7 @@ pub struct Memory {
 pub(crate) struct Range {
     pub name: String,
     pub host: HostRange,
-    /// Memory that belongs to the range, unless the caller has mapped its own.
+    /// Memory that belongs to the range. `None` if the caller has mapped memory of its own.
     _buffer: Option<HostBuffer>,
     pub access: Access,
     /// Bytes that were written. `None` if all were.
@@ -95,8 +95,8 @@ impl Memory {
         Some(())
     }
 
-    /// Marks bytes as written, after a copy that did not use this memory. Returns `None` outside
-    /// all ranges.
+    /// Marks bytes as written, after a copy that wrote to the host memory directly. Returns `None`
+    /// outside all ranges.
     pub fn mark_written(&mut self, address: u64, bytes: u64) -> Option<()> {
         let (range, offset) = self.find(address, bytes)?;
         self.ranges[range].set_written(offset, bytes, true);

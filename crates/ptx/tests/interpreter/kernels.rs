@@ -22,7 +22,8 @@ struct Case {
 const SMALL: Case =
     Case { stored: (100, 80), window: (11, 5, 60, 47), size: (64, 48), blur: 1.0, grid: [1, 3, 1] };
 
-/// At the right border, columns have coefficients for many pixels beyond the window.
+/// Case in which the columns at the right border have coefficients for many pixels beyond the
+/// window.
 const WIDE: Case =
     Case { stored: (700, 60), window: (0, 0, 640, 37), size: (32, 9), blur: 3.0, grid: [2, 1, 1] };
 

@@ -55,7 +55,7 @@ impl Operations for Bmi2 {
     }
 }
 
-/// Transforms four blocks. Returns false if a coefficient lies outside `SANE`.
+/// Transforms four blocks to samples. Returns false if a coefficient lies outside the range `SANE`.
 #[target_feature(enable = "avx2")]
 pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     let mut insanity = zero();

@@ -54,7 +54,7 @@ const INTERLEAVE: [([u8; 64], u64, u64); 3] = {
     thirds
 };
 
-/// Transforms four blocks. Returns false if a coefficient lies outside `SANE`.
+/// Transforms four blocks to samples. Returns false if a coefficient lies outside the range `SANE`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     let [top, bottom] = [cast(PLACES[0]), cast(PLACES[1])];

@@ -48,9 +48,9 @@ pub struct Four<'a> {
     pub quantization: &'a Quantization,
 }
 
-/// Dequantized coefficients of a block's first row for which all code paths of libjpeg-turbo give
-/// the same result. Without coefficients in other rows, libjpeg-turbo multiplies them by 4 in 16
-/// bits.
+/// Range of the dequantized coefficients in a block's first row for which all code paths of
+/// libjpeg-turbo give the same result. If all other rows are zero, libjpeg-turbo multiplies these
+/// coefficients by 4 in 16 bits, which overflows outside this range.
 const SANE: RangeInclusive<i16> = -8192..=8191;
 
 /// Dequantized coefficients for which no sum of the reducing transform overflows 16 bits. All
@@ -88,8 +88,8 @@ pub enum Line<'a> {
     Gray(&'a [u8]),
     /// Luma samples, and the same number of chroma samples.
     Whole(&'a [u8], [&'a [u8]; 2]),
-    /// Luma samples, and half as many chroma samples. The first chroma sample is the left neighbour
-    /// of the row's first one.
+    /// Luma samples, and half as many chroma samples. The chroma samples begin with the left
+    /// neighbour of the row's first chroma sample.
     Half(&'a [u8], [&'a [u8]; 2]),
     /// Luma samples, and half as many chroma samples in each of two rows: the nearest row and the
     /// second nearest.
@@ -191,7 +191,7 @@ impl Kernels {
         all[..=has].iter().map(|(name, set)| (*name, Self(*set))).collect()
     }
 
-    /// Calls [`Coding::decode`] with these instructions.
+    /// Calls [`Coding::decode`] with this instruction set.
     pub fn decode(
         self,
         coding: &Coding<'_>,
@@ -212,7 +212,7 @@ impl Kernels {
         }
     }
 
-    /// Calls [`Coding::parse`] with these instructions.
+    /// Calls [`Coding::parse`] with this instruction set.
     pub fn parse(self, coding: &Coding<'_>, units: usize, reader: &mut Reader<'_>) -> Option<()> {
         match self.0 {
             Set::Plain => coding.parse(units, reader),
@@ -228,7 +228,7 @@ impl Kernels {
         }
     }
 
-    /// Calls [`Bands::first`] with these instructions.
+    /// Calls [`Bands::first`] with this instruction set.
     pub fn first(
         self,
         bands: &mut Bands<'_>,
@@ -250,7 +250,7 @@ impl Kernels {
         }
     }
 
-    /// Calls [`Bands::refine`] with these instructions.
+    /// Calls [`Bands::refine`] with this instruction set.
     pub fn refine(
         self,
         bands: &mut Bands<'_>,
@@ -317,7 +317,8 @@ impl Kernels {
     }
 
     /// Converts a row of samples to pixels. `sums` is scratch memory. Lengths must be multiples of
-    /// [`Self::step`]. Chroma rows of half the width have 32 samples more than that.
+    /// [`Self::step`]. A chroma row of half the width has 32 more samples than half of the luma
+    /// row.
     pub fn pixels(self, line: Line<'_>, sums: &mut Sums, pixels: &mut [u8]) {
         match line {
             Line::Gray(luma) => call!(self.0, plain::gray(luma, pixels), gray(luma, pixels)),
@@ -420,7 +421,7 @@ fn dequantized_dc(four: &Four<'_>, block: usize) -> i16 {
 }
 
 /// Transforms blocks that have only DC coefficients. Returns false if a coefficient lies outside
-/// `SANE`.
+/// the range `SANE`.
 fn flat<const SIDE: usize>(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     let mut is_sane = true;
     for block in 0..4 {

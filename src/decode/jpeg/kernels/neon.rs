@@ -45,7 +45,7 @@ impl Widening for Wide {
     }
 }
 
-/// Transforms four blocks. Returns false if a coefficient lies outside `SANE`.
+/// Transforms four blocks to samples. Returns false if a coefficient lies outside the range `SANE`.
 #[target_feature(enable = "neon")]
 pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     let mut is_sane = true;
@@ -195,8 +195,9 @@ fn transposed(rows: [int16x8_t; 8]) -> [int16x8_t; 8] {
     ]
 }
 
-/// Sums samples of two rows. The nearer row has weight 3. Each sum contains a bias. `between`
-/// multiplies the bias by 4, which rounds even pixels and subtracts 128.
+/// Adds the samples of two rows and a bias. The samples of the nearer row have weight 3. The
+/// function `between` multiplies the bias by 4, so the bias then rounds even pixels and subtracts
+/// 128.
 #[target_feature(enable = "neon")]
 pub fn sums(near: &[u8], far: &[u8], sums: &mut [i16]) {
     let sources = near.as_chunks::<8>().0.iter().zip(far.as_chunks::<8>().0);
@@ -214,8 +215,8 @@ pub fn widen(samples: &[u8], wide: &mut [i16]) {
     }
 }
 
-/// Converts a row of luma, and sums of chroma of half the width, to pixels. The first sum is the
-/// left neighbour of the row's first one.
+/// Converts a row of luma, and sums of chroma of half the width, to pixels. The sums begin with the
+/// left neighbour of the row's first sum.
 #[target_feature(enable = "neon")]
 pub fn half_chroma<const V: bool>(luma: &[u8], chroma: [&[i16]; 2], pixels: &mut [u8]) {
     let (pixels, luma) = (pixels.as_chunks_mut::<48>().0, luma.as_chunks::<16>().0);

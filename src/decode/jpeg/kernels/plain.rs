@@ -3,7 +3,7 @@
 use super::super::frame::ZIGZAG;
 use super::{Four, Planes, REDUCIBLE, SANE};
 
-/// Transforms four blocks. Returns false if a coefficient lies outside `SANE`.
+/// Transforms four blocks to samples. Returns false if a coefficient lies outside the range `SANE`.
 pub fn transform(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     let mut is_sane = true;
     for number in 0..4 {
@@ -148,7 +148,7 @@ fn pass<const SHIFT: u32>(input: [i16; 8]) -> [i16; 8] {
     output
 }
 
-/// Sums samples of two rows. The nearer row has weight 3, the other row weight 1.
+/// Adds the samples of two rows. The nearer row has weight 3, the other row weight 1.
 pub fn sums(near: &[u8], far: &[u8], sums: &mut [i16]) {
     for (sum, (near, far)) in sums.iter_mut().zip(near.iter().zip(far)) {
         *sum = 3 * i16::from(*near) + i16::from(*far);
@@ -176,8 +176,8 @@ pub fn widen(samples: &[u8], wide: &mut [i16]) {
     }
 }
 
-/// Converts a row of luma, and sums of chroma of half the width, to pixels. The first sum is the
-/// left neighbour of the row's first one.
+/// Converts a row of luma, and sums of chroma of half the width, to pixels. The sums begin with the
+/// left neighbour of the row's first sum.
 pub fn half_chroma<const V: bool>(luma: &[u8], chroma: [&[i16]; 2], pixels: &mut [u8]) {
     let pairs = pixels.as_chunks_mut::<6>().0.iter_mut().zip(luma.as_chunks::<2>().0);
     for (at, (pixels, luma)) in pairs.enumerate() {

@@ -28,7 +28,7 @@ x86::unzigzag!("sse4.1", __m128i);
 x86::reduction!("sse4.1", __m128i);
 x86::reading!("sse4.1", Plain);
 
-/// Transforms four blocks. Returns false if a coefficient lies outside `SANE`.
+/// Transforms four blocks to samples. Returns false if a coefficient lies outside the range `SANE`.
 #[target_feature(enable = "sse4.1")]
 pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -> bool {
     let mut insanity = zero();

@@ -201,7 +201,7 @@ macro_rules! arithmetic {
             ]
         }
 
-        /// Returns nonzero bits if a coefficient lies outside `SANE`.
+        /// Returns nonzero bits if a coefficient lies outside the range `SANE`.
         #[inline]
         #[target_feature(enable = $features)]
         fn insane(first_row: $Vector) -> $Vector {
@@ -235,7 +235,8 @@ macro_rules! arithmetic {
             [r, g, b]
         }
 
-        /// Converts luma, and the chroma of even and odd pixels. In each 128 bits of the result, the even pixels come first.
+        /// Converts luma, and the chroma of even and odd pixels, to red, green and blue. In each
+        /// 128 bits of the result, the even pixels come first.
         #[inline]
         #[target_feature(enable = $features)]
         fn even_odd(luma: $Vector, even: [$Vector; 2], odd: [$Vector; 2]) -> [$Vector; 3] {
@@ -246,7 +247,7 @@ macro_rules! arithmetic {
             [pack_unsigned16(e[0], o[0]), pack_unsigned16(e[1], o[1]), pack_unsigned16(e[2], o[2])]
         }
 
-        /// Converts luma and chroma samples of the same width.
+        /// Converts luma and chroma samples of the same width to red, green and blue.
         #[inline]
         #[target_feature(enable = $features)]
         fn full_chroma(luma: $Vector, blue: $Vector, red: $Vector) -> [$Vector; 3] {
@@ -272,8 +273,8 @@ macro_rules! arithmetic {
             }
         }
 
-        /// Sums samples of two rows. The nearer row has weight 3. Each sum contains a bias. `between` multiplies the
-        /// bias by 4, which rounds even pixels and subtracts 128.
+        /// Adds samples of two rows, the nearer with weight 3, and a bias. `between` multiplies the
+        /// bias by 4, so the bias then rounds even pixels and subtracts 128.
         #[target_feature(enable = $features)]
         pub fn sums(near: &[u8], far: &[u8], sums: &mut [i16]) {
             const N: usize = size_of::<$Vector>() / 2;
@@ -295,7 +296,7 @@ macro_rules! arithmetic {
             }
         }
 
-        /// Converts luma, and sums of chroma of half the width, to pixels. The first sum is a left neighbour.
+        /// Converts luma, and half-width chroma sums that begin with a left neighbour, to pixels.
         #[target_feature(enable = $features)]
         pub fn half_chroma<const V: bool>(luma: &[u8], chroma: [&[i16]; 2], pixels: &mut [u8]) {
             const N: usize = size_of::<$Vector>() / 2;
@@ -384,7 +385,7 @@ macro_rules! reduction {
             }};
         }
 
-        /// Returns nonzero bits if a coefficient lies outside `REDUCIBLE`.
+        /// Returns nonzero bits if a coefficient lies outside the range `REDUCIBLE`.
         #[inline]
         #[target_feature(enable = $features)]
         fn irreducible(rows: [$Vector; 8]) -> $Vector {
@@ -428,7 +429,7 @@ macro_rules! row {
     }};
 }
 
-/// Defines how byte shuffles convert blocks from zigzag order to rows, and dequantizes them.
+/// Defines the function that moves blocks from zigzag order to rows and dequantizes them.
 macro_rules! unzigzag {
     ($features:literal, $Vector:ty) => {
         /// Returns dequantized rows of blocks whose coefficients are in groups of eight, in zigzag order.

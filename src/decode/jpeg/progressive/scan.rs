@@ -13,10 +13,10 @@ pub struct Walk<'a> {
     input: Input<'a>,
     kernels: Kernels,
     tables: &'a Tables,
-    /// Number of units between restart markers, or 0. The units of a scan with one component are
-    /// blocks.
+    /// Number of MCUs between restart markers, or 0 without restart markers. In a scan with one
+    /// component, an MCU is a block.
     interval: usize,
-    /// Number of units left before the next restart marker.
+    /// Number of MCUs left before the next restart marker.
     left: usize,
     restarts: usize,
     /// DC coefficient of the last block of each component.
@@ -177,7 +177,7 @@ impl<'a> Walk<'a> {
         Some(())
     }
 
-    /// Reads a restart marker if one is due. Returns how many of the next `units` units precede the
+    /// Reads a restart marker if one is due. Returns how many of the next `units` MCUs precede the
     /// following marker.
     fn restarted(&mut self, units: usize) -> Option<usize> {
         if self.interval == 0 {
@@ -200,8 +200,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether the store holds the coefficients of the block at `(x, y)`. Reduces `count` to the
-/// following blocks of the row for which the answer is the same.
+/// Whether the store holds the coefficients of the block at `(x, y)`. Reduces `count` to the number
+/// of blocks, from this block on in the row, that are all held or all not held.
 fn kept(grid: &Grid, x: usize, y: usize, count: &mut usize) -> bool {
     let [from, to] = grid.columns;
     let is_kept = grid.has(x, y);

@@ -11,7 +11,7 @@ pub struct Scan {
     /// valid.
     components: [usize; 3],
     component_count: usize,
-    /// Numbers of the DC tables of these components.
+    /// Numbers of the DC tables of the scan's components.
     pub dc: [usize; 3],
     pub ac: usize,
     /// First and last coefficient, in zigzag order.
@@ -28,7 +28,7 @@ impl Scan {
     }
 }
 
-/// Bits that all scans read so far have coded.
+/// Record of the coefficient bits that the scans have coded so far.
 #[derive(Debug)]
 pub struct Script {
     shape: Shape,

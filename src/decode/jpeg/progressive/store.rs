@@ -13,12 +13,12 @@ pub fn memory_bytes(shape: &Shape) -> u64 {
     (across * down).saturating_mul((shape.blocks().1 * of_block) as u64)
 }
 
-/// Coefficients of the units of a part of an image, and masks of all blocks.
+/// Coefficients of the MCUs of a part of an image, and masks of all blocks.
 pub struct Store {
     pub grids: [Grid; 3],
     pub masks: Vec<Mask>,
     pub blocks: Vec<Block>,
-    /// Number of units in a row, and number of rows of units.
+    /// Number of MCUs in a row, and number of rows of MCUs.
     pub units: [usize; 2],
     component_count: usize,
 }
@@ -26,13 +26,13 @@ pub struct Store {
 /// Arrangement of the blocks of a component.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Grid {
-    /// Number of blocks per unit, horizontally and vertically.
+    /// Number of blocks per MCU, horizontally and vertically.
     pub sampling: [usize; 2],
-    /// Number of blocks, horizontally and vertically, without those that only fill up units.
+    /// Number of blocks, horizontally and vertically, without those that only fill up MCUs.
     pub real: [usize; 2],
-    /// Range of columns whose coefficients are kept.
+    /// Range of columns of blocks whose coefficients are kept.
     pub columns: [usize; 2],
-    /// Range of rows whose coefficients are kept.
+    /// Range of rows of blocks whose coefficients are kept.
     pub rows: [usize; 2],
     /// Number of blocks in a row.
     across: usize,
@@ -97,7 +97,7 @@ impl Store {
         Ok(Self { grids, masks, blocks, units, component_count })
     }
 
-    /// Copies the blocks of units that are transformed together into `into`.
+    /// Copies the blocks of MCUs that are transformed together into `into`.
     pub fn gather(&self, row: usize, column: usize, units: usize, into: &mut Blocks) {
         let blocks = into.coefficients.as_chunks_mut::<BLOCK>().0;
         let mut at = 0;
