@@ -26,10 +26,10 @@
 //! [`TARGET`], it fails if the plan predicts more than 300 MiB of device memory.
 //!
 //! On a CPU, the benchmark runs within minutes and with less than 2 GB, because epochs are short
-//! ([`SETS`]). So a batch of 1024 may have fewer images, but all of its memory is touched at the
-//! start. The set of 48 megapixels lists four images twice, because creating images takes long.
-//! Among 64 images, the set `mix` has seven of 3 megapixels and one of 48. The plan inspects this
-//! largest image. Otherwise it would reserve less memory, and a GPU would leave the image to the
+//! ([`SETS`]). A batch of 1024 may then be only partly filled, but all of its memory is touched at
+//! the start. The set of 48 megapixels lists four images twice, because creating images takes long.
+//! Of 64 images in the set `mix`, seven have 3 megapixels and one has 48. The plan inspects the
+//! largest image. Otherwise it would reserve less memory, and a GPU would leave this image to the
 //! CPU.
 //!
 //! For comparison, the table of `benches/peers/run.py` has the memory of other libraries.

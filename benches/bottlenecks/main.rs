@@ -33,8 +33,8 @@ use world::Setting;
 
 #[derive(Parser)]
 struct Arguments {
-    /// Seconds per measured run. The cases with uneven reads or steps need 6, to have enough long
-    /// ones.
+    /// Seconds per measured run. The cases with uneven reads or steps need 6 seconds. A shorter run
+    /// has too few slow reads or long steps.
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
     /// Number of runs per case. The run with the median ratio is printed. A cause counts as

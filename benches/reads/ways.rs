@@ -164,9 +164,9 @@ fn mmap(reads: &[Read], next: &AtomicUsize) -> io::Result<u64> {
     Ok(sum)
 }
 
-/// State of one of the `depth` requests that a thread keeps in the ring. `Open` and `Read` contain
-/// the index of the read. `Read` also contains the descriptor of a small file, which is closed
-/// after the read, or -1 for a large file.
+/// State of one of the `depth` requests that a thread has in flight in io_uring. `Open` and `Read`
+/// contain the index of the read. `Read` also contains the descriptor of a small file, which is
+/// closed after the read, or -1 for a large file.
 #[derive(Clone, Copy)]
 enum ReadStep {
     Idle,

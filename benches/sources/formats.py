@@ -219,8 +219,8 @@ def write_npy(folder, images):
 
 
 def read_npy(folder, sample, worker, workers, order):
-    """Copies each image out of the mapped file. Passes it on with the PNM header that feedwater
-    adds, so that both readers have the same bytes."""
+    """Copies each image out of the mapped file. Adds the PNM header that feedwater adds too, so
+    that both readers return the same bytes."""
     import numpy
 
     stack = numpy.load(f"{folder}/images.npy", mmap_mode="r")

@@ -130,7 +130,8 @@ class Loader:
       of other settings: :class:`feedwater.Targets`, :class:`feedwater.Decode` and so on, or
       dictionaries.
 
-    Rarely needed: ``layout`` of ``output``, ``classes`` and ``smoothing`` of ``targets``, and
+    These parameters are rarely needed: ``layout`` of ``output``, ``classes`` and ``smoothing`` of
+    ``targets``, and the parameters of the next list.
 
     * ``classes_of``: class numbers to use: those of another loader or its :meth:`state_dict`, a
       list of names, or a dictionary such as ``class_to_idx``. A validation set that lacks a class
@@ -140,9 +141,9 @@ class Loader:
       without, the second. Loaders of consecutive parts together return the batches of one loader,
       on any machines, if each part begins where a batch of that loader begins.
 
-    Threads may share a loader or an iterator of it: one of them gets each batch.
-    :meth:`set_epoch`, :meth:`load_state_dict` and :meth:`close` end the running epoch of all
-    threads. Wrong arguments raise ``TypeError``, ``ValueError`` or
+    Threads may share a loader or an iterator of it. Each batch is then returned to one of the
+    threads. :meth:`set_epoch`, :meth:`load_state_dict` and :meth:`close` end the running epoch of
+    all threads. Wrong arguments raise ``TypeError``, ``ValueError`` or
     :class:`feedwater.errors.ConfigError`; other errors are classes of :mod:`feedwater.errors`.
     """
 
@@ -560,8 +561,9 @@ class Loader:
 
     @property
     def stats(self) -> dict[str, Any]:
-        """Counts and times: samples by outcome, bytes, memory, caches. They begin when the loader is built, and again when
-        :meth:`load_state_dict` or :meth:`set_epoch` opens the source again. ``state_dict()["failed"]`` also includes earlier failed samples."""
+        """Counts and times: samples by outcome, bytes, memory, caches. Counting starts when the
+        loader is built, and starts again when :meth:`load_state_dict` or :meth:`set_epoch` opens
+        the source again. ``state_dict()["failed"]`` also includes earlier failed samples."""
         stats: dict[str, Any] = json.loads(self._inner.stats())
         return stats
 

@@ -182,7 +182,8 @@ fn no_schedule_of_warps_and_blocks_changes_a_batch() {
     assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
 }
 
-/// The output has ten tiles, and two blocks count each histogram.
+/// The output has ten tiles, and two blocks count each histogram. So each pass has several blocks,
+/// which the machine runs in different orders.
 #[test]
 #[ignore = "needs device code: tests/device_code/run.sh"]
 fn no_schedule_of_the_blocks_of_a_pass_changes_a_batch() {
@@ -196,7 +197,7 @@ fn no_schedule_of_the_blocks_of_a_pass_changes_a_batch() {
     assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
 }
 
-/// Also runs on Volta, which has no instructions for products of bytes and lacks the packing
+/// Also runs on Volta, whose tensor cores cannot multiply bytes. Volta also lacks the packing
 /// instruction that the tile code uses.
 #[test]
 #[ignore = "needs device code: tests/device_code/run.sh"]

@@ -15,7 +15,7 @@ enum DataError {
     Nothing,
     /// The fast path (CPU transform) gives another blue value at the pixel (2, 3).
     FastPath,
-    /// The fast path is wrong for pixels that only it computes, and not the reference.
+    /// The fast path is wrong for pixels that it computes but the reference does not.
     Corner,
     /// The operator draws a table, but does not declare the kind.
     Kinds,

@@ -31,7 +31,7 @@ use signal_hook::iterator::Signals;
 const GRACE: Duration = Duration::from_millis(700);
 /// Longest time from a signal to the end of the process if the command is writing files.
 const SAVING: Duration = Duration::from_secs(10);
-/// Interval at which the program checks whether the files are written.
+/// Interval at which the program checks whether the command has finished writing its files.
 const STEP: Duration = Duration::from_millis(20);
 /// Longest time for removing unfinished files. The same time limits printing the last line.
 const LAST: Duration = Duration::from_millis(100);
@@ -222,8 +222,8 @@ impl Drop for Polled {
     }
 }
 
-/// Runs `save`, which writes files. A signal waits longer for it, because writing a trace of many
-/// threads takes more than a second.
+/// Runs `save`, which writes files. After a signal, the program waits up to [`SAVING`] for `save`
+/// to finish, because writing a trace of many threads takes more than a second.
 pub fn saving<T>(save: impl FnOnce() -> T) -> T {
     lock().saving = true;
     let saved = save();

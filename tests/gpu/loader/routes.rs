@@ -75,7 +75,7 @@ fn the_header_decides_which_routes_support_an_image() {
 }
 
 /// Files that appear damaged are never passed to nvJPEG. The CPU decoder decides whether they are
-/// errors. In this test it is tolerant.
+/// errors. In this test, the CPU decoder is tolerant.
 #[test]
 fn files_that_look_damaged_never_reach_the_device() {
     let Some(machine) = machine() else { return };

@@ -234,7 +234,7 @@ impl Mix {
         best
     }
 
-    /// Returns the profile that a loader would measure in a window of `batches` batches.
+    /// Returns the profile that a loader would measure during `batches` batches.
     pub fn window(&self, choice: Choice, batches: u64, seed: u32) -> Profile {
         let truth = self.truth(choice);
         let options = Options::batches(batches as u32, 2 * truth.slots + 4).seed(seed);

@@ -36,8 +36,8 @@ pub struct Measured {
     pub seconds: f64,
     /// `images / seconds`.
     pub images_per_second: f64,
-    /// CPU time of this process per 1000 images, in seconds. All threads count, and the work that
-    /// the driver does in them. `None` if the system does not report it.
+    /// CPU time of this process per 1000 images, in seconds. It includes all threads, and the
+    /// driver's work in these threads. `None` if the system does not report it.
     pub cpu_seconds_per_1000_images: Option<f64>,
     /// CPU time of this process per image, in microseconds.
     pub host_microseconds_per_image: Option<f64>,

@@ -298,8 +298,8 @@ fn only_the_wrong_route_fails() {
     }
 }
 
-/// This simulated nvJPEG accepts damaged files without an error. So the loader must detect all of
-/// them before.
+/// This simulated nvJPEG accepts damaged files without an error. So the loader must detect every
+/// damaged file before it calls nvJPEG.
 #[test]
 fn damaged_files_are_errors_even_if_nvjpeg_accepts_everything() {
     let Some(machine) = machine(Schedule::Random(6)) else { return };
