@@ -16,8 +16,8 @@
 //! On a GPU, the benchmark checks two limits:
 //!
 //! * the peaks of the used bytes of the device pool and of the page-locked pool are at most the
-//!   prediction. They are at least the prediction without nvJPEG's share, of which nvJPEG may use
-//!   only a part. If the CPU decodes, nvJPEG has no share, and each peak equals its prediction;
+//!   prediction. They are at least the prediction minus nvJPEG's share, because nvJPEG may use only
+//!   a part of its share. If the CPU decodes, each peak equals its prediction;
 //! * free device memory does not shrink between the ends of epochs 1 and 2. Until the end of epoch
 //!   1, the driver may load code. The bytes of this code and of the driver are printed separately.
 //!   No other program may use the device.

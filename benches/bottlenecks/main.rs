@@ -127,7 +127,8 @@ fn main() {
     }
 }
 
-/// The report of a case with its own settings, and a second measurement after one knob was changed.
+/// The report of a case with its own settings, and a second measurement after one setting (knob)
+/// was changed.
 struct Round {
     report: Report,
     after: Option<Turned>,

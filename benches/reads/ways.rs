@@ -253,8 +253,8 @@ fn uring(reads: &[Read], next: &AtomicUsize, depth: u32) -> io::Result<u64> {
     }
 }
 
-/// Returns the error. Leaks the buffers, because the kernel may still write into those of reads in
-/// flight.
+/// Returns the error. Leaks the buffers, because the kernel may still write into the buffers of
+/// reads that are in flight.
 fn finish(ring: IoUring, buffers: Vec<Vec<u8>>, error: io::Error) -> io::Result<u64> {
     drop(ring);
     std::mem::forget(buffers);

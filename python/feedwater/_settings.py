@@ -163,7 +163,7 @@ class Samples(Source):
 def samples(items: Items, labels: Sequence[int] | None = None, *, classes: Sequence[str] = ()) -> Samples:
     """Returns a source for your own items: a sequence, or any object with ``__len__`` and ``__getitem__``.
 
-    Like any other source, it can be the input of ``select``, :func:`concat` and :func:`mixture`, also more than once.
+    Like any other source, the returned source can be the input of ``select``, :func:`concat` and :func:`mixture`, also more than once.
 
     An item is an image, a tuple of an image and a label, or a tuple of an image, a label and fields. The image is the bytes of an image
     file, or its path. The label is a whole number, or ``None`` for none. The fields are any object, which :attr:`Batch.fields` returns.

@@ -135,7 +135,7 @@ class Loader:
 
     * ``classes_of``: class numbers to use: those of another loader or its :meth:`state_dict`, a
       list of names, or a dictionary such as ``class_to_idx``. A validation set that lacks a class
-      of the training set needs this (:meth:`feedwater.Source.with_classes`).
+      of the training set needs this parameter (:meth:`feedwater.Source.with_classes`).
     * ``epoch``: number of the first epoch. Default: 0.
     * ``positions``: reads only a part of each epoch's order, from the first position up to, but
       without, the second. Loaders of consecutive parts together return the batches of one loader,

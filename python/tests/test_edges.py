@@ -32,7 +32,7 @@ def paths(tmp_path):
 
 
 class Changing:
-    """Items whose label is the number of the epoch. The test sets it."""
+    """Items whose label is the number of the epoch. The test sets this number."""
 
     def __init__(self, paths):
         self.paths = paths

@@ -143,8 +143,8 @@ fn a_hundred_batches_of_the_training_chain_equal_the_cpu() {
     assert!(totals.mma > 0, "{totals:?}");
 }
 
-/// Returns a chain whose second kernel has passes of every kind: two passes of sums, one of
-/// histograms, one of a stencil, and a warp of some samples.
+/// Returns a chain whose second kernel has passes of every kind: two passes of sums, one pass of
+/// histograms, one pass of a stencil, and a pass that warps some of the samples.
 fn programs() -> Chain {
     passes_of(24, 20)
 }

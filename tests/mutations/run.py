@@ -52,8 +52,8 @@ class Mutation:
 
 @dataclasses.dataclass
 class Result:
-    """`killed_by` is the test that killed the mutation. If both fields are empty, the mutation survived all tests.
-    `problem` is the reason why the run proved nothing."""
+    """`killed_by` is the test that killed the mutation. `problem` is the reason why the run proved
+    nothing. If both fields are empty, the mutation survived all tests."""
 
     killed_by: str = ""
     problem: str = ""
@@ -150,7 +150,7 @@ class Runner:
                     sys.exit(f"without a mutation: {result}")
 
     def run(self, it):
-        """Mutates the file. Runs the tests that the mutation names, and then the rest of its group, until one fails."""
+        """Mutates the file. Runs the tests that the mutation names, and then the rest of the mutation's group, until one fails."""
         path = self.tree / it.file
         text = path.read_text()
         path.write_text(text.replace(it.old, it.new))

@@ -84,8 +84,8 @@ static CHANGED: Condvar = Condvar::new();
 /// Whether a thread is already ending the process.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Starts handling signals. If the thread for it cannot be started, signals keep their default
-/// action.
+/// Starts handling signals. If the thread that handles signals cannot be started, signals keep
+/// their default action.
 pub fn listen() {
     let ignored = ignored();
     let handled =

@@ -94,7 +94,7 @@ fn a_call_has_images_of_one_chroma_sampling() {
 }
 
 /// If calls of the engines do not end, only the images of these calls are delayed. Kernels are
-/// launched for all others.
+/// launched for all other images.
 #[test]
 fn a_slow_call_of_the_engines_delays_no_other_image() {
     let Some(machine) = machine() else { return };

@@ -119,8 +119,7 @@ fn on_cpu(builder: LoaderBuilder) -> LoaderBuilder {
     builder.configure(|it| it.decode.placement = Placement::Cpu).device(DeviceChoice::Cpu)
 }
 
-/// Compares the batches of a loader on the device with those of a loader on the CPU. Only the
-/// routes may differ. Returns the loader on the device.
+/// Compares a loader on the device, which is returned, with one on the CPU. Only routes may differ.
 fn same(make: impl Fn() -> LoaderBuilder, what: &str) -> Loader {
     let cpu = epochs(&mut on_cpu(make()).build().unwrap());
     let mut loader = make().device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 
 /// PNGs, and images larger than a page, are processed on the CPU. They are uploaded into the same
-/// batch as the other images, and their reason is counted.
+/// batch as the other images. The reason why the CPU processes them is counted.
 #[test]
 fn images_that_no_route_supports_are_processed_on_the_cpu_and_counted() {
     let Some(machine) = machine() else { return };

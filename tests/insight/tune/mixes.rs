@@ -10,8 +10,8 @@ pub struct Mix {
     pub cores: u32,
     pub batch: u32,
     pub space: Space,
-    /// `latency` is that of a read, and `channels` is how many reads the storage serves at the same
-    /// time (0 for any number).
+    /// `latency` is the latency of a read, and `channels` is how many reads the storage serves at
+    /// the same time (0 for any number).
     pub latency: f64,
     pub channels: u32,
     /// CPU time that a read takes, in addition to its latency.

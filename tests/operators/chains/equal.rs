@@ -21,8 +21,8 @@ static COMPILER: LazyLock<HostCompiler> = LazyLock::new(|| {
     HostCompiler::keeping_in(folder).expect("the target directory can be written")
 });
 
-/// Kinds of the actions of all built-in operators. If a kernel's text supports all of them, a few
-/// texts serve all chains.
+/// Kinds of the actions of all built-in operators. If the CUDA text of a kernel supports all of
+/// them, a few compiled texts serve all chains.
 static KNOWN: LazyLock<Vec<Kind>> = LazyLock::new(|| {
     let kinds = EXAMPLES.iter().flat_map(|op| op.kinds().list().to_vec());
     kinds.filter(|kind| kind.cuda().is_some()).collect()

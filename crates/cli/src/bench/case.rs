@@ -174,13 +174,14 @@ fn epoch(
     Ok(())
 }
 
-/// Waits until the device has finished this batch, and with it all batches before.
+/// Waits until the device has finished this batch. All earlier batches are then finished too.
 fn ready(batch: &Batch) -> Result<(), Error> {
     batch.stream().map_or(Ok(()), |stream| stream.synchronize())
 }
 
 /// Subtracts an earlier reading of the statistics from a later one. The counts and times of the
-/// result cover the period between the two readings. Its memory is that of the later reading.
+/// result cover the period between the two readings. The memory in the result is that of the later
+/// reading.
 fn since(after: Stats, before: &Stats) -> Stats {
     let mut done = after;
     done.images -= before.images;

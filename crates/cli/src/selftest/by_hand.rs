@@ -101,8 +101,8 @@ impl<'a> Hand<'a> {
         Ok(made)
     }
 
-    /// Returns the parameter block (parameters, passes, tables), the offset in it of the program
-    /// kernel's parameters, and the sizes of the launches.
+    /// Returns the parameter block (parameters, passes, tables), the offset of the program kernel's
+    /// parameters in this block, and the sizes of the launches.
     fn describe(
         &self,
         sample: &SamplePlan,

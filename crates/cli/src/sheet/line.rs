@@ -4,8 +4,8 @@ use super::font;
 
 pub type Rgb = [u8; 3];
 
-/// Left, top, right and bottom edge of a rectangle. The column `right` and the row `bottom` are not
-/// part of the rectangle.
+/// Left, top, right and bottom edge of a rectangle. The right edge is the first column after the
+/// rectangle, and the bottom edge is the first row below it.
 pub type Rectangle = [i32; 4];
 
 /// One row of pixels. Parts of shapes and text beyond its ends are not drawn.

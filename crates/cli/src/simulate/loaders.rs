@@ -189,9 +189,9 @@ impl Loop {
 /// Rhythm of the consumer's waits. If the consumer always waits for the same loaders' batches, the
 /// wait recurs with a period of `loaders` batches.
 struct Halts {
-    /// Batches are grouped by their number modulo the number of loaders. This is the largest share
-    /// of the waiting time in one group. A share of 1 / `loaders` means that the waits have no
-    /// rhythm.
+    /// Largest share of the waiting time that belongs to one group of batches. A group has the
+    /// batches whose numbers are equal modulo the number of loaders. A share of 1 / `loaders` means
+    /// that the waits have no rhythm.
     ///
     /// `None` with one loader, too few batches or no waiting. The wait for the first batch is not
     /// counted.

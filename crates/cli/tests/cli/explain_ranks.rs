@@ -154,8 +154,8 @@ fn a_rank_is_reported_once_and_there_is_at_least_one() {
     assert!(Ranks::merge(&[]).is_err());
 }
 
-/// The consumer of the slow rank spends 60 % of its time in steps. Without the waiting, all ranks
-/// would have 1/0.6 times their throughput.
+/// The consumer of the slow rank spends 60 % of its time in steps, and waits for batches in the
+/// other 40 %. Without this waiting, all ranks would have 1/0.6 times their throughput.
 #[test]
 fn the_cost_of_a_slow_rank_is_the_throughput_without_its_waiting() {
     let ranks = ranks(6, &[2]);
