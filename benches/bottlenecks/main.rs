@@ -5,12 +5,12 @@
 //! cargo bench --bench bottlenecks -- [--seconds 3] [--rounds 3] [--only NAME] [--save DIR] [--verbose] [--json]
 //! ```
 //!
-//! Each case runs a loader with its consumer and creates the report. Then it changes the first knob
-//! of the report, or the knob that the case names, and runs again. It compares the predicted with
-//! the measured images per second. Disks, networks and steps are simulated by sleeping threads, so
-//! they are equally fast on every machine. Decoding is real and needs an idle machine. `--save`
-//! writes a file with each report and the measurement after the change, for
-//! `crates/cli/tests/cli/explain.rs`.
+//! Each case runs a loader with its consumer and creates the report. Then the case changes the
+//! first setting (knob) that the report proposes, or the setting that the case names, and runs
+//! again. It compares the predicted with the measured images per second. Disks, networks and steps
+//! are simulated by sleeping threads, so they are equally fast on every machine. Decoding is real
+//! and needs an idle machine. `--save` writes a file with each report and the measurement after the
+//! change, for `crates/cli/tests/cli/explain.rs`.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -8,10 +8,10 @@ The scratch copy is a git worktree of HEAD in the target directory (TARGET/mutat
 run). Uncommitted changes are not tested, and the user's files are never changed. Results are written to RESULTS.md.
 With --only, only the rows of the named mutations change. The output of each mutation is in TARGET/mutations/NAME.log.
 
-A mutation is killed by the first test that fails, ends the test program or exceeds the time limit. If a mutation does
-not compile, it shows nothing, and mutations.toml must be corrected. Mutations with `device_code = true` do not affect
-kernels that are compiled for the host. They run only with `--env` variables that make the tests execute code compiled
-for the device.
+A mutation is killed by the first test that fails, ends the test program or exceeds the time limit.
+A mutation that does not compile proves nothing, and mutations.toml must be corrected. Mutations
+with `device_code = true` do not affect kernels that are compiled for the host. They run only with
+`--env` variables that make the tests execute code compiled for the device.
 
 Needs Python 3.11, git and cargo. A full run takes more than an hour.
 """

@@ -338,7 +338,7 @@ impl Simulated {
         self.call(&self.libraries.driver, "sim_resident_blocks", |f: extern "C" fn() -> c_int| f())
     }
 
-    /// Returns the number of kernel texts that were compiled in this process.
+    /// Returns the number of CUDA sources that were compiled in this process.
     pub fn compilations(&self) -> u64 {
         self.call(&self.libraries.nvrtc, "sim_compilations", |f: extern "C" fn() -> u64| f())
     }

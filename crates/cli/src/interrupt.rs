@@ -2,8 +2,8 @@
 //!
 //! * By default, a signal ends a command at once. The last line of output then states how far the
 //!   progress bar was.
-//! * A command that has results to report holds a [`Polled`]. It checks [`requested`] regularly,
-//!   reports its results after a signal, and returns.
+//! * A command that has results to report holds a [`Polled`]. The command checks [`requested`]
+//!   regularly, reports its results after a signal, and returns.
 //! * In both cases the process ends within one second, even if a thread hangs in a read. Only
 //!   writing a trace may take up to ten seconds. A second signal ends the process at once.
 //! * When the process ends, each output file is either complete or absent, and the process groups

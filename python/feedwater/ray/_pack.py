@@ -154,8 +154,8 @@ def pack(
 
 
 def _piece_bytes(packer: _feedwater.Packer, coordinator: _feedwater.PackCoordinator, samples: int) -> int:
-    """Predicts the size in bytes of ``samples`` encoded samples, from the mean size of a few samples. These are evenly
-    spread over the samples to pack."""
+    """Predicts the size in bytes of ``samples`` encoded samples, from the mean size of a few
+    samples. The few samples are evenly spread over the samples to pack."""
     begin, end = coordinator.next, coordinator.samples
     count = min(_SAMPLED, end - begin)
     sizes = []

@@ -202,7 +202,7 @@ fn a_state_is_initialized_before_each_call_for_its_images() {
 
 /// Before an image joins a call, nvJPEG is asked whether the engines support its file. If not, the
 /// file is refused. If nvJPEG reports support but the call then refuses the file, later files of
-/// the same class are refused without a call.
+/// the same class (for example, with the same chroma subsampling) are refused without a call.
 #[test]
 fn nvjpeg_is_asked_whether_the_engines_decode_a_file() {
     let Some(machine) = exclusive() else { return };

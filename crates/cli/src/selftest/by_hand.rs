@@ -169,7 +169,8 @@ pub fn values(image: &HostImage) -> &[u8] {
     }
 }
 
-/// Converts a decode error. These images are valid, so it would be a bug.
+/// Converts a decode error to an internal error. The test images are valid, so a decode error would
+/// be a bug.
 fn broken(error: DataError) -> Error {
     Error::Internal { problem: error.to_string() }
 }

@@ -19,7 +19,7 @@ use super::{Options, draw, percent, within};
 const CV: f64 = 0.06;
 /// Largest number of events that are recorded for the timeline and the animation.
 const EVENTS: u32 = 1_000_000;
-/// Largest number of events that the animation shows. This number takes 6 MB in the page.
+/// Largest number of events that the animation shows. This number of events takes 6 MB of the page.
 const SHOWN: usize = 100_000;
 
 const PAGE: &str = include_str!("page.html");
