@@ -267,8 +267,8 @@ fn machine_code() -> feedwater::Result<()> {
 }
 
 /// Parses the assembler's log. Returns registers, bytes of stack, spill stores and spill loads of
-/// each kernel. The functions that a kernel calls have entries of their own, without registers.
-/// Their bytes are added to those of the kernel.
+/// each kernel. In the log, the functions that a kernel calls have entries of their own, without
+/// registers. The bytes of these functions are added to those of the kernel.
 fn facts(log: &str) -> Vec<(String, [u64; 4])> {
     let mut all: Vec<(String, [u64; 4])> = Vec::new();
     let before = |line: &str, what: &str| -> Option<u64> {

@@ -16,8 +16,8 @@
 //! On a GPU, the benchmark checks two limits:
 //!
 //! * the peaks of the used bytes of the device pool and of the page-locked pool are at most the
-//!   prediction. They are at least the prediction without nvJPEG's share, of which nvJPEG may use
-//!   only a part. If the CPU decodes, nvJPEG has no share, and each peak equals its prediction;
+//!   prediction. They are at least the prediction minus nvJPEG's share, because nvJPEG may use only
+//!   a part of its share. If the CPU decodes, each peak equals its prediction;
 //! * free device memory does not shrink between the ends of epochs 1 and 2. Until the end of epoch
 //!   1, the driver may load code. The bytes of this code and of the driver are printed separately.
 //!   No other program may use the device.
@@ -26,10 +26,10 @@
 //! [`TARGET`], it fails if the plan predicts more than 300 MiB of device memory.
 //!
 //! On a CPU, the benchmark runs within minutes and with less than 2 GB, because epochs are short
-//! ([`SETS`]). So a batch of 1024 may have fewer images, but all of its memory is touched at the
-//! start. The set of 48 megapixels lists four images twice, because creating images takes long.
-//! Among 64 images, the set `mix` has seven of 3 megapixels and one of 48. The plan inspects this
-//! largest image. Otherwise it would reserve less memory, and a GPU would leave the image to the
+//! ([`SETS`]). A batch of 1024 may then be only partly filled, but all of its memory is touched at
+//! the start. The set of 48 megapixels lists four images twice, because creating images takes long.
+//! Of 64 images in the set `mix`, seven have 3 megapixels and one has 48. The plan inspects the
+//! largest image. Otherwise it would reserve less memory, and a GPU would leave this image to the
 //! CPU.
 //!
 //! For comparison, the table of `benches/peers/run.py` has the memory of other libraries.

@@ -299,7 +299,7 @@ fn make_index(job: &Job) -> RowIndexTask {
 }
 
 /// Returns the task of decoding with the job's row index. Computes the file's fingerprint too,
-/// because a loader uses it to find the index.
+/// because a loader uses the fingerprint to find the index.
 fn use_index(job: &Job) -> RowIndexTask {
     black_box(Fingerprint::of(&job.bytes, 1));
     job.index.clone().map_or(RowIndexTask::None, RowIndexTask::Use)

@@ -8,8 +8,8 @@
 //!
 //! For photographs, the share must be below 1 %. The photographs are those of `FEEDWATER_PHOTOS`
 //! (docs/benchmarks.md), or synthetic images like ImageNet's. Raw samples of 32x32 are the worst
-//! case, because decoding them costs almost nothing. They have no limit. The loader times only a
-//! few of such short samples.
+//! case, because decoding them costs almost nothing. For raw samples, the share has no limit, and
+//! the loader times only a few of the samples.
 //!
 //! The trace, a record of spans, can be turned off. So its cost is also measured directly: epochs
 //! with the trace and epochs without it alternate, and their processor times are compared.

@@ -7,14 +7,15 @@
 //! and copies the bytes into its own memory.
 //!
 //! With `mmap`, a thread maps a small file for each read, maps a large file only once, and copies
-//! from the mapping. With io_uring, each thread keeps `depth` reads in flight. Small files are also
-//! opened and closed through the ring. With `pread+advice`, a thread announces to the kernel the
-//! read that is 64 places ahead in the order (`posix_fadvise`).
+//! from the mapping. With io_uring, each thread keeps `depth` reads in flight, and also opens and
+//! closes small files with io_uring. With `pread+advice`, a thread announces to the kernel the read
+//! that is 64 places ahead in the order (`posix_fadvise`).
 //!
 //! Before cold reads, the kernel is asked to drop the cached pages of the files (`posix_fadvise`).
 //! The kernel then still knows the names and locations of the files. With `--drop-caches`, which
-//! needs root, it drops these too. The ways alternate in every round, and a cell of the table is
-//! the median of the rounds. If the kernel rejects a way, the cell shows the error message instead.
+//! needs root, the kernel drops these names and locations too. The ways alternate in every round,
+//! and a cell of the table is the median of the rounds. If the kernel rejects a way, the cell shows
+//! the error message instead.
 #![allow(unsafe_code, reason = "mmap and io_uring have no safe interface")]
 
 mod common;

@@ -10,10 +10,10 @@
 //! writes a request, reads the answer, and repeats. The loader and the bare loop take turns. The
 //! best round of each is compared, because other load on the machine can only slow them down.
 //!
-//! A second table compares two prefetch windows. A window is the maximum number of samples that are
-//! in flight or waiting to be read. One is autotuned. The other is the largest possible window
-//! (`loader.tune = false`). The measurement starts after tuning. It is made with a consumer that
-//! takes no time, and with a consumer that takes 200 ms per batch.
+//! A second table compares two limits of prefetching. A limit is the maximum number of samples that
+//! are in flight or waiting to be read. One limit is autotuned. The other is the largest possible
+//! one (`loader.tune = false`). The measurement starts after tuning. It is made with a consumer
+//! that takes no time, and with a consumer that takes 200 ms per batch.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -149,7 +149,7 @@ fn bare_loop(server: SocketAddr, connections: usize) -> f64 {
     SAMPLES as f64 / begin.elapsed().as_secs_f64()
 }
 
-/// Prints the table that compares the autotuned prefetch window with the largest one.
+/// Prints the table that compares the autotuned limit of prefetching with the largest one.
 fn ahead(server: SocketAddr) {
     println!(
         "{:<10}{:>12}{:>12}{:>14}{:>14}{:>8}{:>12}{:>10}",
@@ -188,8 +188,8 @@ fn ahead(server: SocketAddr) {
     }
 }
 
-/// Returns the samples per second of 64 batches, and the prefetch window at the end. The 64 batches
-/// before them are for tuning and are not measured.
+/// Returns the samples per second of 64 batches, and the maximum number of prefetched samples at
+/// the end. The 64 batches before them are for tuning and are not measured.
 fn chosen(connections: usize, tune: bool, step: Duration) -> (f64, usize) {
     let mut loader = build(connections, tune, 4);
     let mut begin = Instant::now();

@@ -9,9 +9,9 @@
 //!
 //! Each row runs in its own process and is measured once. It shows the seconds of wall time, the
 //! seconds of processor time (in steps of 0.01 s, mostly independent of other load), the memory
-//! that the source reports, and the memory that the process added beyond it at its peak. The files
-//! are in the page cache, except for the tables in the rows "from the disk". The sets are created
-//! once and kept. They need about 4 GB and ten million file names.
+//! that the source reports, and the peak of the additional memory of the process. The files are in
+//! the page cache, except for the tables in the rows "from the disk". The sets are created once and
+//! kept. They need about 4 GB and ten million file names.
 //!
 //! Every image is gray, has one pixel, and takes 12 bytes. So a set mostly consists of the overhead
 //! of its format:

@@ -17,8 +17,8 @@ use feedwater::internals::ring::Slot;
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
 /// A kernel that adds a number to every byte after a long idle loop. A reader that does not wait
-/// for it sees the old bytes. The simulated compiler builds the kernel for the host, without the
-/// idle loop.
+/// for the kernel sees the old bytes. The simulated compiler builds the kernel for the host,
+/// without the idle loop.
 const KERNEL: &str = r#"
 #ifndef __CUDACC__
 #define __global__

@@ -5,12 +5,12 @@
 //! cargo bench --bench bottlenecks -- [--seconds 3] [--rounds 3] [--only NAME] [--save DIR] [--verbose] [--json]
 //! ```
 //!
-//! Each case runs a loader with its consumer and creates the report. Then it changes the first knob
-//! of the report, or the knob that the case names, and runs again. It compares the predicted with
-//! the measured images per second. Disks, networks and steps are simulated by sleeping threads, so
-//! they are equally fast on every machine. Decoding is real and needs an idle machine. `--save`
-//! writes a file with each report and the measurement after the change, for
-//! `crates/cli/tests/cli/explain.rs`.
+//! Each case runs a loader with its consumer and creates the report. Then the case changes the
+//! first setting (knob) that the report proposes, or the setting that the case names, and runs
+//! again. It compares the predicted with the measured images per second. Disks, networks and steps
+//! are simulated by sleeping threads, so they are equally fast on every machine. Decoding is real
+//! and needs an idle machine. `--save` writes a file with each report and the measurement after the
+//! change, for `crates/cli/tests/cli/explain.rs`.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -33,8 +33,8 @@ use world::Setting;
 
 #[derive(Parser)]
 struct Arguments {
-    /// Seconds per measured run. The cases with uneven reads or steps need 6, to have enough long
-    /// ones.
+    /// Seconds per measured run. The cases with uneven reads or steps need 6 seconds. A shorter run
+    /// has too few slow reads or long steps.
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
     /// Number of runs per case. The run with the median ratio is printed. A cause counts as
@@ -127,7 +127,8 @@ fn main() {
     }
 }
 
-/// The report of a case with its own settings, and a second measurement after one knob was changed.
+/// The report of a case with its own settings, and a second measurement after one setting (knob)
+/// was changed.
 struct Round {
     report: Report,
     after: Option<Turned>,

@@ -83,8 +83,8 @@ class DeviceMemory:
 
 
 class Peaks:
-    """Measures two peaks between `watch` and `stop`: of the memory of a process tree, and of the
-    GPU memory in addition to what was in use before.
+    """Measures two peaks between `watch` and `stop`: the peak memory of a process tree, and the
+    peak GPU memory beyond what was in use before.
 
     Samples host memory often at the beginning and then once a second, because sampling slows the processes down. Samples
     device memory fifty times a second."""

@@ -2,8 +2,8 @@
 
     python3 benches/peers/run.py                 # see README.md beside this file
 
-First the program searches the best settings of every peer, with one short run per setting. Then the
-peers alternate in every round, with their best settings. The table shows the medians over the
+First the program searches for the best settings of every peer, with one short run per setting. Then
+the peers alternate in every round, with their best settings. The table shows the medians over the
 rounds, and the medians of the rounds' ratios. Every run is a separate process. The output lists
 peers that are not installed or that fail, with the reason.
 """

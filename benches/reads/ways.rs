@@ -164,9 +164,9 @@ fn mmap(reads: &[Read], next: &AtomicUsize) -> io::Result<u64> {
     Ok(sum)
 }
 
-/// State of one of the `depth` requests that a thread keeps in the ring. `Open` and `Read` contain
-/// the index of the read. `Read` also contains the descriptor of a small file, which is closed
-/// after the read, or -1 for a large file.
+/// State of one of the `depth` requests that a thread has in flight in io_uring. `Open` and `Read`
+/// contain the index of the read. `Read` also contains the descriptor of a small file, which is
+/// closed after the read, or -1 for a large file.
 #[derive(Clone, Copy)]
 enum ReadStep {
     Idle,
@@ -253,8 +253,8 @@ fn uring(reads: &[Read], next: &AtomicUsize, depth: u32) -> io::Result<u64> {
     }
 }
 
-/// Returns the error. Leaks the buffers, because the kernel may still write into those of reads in
-/// flight.
+/// Returns the error. Leaks the buffers, because the kernel may still write into the buffers of
+/// reads that are in flight.
 fn finish(ring: IoUring, buffers: Vec<Vec<u8>>, error: io::Error) -> io::Result<u64> {
     drop(ring);
     std::mem::forget(buffers);

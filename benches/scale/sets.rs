@@ -12,8 +12,9 @@ pub const IMAGE: &[u8] = b"P5\n1 1\n255\n\x80";
 
 const FILES: u64 = 8;
 const CLASSES: u64 = 1000;
-/// Numbers of distinct files: those that the lines of a list name, and those to which the names in
-/// a folder are hard links. ext4 allows 65,000 links per file.
+/// `LISTED` is the number of distinct files that the lines of a list name. `LINKED` is the number
+/// of distinct files to which the names in a folder are hard links. ext4 allows 65,000 links per
+/// file.
 const LISTED: u64 = 1000;
 const LINKED: u64 = 200;
 
@@ -110,7 +111,8 @@ fn recordio(out: &mut Vec<u8>, label: u64) {
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
-/// Writes one tar archive of `per` samples, and hard links to it under the other names.
+/// Writes one tar archive of `per` samples, and hard links to it under the names of the other
+/// archives of the set.
 fn webdataset(folder: &Path, per: u64) -> Result<()> {
     let first = folder.join(name(0, ".tar"));
     let mut archive = tar::Builder::new(create(&first)?);

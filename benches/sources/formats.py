@@ -22,8 +22,8 @@ SHARDS = 4
 class Format:
     """One format. `source` is the setting with which feedwater reads it. `modules` are the Python
     modules that writer and reader import. `threads` is true if the reader starts its own threads.
-    Otherwise it runs as several processes that each read a part of the files, like the workers of a
-    DataLoader. `shuffled` is true if the reader can also read in shuffled order."""
+    Otherwise the reader runs as several processes that each read a part of the files, like the
+    workers of a DataLoader. `shuffled` is true if the reader can also read in shuffled order."""
 
     def __init__(self, name, source, modules, write, read, threads=False, shuffled=False):
         self.name, self.source, self.modules = name, source, modules
@@ -219,8 +219,8 @@ def write_npy(folder, images):
 
 
 def read_npy(folder, sample, worker, workers, order):
-    """Copies each image out of the mapped file. Passes it on with the PNM header that feedwater
-    adds, so that both readers have the same bytes."""
+    """Copies each image out of the mapped file. Adds the PNM header that feedwater adds too, so
+    that both readers return the same bytes."""
     import numpy
 
     stack = numpy.load(f"{folder}/images.npy", mmap_mode="r")

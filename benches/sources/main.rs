@@ -3,7 +3,8 @@
 //!
 //! Run it with `cargo bench --bench sources -- --source 'tfrecord = "FOLDER"' --threads 2`. The
 //! output ends with one JSON object. With `--verify`, the program reads every sample once and sums
-//! up the CRC-32 checksums. `run.py` compares the sum with that of the other reader.
+//! up the CRC-32 checksums. `run.py` compares the sum with the sum that the format's own reader
+//! computes.
 
 use std::fs;
 use std::process::ExitCode;

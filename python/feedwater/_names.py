@@ -90,7 +90,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def unknown(name: str, parameters: Iterable[str], fields: Mapping[str, str]) -> TypeError:
-    """Returns the error for a parameter that does not exist. ``fields``: for each setting in a group, its group, such as ``decode=fw.Decode``."""
+    """Returns the error for a parameter that does not exist. ``fields`` maps each setting of a group to its group, such as
+    ``decode=fw.Decode``."""
     if name in _FOREIGN:
         return TypeError(f"fw.Loader has no parameter {name}; {_FOREIGN[name]}")
     if name in fields:
@@ -105,7 +106,8 @@ def unknown(name: str, parameters: Iterable[str], fields: Mapping[str, str]) -> 
 
 
 def settled(given: Mapping[str, Any], more: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the given parameters by name. ``given``: those in the signature, where ``None`` means not given. ``more``: all others."""
+    """Returns the given parameters by name. ``given``: the parameters in the signature, where ``None`` means not given. ``more``: all other
+    parameters."""
     settled = {name: value for name, value in given.items() if value is not None}
     written = {name: name for name in settled}
     for name, value in more.items():

@@ -37,7 +37,7 @@ class _Settings:
         self._settings = {key: value for key, value in settings.items() if value is not None}
 
     def settings(self) -> dict[str, Any]:
-        """The table, including the key ``op``."""
+        """Returns the settings as a table of a pipeline file, including the key ``op``."""
         return {"op": self.OP, **self._settings}
 
     def __repr__(self) -> str:
@@ -68,7 +68,8 @@ class Source:
         self._table = {**table, **{key: value for key, value in settings.items() if value is not None}}
 
     def settings(self) -> dict[str, Any]:
-        """The table. A source of :func:`samples` is the value of the key ``own``."""
+        """Returns the table of the source in a pipeline file. In the table of a source of
+        :func:`samples`, the key ``own`` has the source itself as its value."""
         return dict(self._table)
 
     def select(
@@ -144,7 +145,8 @@ class Samples(Source):
         self.classes = list(classes)
 
     def settings(self) -> dict[str, Any]:
-        """The table. The value of ``own`` is this object; :func:`written` replaces it by a name."""
+        """Returns the table of the source. The value of ``own`` is this object; :func:`written`
+        replaces it by a name."""
         return {"own": self}
 
     def given(self) -> Given:
@@ -161,7 +163,7 @@ class Samples(Source):
 def samples(items: Items, labels: Sequence[int] | None = None, *, classes: Sequence[str] = ()) -> Samples:
     """Returns a source for your own items: a sequence, or any object with ``__len__`` and ``__getitem__``.
 
-    Like any other source, it can be the input of ``select``, :func:`concat` and :func:`mixture`, also more than once.
+    Like any other source, the returned source can be the input of ``select``, :func:`concat` and :func:`mixture`, also more than once.
 
     An item is an image, a tuple of an image and a label, or a tuple of an image, a label and fields. The image is the bytes of an image
     file, or its path. The label is a whole number, or ``None`` for none. The fields are any object, which :attr:`Batch.fields` returns.
@@ -219,7 +221,8 @@ def _part(source: Source) -> dict[str, Any]:
 
 
 def written(source: Source) -> tuple[str, dict[str, Given]]:
-    """Returns the table as TOML, and the sources of :func:`samples` in it by name: the first is ``samples``, the second ``samples2``."""
+    """Returns the table of a source as TOML, and the sources of :func:`samples` in it by name: the first is ``samples``, the second
+    ``samples2``."""
     named: list[tuple[str, Samples]] = []
 
     def name(sequence: Samples) -> str:

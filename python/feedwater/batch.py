@@ -117,9 +117,10 @@ class Batch:
         return self._fields
 
     def objects(self, *, visible: float = 0, crowd: bool = True) -> list[Objects]:
-        """Annotated objects of each sample, with boxes, categories and masks in pixels of its tensor. A sample has no
-        objects if its source has no annotations, or if zeros replace the sample. Each call computes the objects again.
-        This also works after the tensor was passed to another library.
+        """Annotated objects of each sample, with boxes, categories and masks in pixels of its
+        tensor. A sample has no objects if its source has no annotations, or if zeros replace the
+        sample. Each call computes the objects again. This method also works after the tensor was
+        passed to another library.
 
         Leaves out objects if less than the fraction ``visible`` (0 to 1) of their box is visible, and crowds if ``crowd``
         is False. Also leaves out boxes whose width or height is 0 in 32-bit floats. Operators on pairs, such as

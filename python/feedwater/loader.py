@@ -130,19 +130,19 @@ class Loader:
       of other settings: :class:`feedwater.Targets`, :class:`feedwater.Decode` and so on, or
       dictionaries.
 
-    Rarely needed: ``layout`` of ``output``, ``classes`` and ``smoothing`` of ``targets``, and
+    Rarely needed: ``layout`` of ``output``, ``classes``, ``smoothing`` of ``targets``, and these:
 
     * ``classes_of``: class numbers to use: those of another loader or its :meth:`state_dict`, a
       list of names, or a dictionary such as ``class_to_idx``. A validation set that lacks a class
-      of the training set needs this (:meth:`feedwater.Source.with_classes`).
+      of the training set needs this parameter (:meth:`feedwater.Source.with_classes`).
     * ``epoch``: number of the first epoch. Default: 0.
     * ``positions``: reads only a part of each epoch's order, from the first position up to, but
       without, the second. Loaders of consecutive parts together return the batches of one loader,
       on any machines, if each part begins where a batch of that loader begins.
 
-    Threads may share a loader or an iterator of it: one of them gets each batch.
-    :meth:`set_epoch`, :meth:`load_state_dict` and :meth:`close` end the running epoch of all
-    threads. Wrong arguments raise ``TypeError``, ``ValueError`` or
+    Threads may share a loader or an iterator of it. Each batch is then returned to one of the
+    threads. :meth:`set_epoch`, :meth:`load_state_dict` and :meth:`close` end the running epoch of
+    all threads. Wrong arguments raise ``TypeError``, ``ValueError`` or
     :class:`feedwater.errors.ConfigError`; other errors are classes of :mod:`feedwater.errors`.
     """
 
@@ -560,8 +560,9 @@ class Loader:
 
     @property
     def stats(self) -> dict[str, Any]:
-        """Counts and times: samples by outcome, bytes, memory, caches. They begin when the loader is built, and again when
-        :meth:`load_state_dict` or :meth:`set_epoch` opens the source again. ``state_dict()["failed"]`` also includes earlier failed samples."""
+        """Counts and times: samples by outcome, bytes, memory, caches. Counting starts when the
+        loader is built, and starts again when :meth:`load_state_dict` or :meth:`set_epoch` opens
+        the source again. ``state_dict()["failed"]`` also includes earlier failed samples."""
         stats: dict[str, Any] = json.loads(self._inner.stats())
         return stats
 

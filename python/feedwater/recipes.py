@@ -16,7 +16,7 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 class Recipe(list[Operator]):
-    """A list of operators, the chain, with the loader settings that belong to it.
+    """A chain (a list of operators) with the loader settings that belong to it.
 
     * ``sections``: settings of sections of a pipeline file, such as ``{"loader": {"shuffle": True}}``. Arguments of
       :class:`feedwater.Loader` take precedence.

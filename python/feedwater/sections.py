@@ -146,8 +146,8 @@ class Cache(Section):
     * ``encoded``: maximum size of a cache of encoded files. Default: no cache.
     * ``decoded``: maximum size of a cache of whole decoded images, 3 bytes per pixel. Cannot be
       combined with ``prescale`` of :class:`Decode`. Default: no cache.
-    * ``presize``: maximum shorter side of images in the cache ``decoded``, in pixels, at most
-      32767. Larger images are resized to it, so pixels change. Default: images are not resized.
+    * ``presize``: maximum shorter side of images in the cache ``decoded``, 1 to 32767 pixels.
+      Larger images are resized to it, so pixels change. Default: images are not resized.
     * ``row_index``: maximum size of the row indexes of JPEGs, with which crops are decoded faster
       with the same pixels. An image of 500x375 needs 280 to 420 bytes. 0 turns row indexes off.
       Default: the size that all images need, at most 256 MiB.

@@ -330,8 +330,9 @@ impl Loader {
     }
 }
 
-/// Dropping a loader waits for its threads. Threads that read a Python sequence need the
-/// interpreter before they end.
+/// Dropping a loader waits for its threads, and threads that read a Python sequence need the
+/// interpreter before they end. So `dropped` detaches from the interpreter while it waits, or lets
+/// another thread wait.
 impl Drop for Loader {
     fn drop(&mut self) {
         let Some(running) = locked(&self.slot).take() else { return };
@@ -380,7 +381,7 @@ impl Epoch {
         self.number
     }
 
-    /// Number of remaining batches. If another epoch ended this one early, it stays above 0.
+    /// Number of remaining batches. The number stays above 0 if another epoch ended this one early.
     #[getter]
     fn remaining(&self, py: Python<'_>) -> u64 {
         py.detach(|| locked(&self.shared).as_ref().map_or(0, SharedEpoch::remaining))

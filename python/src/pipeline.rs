@@ -27,7 +27,8 @@ pub fn detected(py: Python<'_>, path: PathBuf) -> PyResult<String> {
 #[pyclass(frozen)]
 pub struct Pipeline {
     pipeline: feedwater::Pipeline,
-    /// Whether the pipeline comes from generated text. Users do not know its lines and columns.
+    /// Whether the pipeline comes from generated text. Error messages then contain no line and
+    /// column, because the user did not write the text.
     is_text: bool,
     /// Sequences of Python that the pipeline names, by name.
     own: Own,

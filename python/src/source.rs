@@ -53,8 +53,8 @@ pub struct Sequence {
     fields: Option<Mutex<HashMap<u64, Py<PyAny>>>>,
     /// Whether some item that was read has fields.
     has_fields: AtomicBool,
-    /// Exceptions that items raised. `None` if exceptions do not end the loader, so that they are
-    /// not needed.
+    /// Exceptions that items raised. `None` if exceptions are not needed, because they do not end
+    /// the loader.
     exceptions: Option<Mutex<HashMap<u64, PyErr>>>,
 }
 
@@ -120,8 +120,8 @@ impl Sequence {
         })
     }
 
-    /// Whether this thread is running `__getitem__` of this sequence. It must then not wait for a
-    /// loader of the sequence.
+    /// Whether this thread is running `__getitem__` of this sequence. The thread must then not wait
+    /// for a loader of the sequence.
     pub fn is_asked_here(&self) -> bool {
         ASKED.with_borrow(|asked| asked.contains(&self.number))
     }

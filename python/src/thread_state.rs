@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// Whether the interpreter is about to end. It then frees all thread states itself.
+/// Whether the interpreter is about to end. The interpreter then frees all thread states itself.
 static ENDS: AtomicBool = AtomicBool::new(false);
 
 /// Keeps this thread's Python state until the thread ends. Without this, each call of Python would

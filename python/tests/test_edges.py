@@ -32,7 +32,7 @@ def paths(tmp_path):
 
 
 class Changing:
-    """Items whose label is the number of the epoch. The test sets it."""
+    """Items whose label is the number of the epoch. The test sets this number."""
 
     def __init__(self, paths):
         self.paths = paths
@@ -300,8 +300,8 @@ with fw.Loader(fw.samples(Items()), fw.eval_recipe(8), batch_size=16, num_worker
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_process_may_fork_while_items_are_read(paths):
-    """Many children must end. With threads whose Python state is created during `fork`, 1 of 160 children hung in
-    ``PyOS_AfterFork_Child``."""
+    """Many child processes must end. A child can hang if a thread's Python state is created during
+    `fork`: 1 of 160 children hung in ``PyOS_AfterFork_Child``."""
     subprocess.run([sys.executable, "-W", "ignore", "-c", FORKS, paths[0]], check=True, timeout=300)
 
 

@@ -38,7 +38,8 @@ def test_a_dataloader_of_a_loader_is_an_error_with_what_to_do(folder):
 
 @pytest.mark.parametrize("keep", ["outputs", "losses"])
 def test_gradients_may_hold_every_batch(folder, caplog, keep):
-    """The autograd graph keeps the images of a layer with weights until ``backward``."""
+    """The autograd graph keeps the input images of a layer with weights until ``backward``, so a
+    program may hold every batch of an epoch."""
     model = torch.nn.Conv2d(3, 1, 3)
     loader = fw.Loader(folder, SAME, batch_size=2, prefetch=2, epochs=1)
     held = []

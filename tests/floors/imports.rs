@@ -6,7 +6,7 @@ use super::*;
 /// All modules of a crate by path, each with its imports. Test modules are left out.
 pub struct Modules(BTreeMap<Vec<String>, Names>);
 
-/// Names that a module has in scope from its own crate, and those that it uses.
+/// Names of its own crate that a module has in scope, and paths of this crate that the module uses.
 #[derive(Default)]
 pub struct Names {
     /// For each name in scope, the module path of the item that it stands for.

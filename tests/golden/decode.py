@@ -7,8 +7,8 @@ value up to 255.
 
 Run with Pillow 12.x and numpy:  python tests/golden/decode.py
 
-With `recipes DIR` it instead hashes Pillow's RGB bytes of the JPEGs in DIR into tests/golden/recipes.sha256 (see
-`write_recipes` in tests/images/decode/pillow.rs).
+With `recipes DIR`, the script instead hashes Pillow's RGB bytes of the JPEGs in DIR into
+tests/golden/recipes.sha256 (see `write_recipes` in tests/images/decode/pillow.rs).
 
 The images are synthetic (seeded noise over gradients). Orientation is not applied: the bytes are those of
 `Image.open(file).convert("RGB")`.

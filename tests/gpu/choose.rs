@@ -1,5 +1,6 @@
-//! Calls `Loader::choose` on other threads while the consumer takes batches and measurement windows
-//! end. Checks that nothing hangs or leaks, that the bytes of batches do not change, and that every
+//! Calls `Loader::choose` on other threads while the consumer takes batches. The calls also happen
+//! at the end of a measurement window, which is a period in which the tuner measures one choice.
+//! Checks that nothing hangs or leaks, that the bytes of batches do not change, and that every
 //! sample appears once.
 
 #![allow(unsafe_code, reason = "the mocked decoder is called by C")]
@@ -122,8 +123,8 @@ fn ends(what: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Sets the flag on drop. The threads that choose check it, so they stop even if the consumer
-/// panics.
+/// Sets the flag on drop. The threads that call `choose` check the flag, so they stop even if the
+/// consumer panics.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -224,11 +225,12 @@ fn run(on: impl Fn(LoaderBuilder) -> LoaderBuilder, (begin, rest): (u64, Duratio
     assert_eq!(Arc::strong_count(&held), 1, "a thread still holds the source");
 }
 
-/// The threads begin to choose at the second batch, with which the first measurement window begins.
+/// The threads begin to call `choose` at the second batch, with which the tuner's first measurement
+/// begins.
 const BEGINS: (u64, Duration) = (2, Duration::ZERO);
-/// The threads begin to choose at batch 8, at which a measurement window ends. A window has at
-/// least five batches and takes at least 50 ms, so the consumer pauses for 51 ms. At the end of a
-/// window, the loader itself makes a choice.
+/// The threads begin to call `choose` at batch 8, with which a measurement of the tuner ends. A
+/// measurement covers at least five batches and at least 50 ms, so the consumer pauses for 51 ms.
+/// At the end of a measurement, the loader itself makes a choice.
 const ENDS: (u64, Duration) = (8, Duration::from_millis(51));
 
 #[test]
@@ -239,8 +241,8 @@ fn choosing_while_a_window_begins() {
     });
 }
 
-/// One thread ends a measurement window and reads the current choice. At the same time, another
-/// thread calls `choose`, which ends the measurement.
+/// One thread ends a measurement of the tuner and reads the current choice. At the same time,
+/// another thread calls `choose`, which ends the measurement too.
 #[test]
 fn choosing_while_a_window_ends() {
     ends(|| {

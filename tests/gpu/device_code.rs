@@ -143,8 +143,8 @@ fn a_hundred_batches_of_the_training_chain_equal_the_cpu() {
     assert!(totals.mma > 0, "{totals:?}");
 }
 
-/// Returns a chain whose second kernel has passes of every kind: two passes of sums, one of
-/// histograms, one of a stencil, and a warp of some samples.
+/// Returns a chain whose second kernel has passes of every kind: two passes of sums, one pass of
+/// histograms, one pass of a stencil, and a pass that warps some of the samples.
 fn programs() -> Chain {
     passes_of(24, 20)
 }
@@ -182,7 +182,8 @@ fn no_schedule_of_warps_and_blocks_changes_a_batch() {
     assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
 }
 
-/// The output has ten tiles, and two blocks count each histogram.
+/// The output has ten tiles, and two blocks count each histogram. So each pass has several blocks,
+/// which the machine runs in different orders.
 #[test]
 #[ignore = "needs device code: tests/device_code/run.sh"]
 fn no_schedule_of_the_blocks_of_a_pass_changes_a_batch() {
@@ -196,7 +197,7 @@ fn no_schedule_of_the_blocks_of_a_pass_changes_a_batch() {
     assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
 }
 
-/// Also runs on Volta, which has no instructions for products of bytes and lacks the packing
+/// Also runs on Volta, whose tensor cores cannot multiply bytes. Volta also lacks the packing
 /// instruction that the tile code uses.
 #[test]
 #[ignore = "needs device code: tests/device_code/run.sh"]

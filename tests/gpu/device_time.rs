@@ -393,8 +393,8 @@ fn a_profile_includes_the_device_and_survives_serialization() {
     assert_eq!(read.routes.len(), profile.routes.len());
 }
 
-/// A window of progressive images follows a window of baseline images. In this test, only the route
-/// `nvjpeg-hybrid` decodes progressive images.
+/// A measuring period with only baseline images is followed by a period with only progressive
+/// images. In this test, only the route `nvjpeg-hybrid` decodes progressive images.
 #[test]
 fn a_window_counts_the_images_of_its_own_routes() {
     let Some(machine) = machine() else { return };

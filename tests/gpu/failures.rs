@@ -41,7 +41,7 @@ fn epoch(routes: &[Route], seed: u64) -> Result<u64, Error> {
     Ok(stats.images)
 }
 
-/// Resets the simulated machine. This test keeps its exclusive use.
+/// Resets the simulated machine. The calling test keeps its exclusive use of the machine.
 fn restart(machine: &Simulated, schedule: u64) {
     machine.restart();
     machine.set_decoder(Some(libjpeg));

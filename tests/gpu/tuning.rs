@@ -62,9 +62,9 @@ fn on_cpu(chain: Chain, batches: usize) -> Vec<Vec<u8>> {
     all
 }
 
-/// Whether the CPU of the machine that runs this test is fast enough depends on its load, so the
-/// test chooses the CPU for everything itself. `tests/insight/tune/` has tests with simulated
-/// machines, in which the tuner gives all the work to a CPU that keeps up.
+/// The tuner's choice would depend on the load of the machine that runs this test. So the test
+/// itself chooses the CPU for everything. `tests/insight/tune/` has tests with simulated machines,
+/// on which the tuner gives all the work to a CPU that is fast enough.
 #[test]
 fn a_device_without_work_is_left_alone_and_no_byte_changes() {
     let Some(machine) = machine() else { return };

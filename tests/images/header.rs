@@ -275,8 +275,8 @@ fn contradictions_are_corrupt() {
     );
 }
 
-/// Pillow fails if one of these segments is shorter than the bytes that it reads, even if the
-/// segment does not affect the pixels. feedwater refuses such files too.
+/// Pillow fails if a segment that it parses is shorter than the bytes that it reads from the
+/// segment, even if the segment does not affect the pixels. feedwater refuses such files too.
 #[test]
 fn segments_that_pillow_needs_longer_are_corrupt() {
     let file = small();

@@ -21,7 +21,8 @@ pub fn make(recipe: &Recipe, seed: u64) -> Vec<u8> {
     out
 }
 
-/// A scan: the components, the band of coefficients and the bits of them that it transmits.
+/// A scan: its components, its band of coefficients, and the bits of these coefficients that it
+/// transmits.
 #[derive(Clone, Debug)]
 pub struct Scan {
     components: Vec<usize>,

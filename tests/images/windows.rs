@@ -19,7 +19,7 @@ const GRAY_2X2: &[(u8, u8)] = &[(2, 2)];
 /// A range of columns or rows: the first one, and the one after the last one.
 type Range = (u32, u32);
 
-/// Returns every range of columns (or rows) of an image with `SIDE` of them.
+/// Returns every range of columns (or rows) of an image that has `SIDE` columns (or rows).
 fn all() -> impl Iterator<Item = Range> + Clone {
     (0..SIDE).flat_map(|from| (from + 1..=SIDE).map(move |to| (from, to)))
 }

@@ -138,7 +138,8 @@ fn correlation(len: u64, pairs: impl Iterator<Item = (u64, u64)>) -> f64 {
     deviation(&counts, 255.0).abs().max(coefficient.abs())
 }
 
-/// The strides would reveal the halves of a Feistel network, or the rows of a table.
+/// Tests pairs of positions at several distances (strides). If the permutation were bad, some
+/// strides would show the halves of its Feistel network, or the rows of a table.
 #[test]
 fn neighbours_are_not_correlated() {
     for len in [1000, 1024, 4096, 100_000, 10_000_019, 1 << 30] {
@@ -232,8 +233,9 @@ proptest! {
         }
     }
 
-    /// Reads are nearly sequential: any `window` consecutive positions are within three windows of
-    /// the sequence in which files are read.
+    /// Reads are nearly sequential. The samples at any `window` consecutive positions are close to
+    /// each other in the sequence that reads one file after the other. Their places in that
+    /// sequence span at most `3 * window` positions.
     #[test]
     fn windows_are_read_nearly_in_sequence(
         files in prop::collection::vec(1u64..60, 1..9),
@@ -266,8 +268,8 @@ proptest! {
     }
 }
 
-/// A windowed shuffle spreads a window over `2 W` positions, where W is its length. Except near the
-/// ends, a sample has each of these positions equally often.
+/// A windowed shuffle distributes the W samples of each shuffle window over `2 W` positions. Except
+/// near the ends of the order, each of these positions is equally probable for a sample.
 #[test]
 fn a_sample_reaches_all_positions_of_two_windows_equally_often() {
     const WINDOW: u64 = 8;

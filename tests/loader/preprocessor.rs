@@ -271,8 +271,8 @@ fn settings_impossible_for_single_images_are_errors_and_batch_settings_are_not()
     assert_eq!(asked.key, "decode.placement");
 }
 
-/// The buffers of a very large image are freed after it. The next image must give the same result
-/// as without it, even if the next image is damaged.
+/// The buffers of a very large image are freed after the image. The result of the next image must
+/// not depend on whether the large image was processed before, even if the next image is damaged.
 #[test]
 fn an_image_whose_buffers_are_freed_does_not_affect_the_next() {
     let mut settings = Settings::default();

@@ -389,8 +389,9 @@ fn a_state_of_another_source_is_an_error() {
     refused(builder().resume(state).build(), "state.position", &["62", "61"]);
 }
 
-/// The number of samples is the same, but the first or the last one has another name. The samples
-/// may be different ones, or the same ones after renaming or packing. So the loader only warns.
+/// The state is from a source with the same number of samples, but the first or the last sample has
+/// another name there. The samples may be different ones, or the same ones after renaming or
+/// packing. So the loader only warns.
 #[test]
 fn a_state_of_a_source_with_other_names_is_a_warning() {
     let folder = |name: &str| {

@@ -312,8 +312,8 @@ fn a_consumer_waiting_for_a_slot_being_filled_is_not_reported() {
     });
 }
 
-/// An added slot circulates like the others. If more than twice the initial number of slots have
-/// been returned, the others are freed.
+/// An added slot circulates like the others. The ring keeps returned slots up to twice its initial
+/// number of slots, and frees all others.
 #[test]
 fn slots_are_added_and_freed_again() {
     let live = Arc::new(AtomicUsize::new(0));

@@ -1,8 +1,8 @@
 //! Counts every allocation of this process. Rust and the C libraries both use `malloc`.
 //!
-//! The functions below replace those of the GNU C library. They count, and then call the library's.
-//! A block counts with the size that the allocator reports for it, which is rounded up. Pages of
-//! stacks and code are not counted.
+//! The functions below replace those of the GNU C library. Each of them counts, and then calls the
+//! replaced function. A block counts with the size that the allocator reports for it, which is
+//! rounded up. Pages of stacks and code are not counted.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};

@@ -165,8 +165,8 @@ fn boxes(rng: &mut SampleRng, size: Size) -> Vec<BoundingBox> {
     (0..3).map(|_| one()).collect()
 }
 
-/// A plan knows only the headers. Its bound must be large enough for every branch that a sample may
-/// draw. Whether an operator is applied also changes which buffer holds each image.
+/// A plan is computed from headers only. Its bound must be large enough for every branch that a
+/// sample may draw. Whether an operator is applied also changes which buffer holds each image.
 #[test]
 fn no_chain_needs_or_holds_more_than_its_headers_say() {
     let (mut certain, mut count, mut problems) = (0, 0, String::new());
@@ -216,8 +216,9 @@ fn no_chain_needs_or_holds_more_than_its_headers_say() {
     assert!(2 * certain >= count, "only {certain} of {count} bounds are exact");
 }
 
-/// An image of 2x20 is rotated to 20x2 and then enlarged to 160x16. A bound that assumes a square
-/// of 20x20 would be only 16x16.
+/// An image of 2x20 is rotated to 20x2. Then its shorter side is enlarged to 16 pixels, which gives
+/// 160x16. A plan that takes the rotated image for a square of 20x20 would expect only 16x16
+/// pixels.
 #[test]
 fn what_a_combinator_makes_of_a_thin_image_that_it_turned_is_bounded() {
     let files = [File::of(Size::new(2, 20))];

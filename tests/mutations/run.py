@@ -8,10 +8,10 @@ The scratch copy is a git worktree of HEAD in the target directory (TARGET/mutat
 run). Uncommitted changes are not tested, and the user's files are never changed. Results are written to RESULTS.md.
 With --only, only the rows of the named mutations change. The output of each mutation is in TARGET/mutations/NAME.log.
 
-A mutation is killed by the first test that fails, ends the test program or exceeds the time limit. If a mutation does
-not compile, it shows nothing, and mutations.toml must be corrected. Mutations with `device_code = true` do not affect
-kernels that are compiled for the host. They run only with `--env` variables that make the tests execute code compiled
-for the device.
+A mutation is killed by the first test that fails, ends the test program or exceeds the time limit.
+A mutation that does not compile proves nothing, and mutations.toml must be corrected. Mutations
+with `device_code = true` do not affect kernels that are compiled for the host. They run only with
+`--env` variables that make the tests execute code compiled for the device.
 
 Needs Python 3.11, git and cargo. A full run takes more than an hour.
 """
@@ -52,8 +52,8 @@ class Mutation:
 
 @dataclasses.dataclass
 class Result:
-    """`killed_by` is the test that killed the mutation. If both fields are empty, the mutation survived all tests.
-    `problem` is the reason why the run proved nothing."""
+    """`killed_by` is the test that killed the mutation. `problem` is the reason why the run proved
+    nothing. If both fields are empty, the mutation survived all tests."""
 
     killed_by: str = ""
     problem: str = ""
@@ -150,7 +150,7 @@ class Runner:
                     sys.exit(f"without a mutation: {result}")
 
     def run(self, it):
-        """Mutates the file. Runs the tests that the mutation names, and then the rest of its group, until one fails."""
+        """Mutates the file. Runs the tests that the mutation names, and then the rest of the mutation's group, until one fails."""
         path = self.tree / it.file
         text = path.read_text()
         path.write_text(text.replace(it.old, it.new))

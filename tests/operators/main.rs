@@ -1,5 +1,5 @@
 //! Operators. Compares pixels, random numbers and boxes with the libraries that define the
-//! operators, with the reference implementation, and with the kernels' CUDA texts.
+//! operators, with the reference implementation, and with the CUDA source of the kernels.
 
 mod batch;
 mod chains;

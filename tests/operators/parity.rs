@@ -44,8 +44,8 @@ static KERNELS: LazyLock<Kernels<'static>> = LazyLock::new(|| {
     Kernels::Host(Box::leak(Box::new(compiler)))
 });
 
-/// Kinds of the actions of all built-in operators. If the program kernel supports all of them, one
-/// text of it serves all chains.
+/// Kinds of the actions of all built-in operators. If the CUDA source of the program kernel
+/// supports all of them, one compiled kernel serves all chains.
 static KNOWN: LazyLock<Vec<Kind>> = LazyLock::new(|| {
     feedwater::internals::op::examples()
         .iter()

@@ -15,7 +15,7 @@ enum DataError {
     Nothing,
     /// The fast path (CPU transform) gives another blue value at the pixel (2, 3).
     FastPath,
-    /// The fast path is wrong for pixels that only it computes, and not the reference.
+    /// The fast path is wrong for pixels that it computes but the reference does not.
     Corner,
     /// The operator draws a table, but does not declare the kind.
     Kinds,
@@ -27,7 +27,7 @@ enum DataError {
     Setting,
 }
 
-/// An operator for the CPU that halves every value. It has the given planted error.
+/// An operator for the CPU that halves every value. Its field selects the planted error.
 #[derive(Clone, Copy, Debug)]
 struct Dimmed(DataError);
 
@@ -146,8 +146,8 @@ fn errors_of_each_form_are_detected() {
     assert!(has_words(&error.to_string(), &["dimmed", "bytes", "normalize"]), "{error}");
 }
 
-/// An operator that inverts images. Its CUDA text is correct if `RIGHT` is true. Otherwise the text
-/// is wrong for white.
+/// An operator that inverts images. Its CUDA source is correct if `RIGHT` is true. Otherwise the
+/// source is wrong for white.
 #[derive(Clone, Copy, Debug)]
 struct Inverted<const RIGHT: bool>;
 
@@ -220,7 +220,7 @@ fn errors_of_the_cuda_text_are_detected() {
     assert!(has_words(&text, &[&size, "1", "0"]), "{text}");
 }
 
-/// An operator whose CUDA text uses an undefined name, so it does not compile.
+/// An operator whose CUDA source uses an undefined name, so it does not compile.
 #[derive(Clone, Copy, Debug)]
 struct Unfinished;
 

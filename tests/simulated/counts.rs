@@ -80,6 +80,7 @@ pub struct SimTotals {
     pub sectors_stored: u64,
     pub mma: u64,
     pub barriers: u64,
-    /// Sum over launches of the number of instructions of the block that executed most.
+    /// Number of instructions of the block that executed the most instructions in a launch, summed
+    /// over all launches.
     pub longest_blocks: u64,
 }

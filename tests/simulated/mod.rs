@@ -195,9 +195,10 @@ impl Simulated {
         });
     }
 
-    /// Lets a call of the function `name` fail with `code`: the next call if `nth` is 1, the one
-    /// after it if `nth` is 2. An empty name counts calls of all functions. Names have no version
-    /// suffix: `cuMemAlloc`. Functions of nvJPEG fail with "execution failed" instead of `code`.
+    /// Lets a call of the function `name` fail with `code`: the next call if `nth` is 1, the second
+    /// one from now if `nth` is 2. An empty name counts calls of all functions. Names have no
+    /// version suffix: `cuMemAlloc`. Functions of nvJPEG fail with "execution failed" instead of
+    /// `code`.
     pub fn fail(&self, name: &str, nth: u64, code: c_int) {
         nvjpeg::forget_backends();
         let name = CString::new(name).unwrap();
@@ -330,13 +331,14 @@ impl Simulated {
         self.call(&self.libraries.driver, "sim_late_uploads", |f: extern "C" fn() -> u64| f())
     }
 
-    /// Returns how many blocks a multiprocessor could hold at the last launch with dynamic shared
-    /// memory. Only this memory limits the number. 0 before the first such launch.
+    /// Returns how many blocks a multiprocessor could hold at the last launch that used dynamic
+    /// shared memory, if only this memory limited the number. Returns 0 before the first such
+    /// launch.
     pub fn resident_blocks(&self) -> c_int {
         self.call(&self.libraries.driver, "sim_resident_blocks", |f: extern "C" fn() -> c_int| f())
     }
 
-    /// Returns the number of kernel texts that were compiled in this process.
+    /// Returns the number of CUDA sources that were compiled in this process.
     pub fn compilations(&self) -> u64 {
         self.call(&self.libraries.nvrtc, "sim_compilations", |f: extern "C" fn() -> u64| f())
     }

@@ -441,7 +441,7 @@ fn samples_of_a_page_with_a_wrong_checksum_are_unreadable() {
     }
 }
 
-/// Opens a damaged file and reads all its samples. This must not panic, hang or allocate much
+/// Opens a damaged file and reads all its samples. Reading must not panic, hang or allocate much
 /// memory.
 fn survive(bytes: &[u8]) {
     let (_root, path) = folder(bytes);

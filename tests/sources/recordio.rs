@@ -98,7 +98,7 @@ fn a_record_in_parts_is_one_sample() {
 }
 
 /// If four aligned bytes of a record equal the magic number, the writer splits the record there.
-/// This may happen in the image header and the labels too.
+/// Such a split may also lie in the image header or the labels.
 #[test]
 fn parts_that_split_the_image_header_are_joined() {
     let data = [&2u32.to_le_bytes()[..], &[0; 4], &MAGIC, &[0; 4], &MAGIC, &[0; 4]].concat();

@@ -27,7 +27,8 @@ fn start(limit: u64) -> Setting {
     Setting { server: Server::start(), directory, limit, storage }
 }
 
-/// Returns a new handle on the cache. It does not know which entries other handles have used.
+/// Returns a new handle on the cache. The new handle has no record of the entries that other
+/// handles have used.
 fn storage(directory: &Path, limit: u64) -> Storage {
     let cache_directory = Some(directory.to_path_buf());
     Storage::new(&StorageSettings { cache: limit, cache_directory, ..Default::default() }).unwrap()

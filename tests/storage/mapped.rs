@@ -210,7 +210,8 @@ fn threads_that_fault_at_once_all_survive() {
     assert_ne!(short.into_inner(), 0, "no thread read after the truncation");
 }
 
-/// This test opens more files than the table of mappings has entries.
+/// This test opens more files than the table of mappings has entries. So entries of closed files
+/// must be used again.
 #[test]
 fn entries_of_mappings_are_reused_when_files_are_closed() {
     let Some(storage) = mapping(true) else { return };

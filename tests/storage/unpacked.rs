@@ -262,8 +262,8 @@ fn files_that_many_threads_read_one_after_another_have_the_plain_bytes() {
     }
 }
 
-/// The files that follow in the list are decompressed in advance. If they are damaged, only reads
-/// of these files fail. The errors are the same as if the files were read alone.
+/// The next files of the list are decompressed in advance. If they are damaged, only reads of these
+/// files fail. The errors are the same as if the files were read alone.
 #[test]
 fn damage_in_the_files_that_follow_is_an_error_of_their_reads_only() {
     let root = tempfile::tempdir().unwrap();

@@ -70,7 +70,8 @@ impl Consumer {
         })
     }
 
-    /// Returns the reason why the consumer takes no more batches. Returns `None` if it still does.
+    /// Returns the reason why the consumer takes no more batches. Returns `None` if it still takes
+    /// batches.
     pub fn stuck(&self) -> Option<String> {
         match self {
             Consumer::Runs(Fed { command, batches, stuck: true, .. }) => Some(format!(

@@ -250,8 +250,8 @@ fn warm_up(loader: &mut Loader, consumer: &mut Consumer, seconds: f64) -> Result
 /// Passes batches to the consumer for `seconds`, in as many epochs as needed. Returns the number of
 /// batches.
 ///
-/// The number is at least [`MIN_BATCHES`], unless a signal arrives or the command reads too slowly.
-/// The command gets `most` seconds to read, or [`MIN_DEADLINE_SECONDS`] if that is more.
+/// Passes at least [`MIN_BATCHES`] batches, unless a signal arrives or the command reads too
+/// slowly. The command gets `most` seconds to read, or [`MIN_DEADLINE_SECONDS`] if that is more.
 fn measure(
     loader: &mut Loader,
     consumer: &mut Consumer,

@@ -47,8 +47,8 @@ pub fn cache() -> Result<PathBuf, CommandError> {
 }
 
 /// Returns the folder name of a set. It consists of the kind of set, the number of images, and
-/// every setting that is not the default. Folders such as `synth-2000` were created by earlier
-/// versions and contain other images.
+/// every setting that is not the default. A name such as `synth-2000` is never returned, because
+/// folders with such names were created by earlier versions and contain other images.
 fn name(settings: &Settings) -> String {
     let images = settings.images;
     let Files::Uniform(Uniform { width, height, quality, progressive }) = settings.files else {

@@ -2,8 +2,8 @@
 //!
 //! * By default, a signal ends a command at once. The last line of output then states how far the
 //!   progress bar was.
-//! * A command that has results to report holds a [`Polled`]. It checks [`requested`] regularly,
-//!   reports its results after a signal, and returns.
+//! * A command that has results to report holds a [`Polled`]. The command checks [`requested`]
+//!   regularly, reports its results after a signal, and returns.
 //! * In both cases the process ends within one second, even if a thread hangs in a read. Only
 //!   writing a trace may take up to ten seconds. A second signal ends the process at once.
 //! * When the process ends, each output file is either complete or absent, and the process groups
@@ -31,7 +31,7 @@ use signal_hook::iterator::Signals;
 const GRACE: Duration = Duration::from_millis(700);
 /// Longest time from a signal to the end of the process if the command is writing files.
 const SAVING: Duration = Duration::from_secs(10);
-/// Interval at which the program checks whether the files are written.
+/// Interval at which the program checks whether the command has finished writing its files.
 const STEP: Duration = Duration::from_millis(20);
 /// Longest time for removing unfinished files. The same time limits printing the last line.
 const LAST: Duration = Duration::from_millis(100);
@@ -84,8 +84,8 @@ static CHANGED: Condvar = Condvar::new();
 /// Whether a thread is already ending the process.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Starts handling signals. If the thread for it cannot be started, signals keep their default
-/// action.
+/// Starts handling signals. If the thread that handles signals cannot be started, signals keep
+/// their default action.
 pub fn listen() {
     let ignored = ignored();
     let handled =
@@ -222,8 +222,8 @@ impl Drop for Polled {
     }
 }
 
-/// Runs `save`, which writes files. A signal waits longer for it, because writing a trace of many
-/// threads takes more than a second.
+/// Runs `save`, which writes files. After a signal, the program waits up to [`SAVING`] for `save`
+/// to finish, because writing a trace of many threads takes more than a second.
 pub fn saving<T>(save: impl FnOnce() -> T) -> T {
     lock().saving = true;
     let saved = save();

@@ -5,8 +5,8 @@
 //! * Results go to standard output. Progress (on a terminal only) and errors go to standard error.
 //! * With `--json`, the last line of standard output is one JSON object.
 //! * The functions `print`, `print_lines`, `print_json` and `tell` write all output. They escape
-//!   control characters and direction marks, so that data cannot control the terminal. Line feeds
-//!   in data of a text of several lines must be escaped by the caller.
+//!   control characters and direction marks, so that data cannot control the terminal. If a text
+//!   has several lines, the caller must escape the line feeds in its data.
 //! * If the reader of standard output closes it early, the command exits without an error.
 
 use std::env;

@@ -9,8 +9,8 @@ use feedwater::internals::tensor::{DType, TensorShape};
 /// Number of bytes before the data: magic, version, length, and a dictionary that is padded with
 /// spaces.
 ///
-/// The number is a multiple of 64, as the format requires. The dictionary fits for any four
-/// dimensions.
+/// `HEADER_BYTES` is a multiple of 64, as the format requires. It is large enough for the
+/// dictionary of any array with four dimensions.
 const HEADER_BYTES: usize = 192;
 
 /// A .npy file of batches, concatenated along the first axis.

@@ -61,7 +61,8 @@ class State:
         self.form, self.dtype = form, dtype
 
     def unit(self) -> float:
-        """Factor that converts torchvision's pixel values after the transforms so far to feedwater's."""
+        """Factor by which the pixel values of torchvision, after the transforms that are already converted, are multiplied to get
+        feedwater's."""
         return 255.0 if self.form is Form.SCALED else 1.0
 
     def finished(self) -> list[Operator]:

@@ -54,8 +54,9 @@ class Fields:
 
     @classmethod
     def of(cls, own: Mapping[str, Given], types: Mapping[str, FieldType] | None, has_objects: bool) -> Fields:
-        """Creates the columns from the argument ``fields`` (``types``). Without it, they are the fields of the first item of
-        each sequence. ``has_objects``: whether the source has annotated objects."""
+        """Creates the columns from the argument ``fields``, here ``types``. If the argument is
+        missing, the columns are the fields of the first item of each sequence. ``has_objects``:
+        whether the source has annotated objects."""
         if types is not None and not own:
             raise TypeError("the argument fields selects fields of items of fw.samples, but the source has no such items; remove fields")
         found = _inferred(own) if types is None else types

@@ -94,7 +94,7 @@ def pack(
     * ``num_cpus``: number of cores for a task. ``samples_per_task``: number of samples that a task encodes.
     * ``tasks``: maximum number of concurrent tasks that encode. Default: the cluster's cores divided by ``num_cpus``,
       plus one. The object store holds the samples of these tasks and of the shards that are being written.
-    * ``ray_remote_args``: other options of the tasks, such as ``resources``. ``memory`` replaces the reservation above.
+    * ``ray_remote_args``: other options of the tasks, such as ``resources``. ``memory`` replaces the memory that tasks reserve by default.
     * ``decode``, ``limits``, ``storage``: sections of a pipeline file.
 
     Returns the manifest: ``shards``, ``skipped``, ``skipped_first``, ``classes``. Raises classes of :mod:`feedwater.errors`, and
@@ -154,8 +154,8 @@ def pack(
 
 
 def _piece_bytes(packer: _feedwater.Packer, coordinator: _feedwater.PackCoordinator, samples: int) -> int:
-    """Predicts the size in bytes of ``samples`` encoded samples, from the mean size of a few samples. These are evenly
-    spread over the samples to pack."""
+    """Predicts the size in bytes of ``samples`` encoded samples, from the mean size of a few
+    samples. The few samples are evenly spread over the samples to pack."""
     begin, end = coordinator.next, coordinator.samples
     count = min(_SAMPLED, end - begin)
     sizes = []

@@ -21,7 +21,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Order:
-    """The batches of consecutive epochs, of which the first may begin at a position in the middle."""
+    """The batches of consecutive epochs. The first epoch may begin at a position in its middle."""
 
     #: Number of samples in the source.
     samples: int

@@ -202,7 +202,7 @@ fn a_state_is_initialized_before_each_call_for_its_images() {
 
 /// Before an image joins a call, nvJPEG is asked whether the engines support its file. If not, the
 /// file is refused. If nvJPEG reports support but the call then refuses the file, later files of
-/// the same class are refused without a call.
+/// the same class (for example, with the same chroma subsampling) are refused without a call.
 #[test]
 fn nvjpeg_is_asked_whether_the_engines_decode_a_file() {
     let Some(machine) = exclusive() else { return };
@@ -366,8 +366,8 @@ fn buffers_are_allocated_at_start_and_grow_only_within_the_row() {
     assert_clean(&machine, "memory");
 }
 
-/// The engines may read the encoded file until the event `done`. The simulated engines keep the
-/// stream's order here, because they then read the file late.
+/// The engines may read the encoded file until the event `done`. In this test, the simulated
+/// engines keep the stream's order, because they then read the file late.
 #[test]
 fn files_must_not_change_until_done() {
     let Some(machine) = exclusive() else { return };

@@ -1,8 +1,8 @@
 //! Export of batches to other libraries: DLPack, `__cuda_array_interface__`, cudarc, and work in
 //! streams of other libraries.
 //!
-//! Tests for the device use the simulated driver. It runs queued work as late, or in as random an
-//! order, as CUDA's rules allow. A missing wait therefore shows as a wrong batch.
+//! Tests for the device use the simulated driver. This driver runs queued work as late, or in as
+//! random an order, as CUDA's rules allow. A missing wait therefore shows as a wrong batch.
 
 #![allow(unsafe_code, reason = "deleters and copies are called as C and cudarc's users call them")]
 

@@ -94,7 +94,7 @@ fn a_call_has_images_of_one_chroma_sampling() {
 }
 
 /// If calls of the engines do not end, only the images of these calls are delayed. Kernels are
-/// launched for all others.
+/// launched for all other images.
 #[test]
 fn a_slow_call_of_the_engines_delays_no_other_image() {
     let Some(machine) = machine() else { return };
@@ -237,8 +237,8 @@ fn images_that_need_more_memory_than_was_measured_change_no_byte_and_are_counted
 }
 
 /// Files that the engines refuse are decoded on the CPU. If nvJPEG reports the refusal in advance
-/// (`admitted` is false), no call fails. Otherwise calls fail until the class of these files is
-/// known.
+/// (`admitted` is false), no call fails. Otherwise calls fail until the loader has learned that the
+/// engines refuse files with this chroma subsampling.
 #[test]
 fn a_class_of_files_that_the_engines_refuse_is_remembered() {
     let Some(machine) = machine() else { return };
@@ -297,7 +297,8 @@ fn calls_have_as_many_images_as_there_are_engines_or_a_multiple() {
     assert_eq!(odd.count(), 0, "{sizes:?}");
 }
 
-/// If nvJPEG cannot parse a file, other files of the same class are still decoded by the engines.
+/// If nvJPEG cannot parse a file, the engines still decode other files with the same chroma
+/// subsampling.
 #[test]
 fn one_unusual_file_does_not_keep_its_class_from_the_engines() {
     let Some(machine) = machine() else { return };

@@ -4,8 +4,8 @@ use std::task::Poll;
 
 use super::*;
 
-/// While the consumer holds all batches, memory for more batches is allocated, up to the limit. It
-/// is freed later. `peek` copies the next batch to the host.
+/// While the consumer holds all batches, memory for more batches is allocated, up to the limit.
+/// This memory is freed later. `peek` copies the next batch to the host.
 #[test]
 fn batches_are_added_on_the_device_within_its_limit() {
     let Some(machine) = machine() else { return };

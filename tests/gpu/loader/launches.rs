@@ -5,7 +5,7 @@ use feedwater::loader::Batch;
 use super::*;
 
 /// Four blocks with 57 KiB each need all the shared memory of a multiprocessor. By default, the
-/// driver reserves only a part of it for shared memory, so the loader must ask for more.
+/// driver makes only a part of this memory available, so the loader must ask for more.
 #[test]
 fn a_multiprocessor_holds_four_blocks_of_a_tiled_kernel() {
     let Some(machine) = machine() else { return };
@@ -54,8 +54,8 @@ fn tall_epoch() -> LoaderBuilder {
     builder(jpegs(40), tall()).epochs(Some(1))
 }
 
-/// The loader has two batches and the consumer holds one of them. So no finished batch waits while
-/// the other one is filled.
+/// The loader has two slots, and the consumer holds the batch in one of them. So no finished batch
+/// waits while the other slot is filled.
 #[test]
 fn tiles_are_low_while_the_consumer_waits() {
     let Some(machine) = machine() else { return };

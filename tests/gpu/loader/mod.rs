@@ -119,7 +119,7 @@ fn on_cpu(builder: LoaderBuilder) -> LoaderBuilder {
     builder.configure(|it| it.decode.placement = Placement::Cpu).device(DeviceChoice::Cpu)
 }
 
-/// Compares a loader on the CPU and on the device, except for routes. Returns the latter loader.
+/// Compares a loader on the device, which is returned, with one on the CPU. Only routes may differ.
 fn same(make: impl Fn() -> LoaderBuilder, what: &str) -> Loader {
     let cpu = epochs(&mut on_cpu(make()).build().unwrap());
     let mut loader = make().device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
@@ -223,8 +223,8 @@ fn every_dtype_layout_and_chain_equals_the_cpu() {
     same(|| builder(jpegs(8), bytes()).output(DType::U8, Layout::Nhwc), "u8");
 }
 
-/// The split between CPU and GPU is before, between and after decoding and the operators. Uploads
-/// are therefore bytes, floats or encoded files.
+/// Decoding and none, one or two of the three operators run on the CPU. The uploaded images are
+/// therefore bytes or, after `Normalize`, floats.
 #[test]
 fn every_placement_equals_the_cpu() {
     let Some(machine) = machine() else { return };

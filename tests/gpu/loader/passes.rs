@@ -1,6 +1,6 @@
 //! Passes of the program kernel, which executes any chain of operators in one or more launches.
-//! Tests samples of one launch that differ in number and size of passes, tables after each other,
-//! and the number of launches.
+//! Tests launches whose samples differ in the number and size of their passes, and chains in which
+//! look-up tables follow each other. Also tests the number of launches.
 
 use feedwater::internals::geometry::{Orientation, Size};
 use feedwater::internals::op::Actions;

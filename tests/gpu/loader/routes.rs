@@ -3,7 +3,7 @@
 use super::*;
 
 /// PNGs, and images larger than a page, are processed on the CPU. They are uploaded into the same
-/// batch as the other images, and their reason is counted.
+/// batch as the other images. The reason why the CPU processes them is counted.
 #[test]
 fn images_that_no_route_supports_are_processed_on_the_cpu_and_counted() {
     let Some(machine) = machine() else { return };
@@ -75,7 +75,7 @@ fn the_header_decides_which_routes_support_an_image() {
 }
 
 /// Files that appear damaged are never passed to nvJPEG. The CPU decoder decides whether they are
-/// errors. In this test it is tolerant.
+/// errors. In this test, the CPU decoder is tolerant.
 #[test]
 fn files_that_look_damaged_never_reach_the_device() {
     let Some(machine) = machine() else { return };

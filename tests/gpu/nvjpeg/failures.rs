@@ -112,7 +112,7 @@ fn of_the_file(call: &str) -> bool {
 }
 
 /// nvJPEG returns the same status if it fails and if the device is lost. The driver's status tells
-/// which one happened.
+/// whether the device is lost.
 #[test]
 fn a_device_lost_while_an_image_fails_is_the_error() {
     let Some(machine) = exclusive() else { return };

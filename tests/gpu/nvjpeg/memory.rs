@@ -127,8 +127,8 @@ fn a_loader_plans_what_states_take() {
     }
 }
 
-/// If a route needs too much memory, the loader works without this route. It must not fail, because
-/// `auto` chose the GPU.
+/// If a route needs too much memory, the loader works without this route. The loader must not fail,
+/// because `auto` chose the GPU.
 #[test]
 fn a_route_that_needs_too_much_is_not_used() {
     let Some(machine) = exclusive() else { return };

@@ -28,7 +28,8 @@ fn the_window_is_nearly_optimal_within_fifty_batches_and_stable() {
     assert!(bad.is_empty(), "{bad:#?}");
 }
 
-/// Returns the automatic window of a mix after 50 batches.
+/// Returns the prefetch window that the loader of a simulated storage (`mix`) chooses within 50
+/// batches.
 fn window(mix: &Mix) -> usize {
     automatic(mix).1.at(50)
 }
@@ -113,10 +114,10 @@ fn without_arrival_times_nothing_changes() {
     assert!(chooser.decisions.is_empty() && chooser.window() == mix.most());
 }
 
-/// Feeds `batches` batches to a chooser with a maximum window of 100, and returns it with its
-/// decisions. Its consumer takes a batch of 10 samples every 0.1 s. `each` returns the number of
-/// workers at a batch, and how long a worker and the consumer waited for the batch in seconds.
-/// `request` is the time of a request in seconds.
+/// Feeds `batches` batches to a chooser whose prefetch window is at most 100. Returns the chooser
+/// and its decisions. The simulated consumer takes a batch of 10 samples every 0.1 s. `each`
+/// returns the number of workers at a batch, and how long a worker and the consumer waited for the
+/// batch in seconds. `request` is the time of a request in seconds.
 fn fed(
     batches: usize,
     each: impl Fn(usize) -> (usize, f64),

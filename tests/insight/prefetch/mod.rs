@@ -12,7 +12,7 @@ use feedwater::internals::tune::{PrefetchDecision, PrefetchDepth, TakenBatch};
 #[derive(Clone)]
 struct Mix {
     name: &'static str,
-    /// Value of the setting `storage.connections`. The maximum window is twice as large.
+    /// Value of the setting `storage.connections`. The largest prefetch window is twice this value.
     connections: usize,
     workers: usize,
     batch: usize,
@@ -143,15 +143,15 @@ impl Mix {
         2 * self.connections
     }
 
-    /// For each phase, returns the batch from which the window counts as settled, 50 batches after
-    /// the phase begins, and the phase's end.
+    /// For each phase, returns two batches: the batch from which the prefetch window counts as
+    /// settled (50 batches after the phase begins), and the batch at which the phase ends.
     fn spans(&self) -> Vec<(usize, usize)> {
         let ends = self.phases.iter().skip(1).map(|it| it.0).chain([self.batches]);
         self.phases.iter().zip(ends).map(|((from, _), end)| (from + 50, end)).collect()
     }
 
-    /// For each phase, returns the best throughput of all fixed windows, and the smallest window
-    /// that reaches 99 % of it.
+    /// For each phase, returns the best throughput of all fixed prefetch windows, and the smallest
+    /// window that reaches 99 % of this throughput.
     fn best(&self) -> Vec<(f64, usize)> {
         let mut windows: Vec<usize> = vec![1];
         while let Some(&last) = windows.last()
@@ -223,7 +223,7 @@ impl Automatic {
         Self { chooser, decisions: Vec::new(), least_most, most, told: true, alone: true }
     }
 
-    /// Returns how often the window changed between the batches `from` and `to`.
+    /// Returns how often the prefetch window changed between the batches `from` and `to`.
     fn changes(&self, (from, to): (usize, usize)) -> usize {
         let decisions =
             self.decisions.iter().filter(|it| (from..to).contains(&(it.batch as usize)));
@@ -231,7 +231,7 @@ impl Automatic {
         decisions.filter(|it| std::mem::replace(&mut window, it.window) != it.window).count()
     }
 
-    /// Returns the window after `batches` batches.
+    /// Returns the prefetch window after `batches` batches.
     fn at(&self, batches: usize) -> usize {
         let before = self.decisions.iter().rfind(|it| it.batch <= batches as u64);
         before.map_or(self.most, |it| it.window)
@@ -459,7 +459,7 @@ impl Simulation<'_> {
     }
 }
 
-/// Simulates a mix with the automatic choice of the window.
+/// Simulates a storage (`mix`) with a loader that chooses the prefetch window automatically.
 fn automatic(mix: &Mix) -> (Run, Automatic) {
     let mut automatic = Automatic::new(mix);
     let run = run(mix, &mut automatic);

@@ -10,8 +10,8 @@ pub struct Mix {
     pub cores: u32,
     pub batch: u32,
     pub space: Space,
-    /// `latency` is that of a read, and `channels` is how many reads the storage serves at the same
-    /// time (0 for any number).
+    /// `latency` is the latency of a read, and `channels` is how many reads the storage serves at
+    /// the same time (0 for any number).
     pub latency: f64,
     pub channels: u32,
     /// CPU time that a read takes, in addition to its latency.
@@ -234,7 +234,7 @@ impl Mix {
         best
     }
 
-    /// Returns the profile that a loader would measure in a window of `batches` batches.
+    /// Returns the profile that a loader would measure during `batches` batches.
     pub fn window(&self, choice: Choice, batches: u64, seed: u32) -> Profile {
         let truth = self.truth(choice);
         let options = Options::batches(batches as u32, 2 * truth.slots + 4).seed(seed);

@@ -13,8 +13,8 @@ use feedwater::model::{Consumer, Forecast, Model, On, Options, Resource, Service
 
 use mixes::{Mix, base, mixes};
 
-/// Worker time of an upload in milliseconds, by the number of operators on the CPU: for a window,
-/// two intermediate images, and a tensor.
+/// Worker time of an upload in milliseconds. The index is the number of operators on the CPU. With
+/// 0, a decoded window is uploaded, with 1 or 2 an intermediate image, and with 3 the tensor.
 const UPLOAD: [f64; 4] = [0.05, 0.03, 0.03, 0.06];
 
 const fn last(operators: usize) -> Offload {

@@ -325,7 +325,8 @@ fn with_crc(jpeg: &[u8], padding: usize, crc: u32) -> Vec<u8> {
     file
 }
 
-/// Anyone can make two images with equal length and CRC-32C. They must not share a row index.
+/// Anyone can make two images with equal length and CRC-32C. Two such images must not share a row
+/// index.
 #[test]
 fn images_with_the_same_length_and_crc_have_their_own_pixels() {
     let (one, other) = (jpeg(41, 60, 50), jpeg(42, 60, 50));

@@ -95,8 +95,8 @@ fn each_shard_mixes_its_own_samples() {
     assert!(made == second);
 }
 
-/// If an epoch is left early, slots return with samples whose mixing is incomplete. These must not
-/// affect the next epoch.
+/// If an epoch is left early, slots return with samples whose mixing is incomplete. These samples
+/// must not affect the next epoch.
 #[test]
 fn leaving_an_epoch_early_does_not_change_the_next_one() {
     let [chain, ..] = mixing();

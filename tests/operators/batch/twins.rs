@@ -1,4 +1,5 @@
-//! The CUDA text of the kernel `mix`, compiled for the host, equals the Rust functions bit for bit.
+//! The CUDA source of the kernel `mix`, compiled for the host, computes the same bits as the Rust
+//! functions.
 
 use feedwater::internals::geometry::{Roi, Size};
 use feedwater::internals::gpu::host_kernel::{Guarded, HostCompiler};

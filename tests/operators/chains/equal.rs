@@ -15,14 +15,15 @@ use feedwater::op::{Kind, Operator};
 
 use super::drawn::{EXAMPLES, chain, numbers};
 
-/// The compiler keeps compiled kernels in a folder, because other tests compile the same texts.
+/// The compiler keeps compiled kernels in a folder, because other tests compile the same CUDA
+/// sources.
 static COMPILER: LazyLock<HostCompiler> = LazyLock::new(|| {
     let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/feedwater-host-kernels");
     HostCompiler::keeping_in(folder).expect("the target directory can be written")
 });
 
-/// Kinds of the actions of all built-in operators. If a kernel's text supports all of them, a few
-/// texts serve all chains.
+/// Kinds of the actions of all built-in operators. If the CUDA source of a kernel supports all of
+/// them, only a few kernels must be compiled for all chains.
 static KNOWN: LazyLock<Vec<Kind>> = LazyLock::new(|| {
     let kinds = EXAMPLES.iter().flat_map(|op| op.kinds().list().to_vec());
     kinds.filter(|kind| kind.cuda().is_some()).collect()

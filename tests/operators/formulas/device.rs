@@ -1,4 +1,4 @@
-//! Runs the CUDA texts of formulas, compiled for the host.
+//! Runs the CUDA source of formulas, compiled for the host.
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,5 +1,5 @@
-//! Repeated addition of a step, as the kernel computes it: the sum must equal the one of adding the
-//! step `count` times.
+//! Tests the kernel function `added`, which adds a step many times at once. Its result must equal
+//! that of `count` single additions, each of which is rounded.
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,4 +1,5 @@
-//! The CUDA text of each formula, compiled for the host, equals the Rust function bit for bit.
+//! The CUDA source of each formula, compiled for the host, computes the same bits as the Rust
+//! function.
 
 use bytemuck::Pod;
 use feedwater::internals::geometry::Size;
@@ -24,7 +25,7 @@ use feedwater::op::{
 use super::pictures::{colours, pictures};
 use crate::golden::picture;
 
-/// Entry point that is added to a formula's CUDA text. It runs `BODY` for each item `i`, with the
+/// Entry point that is added to a formula's CUDA source. It runs `BODY` for each item `i`, with the
 /// parameters `p`.
 const CALL: &str = r#"
 struct Call {
@@ -42,8 +43,8 @@ extern "C" void fused__host(void** params, unsigned, unsigned, unsigned, unsigne
 }
 "#;
 
-/// Runs the CUDA text of a formula on `input`. `body` is C++ code that computes output item `i`. In
-/// it, `FORMULA` stands for the formula's type.
+/// Runs the CUDA source of a formula on `input`. `body` is C++ code that computes output item `i`.
+/// In `body`, `FORMULA` stands for the formula's type.
 fn run<P: Pod, I: Pod, O: Pod>(
     cuda: Option<Cuda>,
     body: &str,

@@ -56,8 +56,9 @@ fn the_loader_keeps_requests_in_flight_and_its_batches_equal_local_ones() {
     BUCKETS.latency(Duration::ZERO);
 }
 
-/// Checks only that the chosen prefetch window is used. `tests/insight/prefetch/` tests, on
-/// simulated storage, which window follows from which measurements.
+/// Checks only that the loader prefetches at most the chosen number of samples.
+/// `tests/insight/prefetch/` tests, on simulated storage, which number is chosen for which
+/// measurements.
 #[test]
 fn no_more_is_prefetched_than_was_chosen_and_no_byte_depends_on_it() {
     let _alone = LATENCY.write().unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -64,7 +64,8 @@ static BUCKETS: LazyLock<Server> = LazyLock::new(|| {
 /// A handle for tests without special settings.
 static USUAL: LazyLock<Storage> = LazyLock::new(|| storage(&settings()));
 
-/// Returns a handle with these settings. It stores no indices in the user's cache directory.
+/// Returns a handle with these settings. The handle stores no indices in the user's cache
+/// directory.
 fn storage(settings: &StorageSettings) -> Storage {
     LazyLock::force(&BUCKETS);
     let directory = tempfile::tempdir().unwrap().keep();

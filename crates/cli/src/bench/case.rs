@@ -36,8 +36,8 @@ pub struct Measured {
     pub seconds: f64,
     /// `images / seconds`.
     pub images_per_second: f64,
-    /// CPU time of this process per 1000 images, in seconds. All threads count, and the work that
-    /// the driver does in them. `None` if the system does not report it.
+    /// CPU time of this process per 1000 images, in seconds. It includes all threads, and the
+    /// driver's work in these threads. `None` if the system does not report it.
     pub cpu_seconds_per_1000_images: Option<f64>,
     /// CPU time of this process per image, in microseconds.
     pub host_microseconds_per_image: Option<f64>,
@@ -174,13 +174,14 @@ fn epoch(
     Ok(())
 }
 
-/// Waits until the device has finished this batch, and with it all batches before.
+/// Waits until the device has finished this batch. All earlier batches are then finished too.
 fn ready(batch: &Batch) -> Result<(), Error> {
     batch.stream().map_or(Ok(()), |stream| stream.synchronize())
 }
 
 /// Subtracts an earlier reading of the statistics from a later one. The counts and times of the
-/// result cover the period between the two readings. Its memory is that of the later reading.
+/// result cover the period between the two readings. The memory in the result is that of the later
+/// reading.
 fn since(after: Stats, before: &Stats) -> Stats {
     let mut done = after;
     done.images -= before.images;

@@ -101,8 +101,8 @@ impl<'a> Hand<'a> {
         Ok(made)
     }
 
-    /// Returns the parameter block (parameters, passes, tables), the offset in it of the program
-    /// kernel's parameters, and the sizes of the launches.
+    /// Returns the parameter block (parameters, passes, tables), the offset of the program kernel's
+    /// parameters in this block, and the sizes of the launches.
     fn describe(
         &self,
         sample: &SamplePlan,
@@ -169,7 +169,8 @@ pub fn values(image: &HostImage) -> &[u8] {
     }
 }
 
-/// Converts a decode error. These images are valid, so it would be a bug.
+/// Converts a decode error to an internal error. The test images are valid, so a decode error would
+/// be a bug.
 fn broken(error: DataError) -> Error {
     Error::Internal { problem: error.to_string() }
 }

@@ -31,7 +31,8 @@ pub const BOUND: Bound = Bound { most: 4, mean: 0.5 };
 /// libjpeg-turbo downscales by using the low frequencies of each block. How nvJPEG's engines
 /// downscale is not documented. The other usual method is to average pixels. On these images,
 /// averaged pixels differ from libjpeg-turbo's by up to 37 levels, and by 0.6 on average. An image
-/// that is shifted by one pixel differs by up to 210 levels, and by 17 on average.
+/// that is shifted by one pixel differs by up to 210 levels, and by 17 on average. The bound is
+/// between these two cases.
 const BOUND_REDUCED: Bound = Bound { most: 64, mean: 2.0 };
 
 /// Size of the test images. They have many blocks, and partial blocks at the right and lower edges.

@@ -2,8 +2,8 @@
 //! images but reports success.
 //!
 //! Before each call, all bytes of every page are set to `POISON`. If a page is unchanged after the
-//! call, its image was skipped. The decoder of the library inspects only 64 bytes of each page. It
-//! must detect the same skipped images.
+//! call, its image was skipped. The decoder of the library inspects only 64 bytes of each page.
+//! This decoder must detect the same skipped images.
 
 use feedwater::footprint::{Footprint, Memory as Sort};
 use feedwater::gpu::{Event, Stream};

@@ -4,11 +4,11 @@ use super::font;
 
 pub type Rgb = [u8; 3];
 
-/// Left, top, right and bottom edge of a rectangle. Its right column and its bottom row are not
-/// part of it.
+/// Left, top, right and bottom edge of a rectangle. The right edge is the first column after the
+/// rectangle, and the bottom edge is the first row below it.
 pub type Rectangle = [i32; 4];
 
-/// One row of pixels. What lies beyond its ends is not drawn.
+/// One row of pixels. Parts of shapes and text beyond its ends are not drawn.
 pub struct Line<'a> {
     pub rgb: &'a mut [u8],
     pub y: i32,

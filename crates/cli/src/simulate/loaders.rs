@@ -14,11 +14,12 @@ use super::{Options, draw, percent, within};
 /// Default coefficient of variation of the loading times.
 ///
 /// With this value, a queue of one batch per loader and delivery in order, 7 loaders produce 98,
-/// 275 and 296 batches in 30 s for loading times of 2 s, 0.7 s and 0.35 s.
+/// 275 and 296 batches in 30 s for loading times of 2 s, 0.7 s and 0.35 s. The article whose
+/// simulation this command reproduces (see `tests/cli/simulate.rs`) reports 98, 275 and 295.
 const CV: f64 = 0.06;
 /// Largest number of events that are recorded for the timeline and the animation.
 const EVENTS: u32 = 1_000_000;
-/// Largest number of events that the animation shows. This number takes 6 MB in the page.
+/// Largest number of events that the animation shows. This number of events takes 6 MB of the page.
 const SHOWN: usize = 100_000;
 
 const PAGE: &str = include_str!("page.html");
@@ -188,9 +189,9 @@ impl Loop {
 /// Rhythm of the consumer's waits. If the consumer always waits for the same loaders' batches, the
 /// wait recurs with a period of `loaders` batches.
 struct Halts {
-    /// Batches are grouped by their number modulo the number of loaders. This is the largest share
-    /// of the waiting time in one group. A share of 1 / `loaders` means that the waits have no
-    /// rhythm.
+    /// Largest share of the waiting time that belongs to one group of batches. A group has the
+    /// batches whose numbers are equal modulo the number of loaders. A share of 1 / `loaders` means
+    /// that the waits have no rhythm.
     ///
     /// `None` with one loader, too few batches or no waiting. The wait for the first batch is not
     /// counted.

@@ -16,7 +16,8 @@ use super::{Options, percent, within};
 /// exceed [`VISITS`].
 const BATCHES: u64 = 500;
 const SAMPLES: u64 = 40_000;
-/// Largest number of stages of samples in one simulation. Such a simulation takes about a second.
+/// Largest number of samples multiplied by the number of stages in one simulation. A simulation of
+/// this size takes about a second.
 const VISITS: u64 = 2_000_000;
 /// Largest report file that is read, in bytes.
 const MAX_BYTES: u64 = 64 << 20;

@@ -302,7 +302,7 @@ fn synthetic_bottlenecks_are_identified_and_their_gains_predicted() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Describes what is wrong with the report on a case. Returns `None` if it is correct.
+/// Describes what is wrong with the report on a case. Returns `None` if the report is correct.
 fn problem(file: &Path) -> Option<String> {
     let saved: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
     let profile: Profile = serde_json::from_value(saved["profile"].clone()).unwrap();

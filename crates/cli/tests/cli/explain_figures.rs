@@ -7,7 +7,8 @@ use feedwater::explain::{Cause, Options, Report, explain};
 use feedwater::internals::measure::Profile;
 use serde_json::Value;
 
-/// Returns profiles of runs with a synthetic bottleneck, some of them beside other programs.
+/// Returns profiles of runs with a synthetic bottleneck. During some of the runs, other programs
+/// used the machine too.
 fn profiles() -> Vec<(String, Profile)> {
     let folders =
         ["bottlenecks", "contention"].map(|it| crate::repository().join("tests/golden").join(it));

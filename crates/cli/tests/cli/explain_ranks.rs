@@ -10,7 +10,8 @@ use feedwater::explain::{Knob, Options, Ranks, Report, SYNC, explain};
 use feedwater::internals::measure::{Profile, SpanProfile, Stage};
 use tempfile::TempDir;
 
-/// Text with markup, and with the ends of the elements that contain the text in a page.
+/// Text that would run a script if a page did not escape it. It contains markup, and the closing
+/// tags of the elements in which a page shows the text.
 const HOSTILE: &str = "</script><script>window.broken = 1</script><!--<script><img src=x onerror=window.broken=2>\
     </title></noscript>\"'&amp;{{report}}\u{2028}";
 
@@ -153,8 +154,8 @@ fn a_rank_is_reported_once_and_there_is_at_least_one() {
     assert!(Ranks::merge(&[]).is_err());
 }
 
-/// The consumer of the slow rank spends 60 % of its time in steps. Without the waiting, all ranks
-/// would have 1/0.6 times their throughput.
+/// The consumer of the slow rank spends 60 % of its time in steps, and waits for batches in the
+/// other 40 %. Without this waiting, all ranks would have 1/0.6 times their throughput.
 #[test]
 fn the_cost_of_a_slow_rank_is_the_throughput_without_its_waiting() {
     let ranks = ranks(6, &[2]);
@@ -174,7 +175,8 @@ fn all_slow_ranks_are_removed_together() {
     assert_eq!(three.ranks.iter().filter(|it| it.slow).count(), 3);
 }
 
-/// Ranks that were measured separately have different throughputs. Each rank runs at its own limit.
+/// Ranks that were measured separately have different throughputs. Each rank runs at its own limit,
+/// so no rank waits for another one.
 #[test]
 fn ranks_faster_than_the_slowest_do_not_wait_for_it() {
     let alone = |rank, like| report(rank, 3, like, None);
@@ -383,8 +385,8 @@ fn the_part_that_makes_steps_long_is_named() {
     assert!(!verdict.contains("checkpoint"), "{verdict}");
 }
 
-/// One rank has a slow loader, and another one has slow steps. Both ranks count as slow. The gain
-/// is that of all ranks if neither were slow.
+/// One rank has a slow loader, and another one has slow steps. Both ranks count as slow. The
+/// reported gain is the gain of all ranks if neither of the two were slow.
 #[test]
 fn a_slow_loader_and_slow_steps_are_removed_together() {
     let mut profiles = together(&slow_steps(6, 2), Told::Ends);

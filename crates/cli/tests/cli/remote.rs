@@ -5,8 +5,8 @@ use std::process::Command;
 
 use crate::servers::{Fault, Server};
 
-/// Whether a line contains these two numbers, one directly after the other, after the URL. For
-/// example, the number of the attempt and the number of all attempts.
+/// Whether a line contains these two numbers, one directly after the other, after the URL. An
+/// example is the number of the attempt, followed by the number of all attempts.
 fn has_pair(line: &str, first: &str, second: &str) -> bool {
     let after = line.rsplit("list.txt").next().unwrap();
     let numbers = after.split(|it: char| !it.is_ascii_digit()).filter(|it| !it.is_empty());

@@ -73,7 +73,7 @@ fn the_classic_figures_are_reproduced() {
     assert!(number(&result(&["--load-ms", "700", "--cv", "0"]), "batches") >= 292.0);
 }
 
-/// A consumer may wait as long without visible halts as with them.
+/// Without visible halts, a consumer may wait as long in total as with them.
 #[test]
 fn variance_and_desynchronization_remove_the_halts_but_not_the_loss() {
     for load in ["2000", "1400"] {

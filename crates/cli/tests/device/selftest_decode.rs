@@ -235,8 +235,8 @@ fn every_check_passes_on_a_machine_that_decodes_as_the_cpu_does() {
     drop(machine);
 }
 
-/// Engines that write in the order of their stream are reported as such. A machine without engines
-/// is no failure.
+/// If the engines write in the order of their stream, the self-test reports this. A machine without
+/// engines is no failure.
 #[test]
 fn the_engines_behaviour_is_reported_and_their_absence_is_no_failure() {
     let Some(machine) = machine(Schedule::Random(3)) else { return };
@@ -298,8 +298,8 @@ fn only_the_wrong_route_fails() {
     }
 }
 
-/// This simulated nvJPEG accepts damaged files without an error. So the loader must detect all of
-/// them before.
+/// This simulated nvJPEG accepts damaged files without an error. So the loader must detect every
+/// damaged file before it calls nvJPEG.
 #[test]
 fn damaged_files_are_errors_even_if_nvjpeg_accepts_everything() {
     let Some(machine) = machine(Schedule::Random(6)) else { return };

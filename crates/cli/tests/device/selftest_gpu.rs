@@ -168,7 +168,8 @@ fn shows_a_pattern(name: &str) -> bool {
         && !well.iter().any(|it| name.contains(it))
 }
 
-/// Whether the loader of a check may use all routes. Then it may decode some images on the CPU.
+/// Whether the loader of a check may use all routes. Such a loader may decode some images on the
+/// CPU.
 fn is_balanced(name: &str) -> bool {
     ["gpu/policy/skip", "gpu/policy/substitute", "gpu/two-at-once"].contains(&name)
 }

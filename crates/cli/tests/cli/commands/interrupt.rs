@@ -206,8 +206,8 @@ fn a_command_that_waits_for_a_server_ends_with_the_signal() {
     }
 }
 
-/// Starts a server with an archive and a row index of 3 GiB. It sends only the beginning of the row
-/// index. Returns the address of the server, and whether the row index was requested.
+/// Starts a server with an archive and a row index of 3 GiB. The server sends only the beginning of
+/// the row index. Returns the address of the server, and whether the row index was requested.
 fn server_with_an_endless_row_index(archive: Vec<u8>) -> (SocketAddr, Arc<AtomicBool>) {
     const ENDLESS: u64 = 3 << 30;
     let server = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -87,8 +87,8 @@ fn check_processor(trace: &Value) {
     assert!(values.iter().all(|it| *it >= 0.0), "{values:?}");
 }
 
-/// Checks that every batch has an arrow. It begins in the span of the thread that finished the
-/// batch, and ends in the consumer's wait for it.
+/// Checks that every batch has an arrow in the trace. The arrow begins in the span of the thread
+/// that finished the batch, and ends in the consumer's wait for this batch.
 fn check_flows(trace: &Value, consumer: &[(f64, f64, &Value)]) {
     let (starts, ends) = (events(trace, "s"), events(trace, "f"));
     assert_eq!((starts.len(), ends.len()), (20, 20));

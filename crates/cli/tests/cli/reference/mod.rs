@@ -126,8 +126,9 @@ fn visible(image: HostImage) -> Image<u8> {
     }
 }
 
-/// Draws images beside each other on white. All are reduced by the same factor as the unchanged
-/// image. Images that are larger than that one are reduced to its size.
+/// Draws images beside each other on white. Each image is reduced by the factor that reduces the
+/// unchanged image to a width of [`WIDTH`]. An image that is larger than the unchanged one is
+/// reduced until its longer side has [`WIDTH`] pixels.
 fn strip<'a>(images: impl Iterator<Item = &'a Image<u8>>) -> Image<u8> {
     let small: Vec<Image<u8>> = images.map(reduced).collect();
     let sizes = small.iter().map(|it| it.window().size());

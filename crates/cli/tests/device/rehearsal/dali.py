@@ -39,7 +39,7 @@ class Pipeline:
 
 
 def pipeline_def(batch_size, **_settings):
-    """Returns a decorator that builds such a pipeline."""
+    """Returns a decorator. A decorated function returns a `Pipeline` when it is called."""
     def decorate(graph):
         def make():
             folders = []

@@ -62,7 +62,8 @@ impl Rehearsal {
         self.directory.path().join(name)
     }
 
-    /// Returns a command that calls the script on a machine. Each machine has its own store.
+    /// Returns a command that calls the script on a machine. Each simulated machine has its own
+    /// folder for the script's files (`ACCEPTANCE_STORE`).
     fn call(&self, machine: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("env");
         // A shell starts its background jobs with SIGINT ignored, and bash would keep ignoring it.
