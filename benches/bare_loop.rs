@@ -349,7 +349,7 @@ impl Job {
         let side = SIDE as u32;
         if chain == ChainKind::Evaluation {
             let whole = header.size.window();
-            // Number of pixels of the stored image per pixel of the resized image.
+            // Number of stored pixels per resized pixel along one axis.
             let scale = f64::from(whole.width.min(whole.height)) / f64::from(SHORTER);
             let cropped = (f64::from(side) * scale).round() as u32;
             let [x, y] = [whole.width, whole.height].map(|side| (side - cropped) / 2);

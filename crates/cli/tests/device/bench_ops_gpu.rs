@@ -122,7 +122,8 @@ fn every_operator_is_a_separate_kernel_with_the_cpus_pixels() {
     for row in kernels(&result) {
         assert_eq!((number(row, "images"), number(row, "equal")), (10.0, 10.0), "{row}");
         assert_eq!(number(row, "launches"), 1.0, "all outputs must have one size: {row}");
-        // A kernel is launched once to compare its output, and then at least three times ten times.
+        // A kernel is launched once to compare its output. Then it is timed at least three times,
+        // with ten launches each.
         assert!(number(row, "launched") >= 31.0 && number(row, "launched") % 10.0 == 1.0, "{row}");
         assert!(number(row, "seconds") > 0.0, "{row}");
         let per_megapixel = number(row, "seconds_per_megapixel");

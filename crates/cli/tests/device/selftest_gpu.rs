@@ -93,7 +93,8 @@ fn kernels_pass_bit_for_bit_and_a_pattern_fails_the_decode_checks() {
     for name in operators.chain(others).chain(chains) {
         assert!(all.iter().any(|check| check.0 == name), "{name} is missing");
     }
-    // Checks that compare nvJPEG's pixels must fail, and all others must pass.
+    // The simulated nvJPEG writes a pattern instead of the image. So checks that compare nvJPEG's
+    // pixels must fail, and all others must pass.
     for (name, result, detail) in &all {
         let by_any_route = is_balanced(name);
         assert!(by_any_route || (result == "fail") == shows_a_pattern(name), "{name}: {detail}");
@@ -314,7 +315,8 @@ fn plan_shows_the_gpu_of_another_machine() {
         let rows = plan["footprint"].as_array().unwrap().iter();
         rows.filter(|row| row["note"].as_str().unwrap().contains(known)).count()
     };
-    // A GPU has 7 such rows, because the note of the row `process` contains the word too.
+    // Without a GPU, 6 notes contain "estimated". With a GPU, the same 6 notes contain "measured",
+    // and so does the note of the row `process`.
     assert_eq!([rows(&plan, "estimated"), rows(&there, "measured")], [6, 7]);
 
     let without = |plan: &Value| {
