@@ -76,7 +76,7 @@ class DeviceMemory:
 
     def used_bytes(self):
         """Returns the number of bytes that are in use on the GPU."""
-        memory = (ctypes.c_ulonglong * 3)()  # total, free, used
+        memory = (ctypes.c_ulonglong * 3)()  # total, free and used bytes
         if self._library.nvmlDeviceGetMemoryInfo(self._device, ctypes.byref(memory)):
             raise OSError("NVML cannot read the memory of GPU 0")
         return memory[2]

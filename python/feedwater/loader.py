@@ -385,7 +385,7 @@ class Loader:
         except StoppedError:
             raise
         except Error:
-            # Later loops raise the same error. With -1, `set_epoch` opens the source again for any epoch.
+            # Later loops raise the same error. No epoch has the number -1, so `set_epoch` opens the source again for any epoch.
             self._next = -1
             raise
         batch = known[1]

@@ -38,7 +38,8 @@ static KERNELS: LazyLock<Kernels<'static>> = LazyLock::new(|| {
         std::mem::forget(machine);
         return Kernels::Device(Box::leak(Box::new(device)));
     }
-    // The compiler keeps compiled kernels in a folder, because there are hundreds of texts.
+    // There are hundreds of kernels to compile, so the compiler keeps them in a folder for later
+    // runs.
     let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/feedwater-host-kernels");
     let compiler = HostCompiler::keeping_in(folder).expect("the target directory can be written");
     Kernels::Host(Box::leak(Box::new(compiler)))

@@ -172,7 +172,7 @@ fn every_operator_reports_where_it_moves_pixels() {
                     let [red, green, _] = out.pixel(x, y);
                     let place = format!("{operator:?}, {x}, {y}");
                     let Some((px, py)) = view.back(cx, cy) else {
-                        // Fill values of the example operators. A warp's corners may differ.
+                        // Fill colours of the operators. Corners of a warp may have other colours.
                         let fills = [[0, 0], [1, 128], [7, 7], [1, 100], [114, 114], [0, 1]];
                         let filled = fills.contains(&[red, green]);
                         assert!(filled || !view.is_axis_aligned(), "{place} is not fill");

@@ -68,7 +68,8 @@ fn hopper_lets_earlier_work_of_the_stream_overwrite_the_pixels() {
         if through_the_host {
             setup.pages[0].used.record(&setup.stream).unwrap();
         }
-        // Without the record above, `job` waits for nothing.
+        // If `through_the_host` is false, nothing was recorded in `used`, so `job` waits for
+        // nothing.
         let job = setup.pages[0].job(window).unwrap();
         setup.decoder.decode(&setup.stream, &[job]).unwrap();
         let is_right = setup.pixels(0, window).unwrap() == pattern(&file(IMAGE, 1), window);

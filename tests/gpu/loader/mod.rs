@@ -473,7 +473,7 @@ fn memory_limits_change_no_byte() {
         .err()
         .unwrap();
     let text = error.to_string();
-    // All limits are 0, so the largest number after a key is the smallest possible limit.
+    // All limits are 0. So the largest number after a key in the message is the valid minimum.
     let smallest = |key: &str| {
         let (_, rest) = text.split_once(key).unwrap();
         let line = rest.split("limits.").next().unwrap().lines().next().unwrap();

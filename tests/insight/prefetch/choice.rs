@@ -68,7 +68,8 @@ fn no_more_is_in_flight_than_the_storage_serves() {
         let chosen = automatic.at(onset + 60);
         assert!(chosen <= 48, "from {onset} on: {:#?}", automatic.decisions);
     }
-    // Remote storage with a high latency can have the same rate. It needs the maximum window.
+    // Remote storage with a high latency can have the same rate of requests without any rate limit.
+    // It needs the maximum window, which is the number of requests in flight.
     let far = World { request: (320.0, 0.2), ..world() };
     let mix = Mix { connections: 512, ..mix("the same rate", far) };
     let most = mix.most();
@@ -141,8 +142,8 @@ fn fed(
 #[test]
 fn requests_under_another_window_or_worker_count_are_not_measured() {
     let quiet = |workers: usize| move |_: usize| (workers, 0.0);
-    // The chooser skips 9 batches of the initial requests, 2 that were begun by then, and 1 at the
-    // start. Then it measures 5 batches.
+    // Before its first measurement, the chooser skips 9 batches of the initial requests, 2 batches
+    // that were begun by then, and 1 batch at the start. Then it measures 5 batches.
     let first = 9 + 2 + 1 + 5;
     assert_eq!(fed(first - 1, quiet(2), 0.02).1, []);
     let (chooser, decisions) = fed(first, quiet(2), 0.02);

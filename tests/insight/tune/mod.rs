@@ -45,7 +45,8 @@ fn tune(mix: &Mix, tuner: &mut Tuner, (from, to): (u64, u64), seed: u32) -> Vec<
         decisions.extend(tuner.observe(&profile, had).unwrap());
         skip = match tuner.choice() == before {
             true => 1,
-            // After a change, skips the batch that is being filled, and the batches that are ready.
+            // Number of batches to skip after a change: the batch that is being filled, and the
+            // `prefetch` batches that are ready. If the consumer waited, no batch is ready.
             false if profile.consumer.waiting_share > 0.02 => 1,
             false => before.prefetch as u64 + 1,
         };
@@ -178,8 +179,8 @@ fn a_choice_slower_than_in_its_trial_is_tuned_again() {
             tuner.observe(&window, 25 + 20 * u64::from(seed)).unwrap().is_some()
         })
         .collect();
-    // The tuner restarts after the first window that permits it. Then it does not restart again,
-    // because the predictions hold.
+    // The tuner restarts after the first measurement that permits it. Then it does not restart
+    // again, because the predictions hold.
     assert_eq!(again.iter().position(|it| *it), Some(3), "{again:?}");
     assert_eq!(again.iter().filter(|it| **it).count(), 1, "{again:?}");
 }

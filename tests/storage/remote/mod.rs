@@ -313,7 +313,7 @@ fn a_bucket_in_a_row_gets_no_request_unless_the_settings_allow_it() {
     let allow_urls = vec!["s3://of-a-row".into()];
     let allowed = storage(&StorageSettings { allow_urls, ..settings() });
     assert_eq!(read(&list(&path, &allowed).unwrap(), 0).unwrap(), [7]);
-    // With the setting, the request is sent and contains the session token.
+    // If the settings allow the bucket, the request is sent, and it contains the session token.
     let token = ("x-amz-security-token".to_string(), "session".to_string());
     assert!(server.log("/of-a-row/a.jpg").iter().any(|it| it.head.contains(&token)));
 }
