@@ -58,7 +58,8 @@ impl Table {
         let symbols = if is_dc {
             (0..12).collect()
         } else {
-            // Sorted by run + 2 * size, which approximates the order of falling frequency.
+            // The symbols are sorted by run + 2 * size, which is nearly the order of falling
+            // frequency.
             let mut symbols: Vec<u8> =
                 (0..16).flat_map(|run| (1..=10).map(move |size| run << 4 | size)).collect();
             symbols.extend([0, 0xf0]);

@@ -242,8 +242,8 @@ proptest! {
         seed: u64,
     ) {
         let all = indices(&windowed(&files, window, seed, 0));
-        // With a window of one sample, only the files are shuffled. This order gives each sample's
-        // place in the sequence.
+        // With a shuffle window of one sample, only the order of the files is random. `place` gets
+        // each sample's position in that order.
         let mut place = vec![0; all.len()];
         let mut visited: Vec<u64> = Vec::new();
         let ends: Vec<u64> = files.iter().scan(0, |end, len| { *end += len; Some(*end) }).collect();

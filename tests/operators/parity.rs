@@ -33,8 +33,8 @@ static KERNELS: LazyLock<Kernels<'static>> = LazyLock::new(|| {
     if executes_device_code() {
         let machine = exclusive();
         let device = Device::open_with(0, &runtime()).expect("the simulated device opens");
-        // All tests of this program share the simulated machine. It stays reserved until the
-        // process ends.
+        // All tests of this program share the simulated machine. No other test may reserve it until
+        // the process ends.
         std::mem::forget(machine);
         return Kernels::Device(Box::leak(Box::new(device)));
     }

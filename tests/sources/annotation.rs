@@ -149,7 +149,7 @@ fn every_operator_reports_where_it_moves_pixels() {
             [Kind::Crop, Kind::Flip, Kind::Resample, Kind::Warp].iter().any(|it| it.is(*kind))
         };
         let kinds = operator.kinds();
-        // The view does not follow pixels that move singly or that a border repeats.
+        // A view does not follow single pixels that an operator moves, nor repeats at a border.
         let not_boxes = ["gaussian_blur", "elastic"].contains(&operator.name());
         if !kinds.list().iter().all(moves) || not_boxes {
             if kinds.is_exact() && operator.name() != "pad" {

@@ -428,7 +428,8 @@ fn threads_take_turns_with_their_decoders() {
                         let files: Vec<_> = (0..count)
                             .map(|page| file(IMAGE, (50 * thread + 4 * round + page) as u8))
                             .collect();
-                        // On the host, waits for the consumer's copies of the previous round.
+                        // `decode` blocks this thread until the consumer's copies of the previous
+                        // round have ended.
                         setup.decode(&files, IMAGE.window()).unwrap();
                         for (copy, bytes) in copies.iter().zip(&before) {
                             let mut seen = vec![0; ROWS_BYTES];

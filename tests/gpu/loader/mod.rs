@@ -185,7 +185,7 @@ fn whole_epochs_equal_the_cpu_bit_for_bit_on_every_route_and_schedule() {
         let what = format!("{routes:?} {schedule:?} hopper {hopper}");
         machine.schedule(schedule);
         machine.hopper(hopper);
-        // With the route `cpu` alone, only the operators run on the GPU.
+        // The route `cpu` decodes on the CPU, so only the operators run on the GPU.
         let gpu = if routes == [Route::Cpu] { Placement::Cpu } else { Placement::Gpu };
         let make = || {
             let builder = builder(jpegs(58), training())

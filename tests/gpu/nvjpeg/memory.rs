@@ -134,8 +134,8 @@ fn a_loader_plans_what_states_take() {
 fn a_route_that_needs_too_much_is_not_used() {
     let machine = exclusive();
     for route in [Route::NvjpegGpu, Route::NvjpegHybrid, Route::NvjpegHardware] {
-        // Tuples of a state's own bytes, a factor for buffers, and a limit. The route needs more
-        // memory than any trial uses, or more than the limit leaves.
+        // Each case has the memory of a state besides its buffers, a factor for buffers, and a
+        // limit. The route needs more memory than any trial uses, or more than the limit leaves.
         let all =
             [(8 << 30, 1 << 14, None), (8 << 20, 64, Some(9 << 20)), (0, 1 << 14, Some(12 << 20))];
         for (own, factor, limit) in all {

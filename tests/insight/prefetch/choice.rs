@@ -44,8 +44,8 @@ fn if_the_consumer_limits_the_window_is_what_requests_need() {
     // needs 0.2, 10 and 40 requests in flight.
     assert_eq!(windows[0], 4, "{windows:?}");
     assert!((10..30).contains(&windows[1]) && (40..130).contains(&windows[2]), "{windows:?}");
-    // At first, 128 requests share 64 connections, so their measured times include waiting. Later
-    // requests do not wait.
+    // With 64 connections, half of the first 128 requests wait for a connection, and their measured
+    // times include this. Later requests do not wait.
     let at_first = window(&Mix { connections: 64, ..far(220.0, 0.1) });
     assert!((44..80).contains(&at_first), "{at_first}");
     let stragglers = World { stragglers: (10, 400.0), ..*far(20.0, 0.2).world(0) };
@@ -60,8 +60,8 @@ fn no_more_is_in_flight_than_the_storage_serves() {
     let limited = World { request: (20.0, 0.2), limit: 400.0, ..world() };
     let chosen = window(&mix("a rate limit", limited));
     assert!((8..=24).contains(&chosen), "{chosen}");
-    // A rate limit may begin at any batch. Measurements from before and after its begin must not be
-    // compared.
+    // A rate limit may begin at any batch. Measurements from before and after that batch must not
+    // be compared.
     let free = World { request: (20.0, 0.2), ..world() };
     for onset in 250..260 {
         let (_, automatic) = automatic(&then(mix("a limit", free), &[(onset, limited)]));

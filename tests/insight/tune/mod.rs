@@ -104,7 +104,7 @@ fn trials_are_limited_distinct_and_within_bounds() {
             assert!(last.settled && tried.iter().all(|it| !it.settled), "{decisions:#?}");
             choices.extend(tried.iter().map(|it| it.choice));
             assert!(choices.len() <= TRIALS, "{}: {}", mix.name, choices.len());
-            // If a few batches are not representative, the model may choose settings that were not
+            // If the measured batches are not typical, the model may choose settings that were not
             // tried.
             assert!(choices.contains(&last.choice) || mix.varies(), "{}", mix.name);
             for (number, choice) in choices.iter().enumerate() {

@@ -46,8 +46,8 @@ fn the_loader_keeps_requests_in_flight_and_its_batches_equal_local_ones() {
         let storage = storage(&StorageSettings { connections, ..settings() });
         let source = directory("s3://ahead", &storage).unwrap();
         BUCKETS.forget("/ahead/");
-        // The first 16 requests are those of the plan, which has fewer in flight than the loader.
-        // They are answered at once.
+        // The plan sends the first 16 requests, and keeps fewer of them in flight than the loader.
+        // So the server answers these at once.
         BUCKETS.gather(16, fewest);
         assert!(batches(source, 2) == expected);
         let most = BUCKETS.most_in_flight();

@@ -291,7 +291,7 @@ fn one_unreachable_url_of_a_list_is_an_error_of_its_sample() {
     for words in ["entry 2", gone, "allow_urls", "127.0.0.1:1"] {
         assert!(error.contains(words), "{words}: {error}");
     }
-    // If the server of no listed file answers, opening the list fails.
+    // If no server of the listed files answers, opening the list fails.
     server.put("/mixed/gone.txt", format!("{gone}\t2\n"));
     let text = format!("[source]\nlist = \"{}\"\n", server.url("/mixed/gone.txt"));
     let pipeline = feedwater::Pipeline::from_toml(&text, "").unwrap();

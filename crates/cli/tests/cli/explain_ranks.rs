@@ -199,7 +199,7 @@ fn ranks_faster_than_the_slowest_do_not_wait_for_it() {
     assert_eq!((ranks.slowest, ranks.ranks[1].rank, ranks.ranks[2].slow), (Some(1), 0, false));
     assert!((cost.images_per_second - 200.0).abs() < 1.0, "{cost:?}");
     assert!((cost.without / 400.0 - 1.0).abs() < 0.01, "{cost:?}");
-    // Of the two slow ranks, the slowest one is slow because of its steps.
+    // Rank 1 is slow because of its steps, and rank 0 because of its loader.
     assert!(ranks.ranks[0].slow_steps && ranks.ranks[1].slow, "{ranks}");
     let steps = format!("{:.2}", 1e3 / ranks.ranks[0].consumer_images_per_second);
     assert!(has_words(&ranks.verdict, &["1", "2", &steps]), "{ranks}");

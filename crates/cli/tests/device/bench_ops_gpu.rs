@@ -159,8 +159,8 @@ fn partial_outputs_floats_and_many_sizes_have_the_cpus_pixels_too() {
     for row in rows {
         assert_eq!((number(row, "images"), number(row, "equal")), (70.0, 70.0), "{row}");
     }
-    // The 70 samples are groups of 32, 32 and 6. An operator that outputs windows of several sizes
-    // has more groups.
+    // A launch processes at most 32 samples, so 70 samples need three launches. Operators that
+    // output windows of several sizes need more.
     assert_eq!(number(&rows[6], "launches"), 3.0);
     assert_eq!(counts["launches"].as_u64().unwrap(), launched(&result));
     assert_eq!((&counts["live"], &counts["faults"]), (&0.into(), &0.into()), "{counts}");

@@ -162,8 +162,8 @@ fn the_kernels_checks_pass_with_device_code() {
 
 /// Whether a check compares the output of nvJPEG, which is only a pattern, with the image.
 fn shows_a_pattern(name: &str) -> bool {
-    // Some of these checks pass anyway, because the CPU decodes their images or because they ignore
-    // pixels.
+    // Some of the checks that compare pixels of nvJPEG pass although it writes a pattern: the CPU
+    // decodes their images, or the checks ignore pixels.
     let well = ["route=cpu/", "route=nvjpeg-hardware/progressive", "route=nvjpeg-gpu/progressive"];
     ["gpu/decode/", "gpu/files/"].iter().any(|it| name.starts_with(it))
         && !well.iter().any(|it| name.contains(it))
@@ -305,8 +305,8 @@ fn plan_shows_the_gpu_of_another_machine() {
         let mut plan: Value = serde_json::from_str(&text).unwrap();
         // Leave out the available memory, which changes all the time.
         assert!(plan.as_object_mut().unwrap().remove("available").is_some());
-        // Leave out the reason for the choice. Only a machine with one GPU reports that this is the
-        // only GPU.
+        // Leave out the reason why this device was chosen. Only a machine with one GPU reports that
+        // this is the only GPU.
         assert!(plan.as_object_mut().unwrap().remove("runs_on").is_some());
         plan
     });

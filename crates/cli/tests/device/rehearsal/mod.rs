@@ -233,7 +233,7 @@ fn bytes(folder: &Path) -> u64 {
 fn every_step_runs_to_its_end() {
     let rehearsal = pack();
     let path = |name: &str| rehearsal.path(name);
-    // Each of the two parts must fit into one upload.
+    // Each of the two parts of the wheel must fit into one upload.
     for part in ["packed/parts-0", "packed/parts-1"] {
         assert!((1..=UPLOAD_LIMIT).contains(&bytes(&path(part))), "{part}");
     }
