@@ -251,16 +251,16 @@ fn choosing_while_a_window_ends() {
 
 #[test]
 fn choosing_what_is_on_the_device() {
-    ends(|| {
-        let machine = exclusive();
-        machine.set_decoder(Some(libjpeg));
-        machine.schedule(Schedule::Random(11));
-        let on_gpu = |it: LoaderBuilder| it.device(DeviceChoice::Gpu(0)).runtime(&runtime());
-        for seed in 1..12 {
+    let Some(machine) = exclusive() else { return };
+    machine.set_decoder(Some(libjpeg));
+    machine.schedule(Schedule::Random(11));
+    for seed in 1..12 {
+        ends(move || {
+            let on_gpu = |it: LoaderBuilder| it.device(DeviceChoice::Gpu(0)).runtime(&runtime());
             run(on_gpu, if seed % 2 == 0 { BEGINS } else { ENDS }, seed);
-            assert_clean(&machine, "after choosing");
-        }
-    });
+        });
+        assert_clean(&machine, "after choosing");
+    }
 }
 
 /// Whether two workers ever decode at the same time, for a loader that decodes on the CPU and runs
@@ -299,13 +299,13 @@ fn decode_together(most: Option<usize>) -> bool {
 /// them.
 #[test]
 fn all_workers_decode_where_only_operators_are_on_the_device() {
+    let Some(machine) = exclusive() else { return };
+    machine.set_decoder(Some(libjpeg));
     ends(|| {
-        let machine = exclusive();
-        machine.set_decoder(Some(libjpeg));
         assert!(!decode_together(Some(1)));
         assert!(decode_together(None));
-        assert_clean(&machine, "after decoding on the CPU");
     });
+    assert_clean(&machine, "after decoding on the CPU");
 }
 
 /// A program may call `choose` with every batch for weeks. The memory for choices must not grow.

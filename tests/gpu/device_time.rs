@@ -60,7 +60,7 @@ fn stopwatch(spans: usize) -> (Arc<Device>, Stream, Stopwatch, Arc<DeviceMeter>)
 
 #[test]
 fn a_span_equals_the_time_of_its_operations_on_every_schedule() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     for schedule in SCHEDULES {
         machine.schedule(schedule);
         let (device, stream, watch, meter) = stopwatch(2);
@@ -86,7 +86,7 @@ fn a_span_equals_the_time_of_its_operations_on_every_schedule() {
 
 #[test]
 fn measuring_adds_no_waits_and_creates_no_events_later() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     machine.schedule(Schedule::Lazy);
     let (device, stream, watch, meter) = stopwatch(3);
     let before = (host_waits(&machine), machine.calls("cuEventCreate"), machine.counts().events);
@@ -109,7 +109,7 @@ fn measuring_adds_no_waits_and_creates_no_events_later() {
 /// A measurement is dropped if the previous one is unfinished. Later measurements work.
 #[test]
 fn a_full_queue_drops_measurements_and_never_waits() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     machine.schedule(Schedule::Lazy);
     let (device, stream, watch, meter) = stopwatch(1);
     // The stream has 10,000 operations. The simulated device runs one of them at each query.
@@ -136,7 +136,7 @@ fn a_full_queue_drops_measurements_and_never_waits() {
 
 #[test]
 fn an_abandoned_span_leaks_nothing() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     machine.schedule(Schedule::Lazy);
     let (device, stream, watch, meter) = stopwatch(1);
     let mut lap = watch.lap().unwrap();
@@ -157,7 +157,7 @@ fn an_abandoned_span_leaks_nothing() {
 
 #[test]
 fn time_between_marks_is_that_of_completed_timed_events() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     let device = Device::open_with(0, &runtime()).unwrap();
     let stream = Stream::new(&device).unwrap();
     let (first, last) = (Event::timed(&device).unwrap(), Event::timed(&device).unwrap());
@@ -179,7 +179,7 @@ fn time_between_marks_is_that_of_completed_timed_events() {
 
 #[test]
 fn every_failure_while_measuring_is_an_error_and_leaks_nothing() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     for name in ["cuEventCreate", "cuEventRecord", "cuEventQuery", "cuEventElapsedTime"] {
         let run = || {
             let device = Device::open_with(0, &runtime())?;
@@ -200,10 +200,10 @@ fn every_failure_while_measuring_is_an_error_and_leaks_nothing() {
 }
 
 /// Returns the simulated machine with libjpeg as its decoder.
-fn machine() -> Simulated {
-    let machine = exclusive();
+fn machine() -> Option<Simulated> {
+    let machine = exclusive()?;
     machine.set_decoder(Some(libjpeg));
-    machine
+    Some(machine)
 }
 
 fn builder(samples: Vec<(Vec<u8>, i64)>, chain: Chain) -> LoaderBuilder {
@@ -238,7 +238,7 @@ fn device(profile: &Profile, stage: Stage) -> &DeviceTime {
 /// On every route, the measured device time of images and launches equals the simulated time.
 #[test]
 fn the_kernel_and_every_route_are_timed_by_the_device() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     let mut seen = 0;
     for schedule in SCHEDULES {
         for route in [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid] {
@@ -275,7 +275,7 @@ fn the_kernel_and_every_route_are_timed_by_the_device() {
 
 #[test]
 fn copies_to_the_device_are_timed() {
-    let _machine = machine();
+    let Some(_machine) = machine() else { return };
     let samples = || (0..24).map(|tag| (jpeg(tag, 64, 48), 0)).collect::<Vec<_>>();
     let chain = Chain::new().then(op::Resize::to(32, 24)).then(op::Normalize::IMAGENET);
     let mut loader = builder(samples(), chain)
@@ -294,7 +294,7 @@ fn copies_to_the_device_are_timed() {
 /// is measured on that stream, so it does not depend on the host's clock.
 #[test]
 fn the_exposed_wait_is_that_of_the_consumers_stream() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     for late in [0, 3_000_000_000] {
         machine.schedule(Schedule::Random(4));
         let device = Device::open_with(0, &runtime()).unwrap();
@@ -322,7 +322,7 @@ fn the_exposed_wait_is_that_of_the_consumers_stream() {
 
 #[test]
 fn events_are_created_only_at_the_start() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     machine.schedule(Schedule::Random(5));
     let mut loader = builder(jpegs(20), training())
         .configure(|it| it.decode.routes = Route::ALL.into())
@@ -341,7 +341,7 @@ fn events_are_created_only_at_the_start() {
 /// The host waits only for each image's page, decoder and launch buffer. Measuring adds no waits.
 #[test]
 fn measuring_never_makes_the_host_wait() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     let waits = |epochs| {
         machine.restart();
         machine.set_decoder(Some(libjpeg));
@@ -372,7 +372,7 @@ fn measuring_never_makes_the_host_wait() {
 
 #[test]
 fn a_profile_includes_the_device_and_survives_serialization() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     machine.nvml(Reading::Gpu, 50);
     let builder = builder(jpegs(8), training()).watch_device(Some(Duration::from_millis(1)));
     let mut loader = builder.build().unwrap();
@@ -397,7 +397,7 @@ fn a_profile_includes_the_device_and_survives_serialization() {
 /// `nvjpeg-hybrid` decodes progressive images.
 #[test]
 fn a_window_counts_the_images_of_its_own_routes() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     machine.schedule(Schedule::Eager);
     let baseline = (0..40).map(|tag| (jpeg(tag, 64, 48), 0));
     let samples = baseline.chain((0..40).map(|tag| (progressive(tag, 64, 48), 0))).collect();
@@ -440,7 +440,7 @@ fn a_window_counts_the_images_of_its_own_routes() {
 
 #[test]
 fn nvml_reads_the_device_that_cuda_uses() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     let device = Device::open_with(0, &runtime()).unwrap();
     let nvml = Nvml::open(&runtime()).unwrap();
     let monitor = nvml.monitor(&device).unwrap();
@@ -478,7 +478,7 @@ fn nvml_reads_the_device_that_cuda_uses() {
 
 #[test]
 fn a_loader_monitors_its_device_on_request() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     machine.nvml(Reading::Gpu, 60);
     let period = Some(Duration::from_millis(1));
     let watched = || builder(jpegs(8), training()).watch_device(period);

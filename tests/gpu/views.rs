@@ -96,7 +96,7 @@ fn writes_through_a_view_change_the_batch() {
 
 #[test]
 fn a_batch_on_a_device_has_no_view() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     machine.schedule(Schedule::Eager);
     let builder =
         Loader::builder(memory(4), evaluation()).device(DeviceChoice::Gpu(0)).runtime(&runtime());

@@ -9,7 +9,7 @@
 use std::sync::{Arc, LazyLock};
 
 use crate::simulated::device_code::executes_device_code;
-use crate::simulated::{exclusive, runtime};
+use crate::simulated::{in_process, runtime};
 use feedwater::gpu::Device;
 use feedwater::internals::geometry::{Orientation, Size};
 use feedwater::internals::gpu::host_kernel::HostCompiler;
@@ -31,7 +31,7 @@ const SIZES: [(u32, u32); 7] = [(1, 1), (1, 37), (41, 1), (13, 17), (31, 29), (5
 /// How kernels are compiled and executed in this run.
 static KERNELS: LazyLock<Kernels<'static>> = LazyLock::new(|| {
     if executes_device_code() {
-        let machine = exclusive();
+        let machine = in_process();
         let device = Device::open_with(0, &runtime()).expect("the simulated device opens");
         // All tests of this program share the simulated machine. No other test may reserve it until
         // the process ends.

@@ -1,8 +1,8 @@
 //! Simulated versions of CUDA's libraries. They are built with the machine's C++ compiler and
 //! loaded instead of the real ones.
 //!
-//! [`exclusive`] resets the simulated machine and gives a test exclusive use of it. The machine
-//! simulates the API and the order of events, but not speed. A comment at the top of each C++ file
+//! Each process has one simulated machine. [`exclusive`] gives a test a process of its own. The
+//! machine simulates the API and the order of events, but not speed. A comment at the top of each C++ file
 //! describes its behaviour.
 
 #![allow(unsafe_code, dead_code)]
@@ -15,7 +15,7 @@ mod libjpeg;
 mod nvjpeg_settings;
 
 use std::ffi::{CStr, CString, OsString, c_char, c_int, c_long, c_uchar, c_void};
-use std::fs;
+use std::{env, fs, thread};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -91,8 +91,40 @@ pub const DECODE_NS: u64 = 5000;
 pub const OUT_OF_MEMORY: c_int = 2;
 pub const LAUNCH_FAILED: c_int = 719;
 
-/// Returns the simulated machine after a reset. Waits until the previous test has dropped it.
-pub fn exclusive() -> Simulated {
+/// Runs the calling test again in a new process, which simulates a machine of its own, so that
+/// tests run in parallel. Returns the machine in the new process. In the process of all tests,
+/// returns `None` after the test has passed. Call this at the start of a test, on its thread:
+/// `let Some(machine) = exclusive() else { return };`.
+///
+/// With `--test-threads=1`, tests run in one process, one after the other.
+///
+/// # Panics
+///
+/// If the test fails in the new process. The message has its output.
+pub fn exclusive() -> Option<Simulated> {
+    // libtest names the thread of a test after the test. If it has only one thread, this is the
+    // main thread.
+    let thread = thread::current();
+    let test = thread.name().expect("exclusive() is called on the thread of the test");
+    if test == "main" {
+        return Some(in_process());
+    }
+    let output = Command::new(env::current_exe().unwrap())
+        .args([test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"])
+        .output()
+        .unwrap();
+    let [text, problem] = [output.stdout, output.stderr].map(String::from_utf8);
+    let (text, problem) = (text.unwrap(), problem.unwrap());
+    // With a name that no test has, the program would succeed too.
+    let passed = output.status.success() && text.contains(" 1 passed");
+    assert!(passed, "{test}, {}: {text}{problem}", output.status);
+    print!("{text}{problem}");
+    None
+}
+
+/// Returns the simulated machine of this process after a reset. Waits until another test has
+/// dropped it.
+pub fn in_process() -> Simulated {
     let libraries = install();
     let order = libraries.order.lock().unwrap_or_else(PoisonError::into_inner);
     let machine = Simulated { libraries, _order: order };
@@ -390,7 +422,7 @@ fn build(sources: &Path, directory: &Path) {
         ("nvjpeg.cpp", "libnvjpeg.so"),
         ("nvml.cpp", "libnvidia-ml.so"),
     ] {
-        let mut command = Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()));
+        let mut command = Command::new(env::var_os("CXX").unwrap_or_else(|| "c++".into()));
         command.args([
             "-std=c++17",
             "-O1",

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_text_that_does_not_compile_gives_the_compilers_log() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     let device = Device::open_with(0, &runtime()).unwrap();
     let Err(Error::Compile { log }) =
         Kernel::load(&device, "int f() { return wrong; }", "fused", 8)
@@ -23,7 +23,7 @@ fn a_text_that_does_not_compile_gives_the_compilers_log() {
 
 #[test]
 fn a_launch_is_checked_before_it_runs() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     let device = Device::open_with(0, &runtime()).unwrap();
     let (memory, pinned) = pools(&device).unwrap();
     let stream = Stream::new(&device).unwrap();
@@ -47,7 +47,7 @@ fn a_launch_is_checked_before_it_runs() {
 
 #[test]
 fn a_kernel_is_compiled_once_and_again_if_its_file_is_damaged() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     let directory = tempfile::tempdir().unwrap();
     let kept_in = |directory: &Path| {
         let runtime = runtime().with_cache_directory(directory);
@@ -104,7 +104,7 @@ fn launch(stream: &Stream, kernel: &Kernel, samples: &mut Staged, out: &DeviceBu
 
 #[test]
 fn a_dropped_kernel_waits_for_its_launches_and_no_other_work() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     let device = Device::open_with(0, &runtime()).unwrap();
     let (memory, pinned) = pools(&device).unwrap();
     let (stream, framework) = (Stream::new(&device).unwrap(), Stream::new(&device).unwrap());
@@ -124,7 +124,7 @@ fn a_dropped_kernel_waits_for_its_launches_and_no_other_work() {
 
 #[test]
 fn a_kernel_whose_launches_cannot_be_waited_for_stays_loaded_until_the_device_is_dropped() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     let device = Device::open_with(0, &runtime()).unwrap();
     let (memory, pinned) = pools(&device).unwrap();
     let stream = Stream::new(&device).unwrap();

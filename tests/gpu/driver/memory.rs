@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn the_host_can_access_staged_bytes_only_after_the_copy() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     for schedule in SCHEDULES {
         machine.schedule(schedule);
         let device = Device::open_with(0, &runtime()).unwrap();
@@ -35,7 +35,7 @@ fn the_host_can_access_staged_bytes_only_after_the_copy() {
 
 #[test]
 fn dropped_staged_bytes_are_freed_after_the_copy() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     let device = Device::open_with(0, &runtime()).unwrap();
     let (memory, pinned) = pools(&device).unwrap();
     let stream = Stream::new(&device).unwrap();
@@ -59,7 +59,7 @@ fn dropped_staged_bytes_are_freed_after_the_copy() {
 /// buffers is an error and copies nothing.
 #[test]
 fn downloaded_bytes_are_read_after_the_last_copy() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     for schedule in SCHEDULES {
         machine.schedule(schedule);
         let device = Device::open_with(0, &runtime()).unwrap();
@@ -96,7 +96,7 @@ fn downloaded_bytes_are_read_after_the_last_copy() {
 /// memory, feedwater must wait explicitly.
 #[test]
 fn bytes_are_read_back_into_page_locked_memory_before_the_call_returns() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     let device = Device::open_with(0, &runtime()).unwrap();
     let (memory, pinned) = pools(&device).unwrap();
     let stream = Stream::new(&device).unwrap();
@@ -111,7 +111,7 @@ fn bytes_are_read_back_into_page_locked_memory_before_the_call_returns() {
 
 #[test]
 fn a_pool_allocates_its_rows_once_and_never_more() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     let device = Device::open_with(0, &runtime()).unwrap();
     let mut footprint = Footprint::default();
     footprint.add(Memory::Host, "pages", 1 << 40, 1, "memory of another kind");
@@ -154,7 +154,7 @@ fn a_pool_allocates_its_rows_once_and_never_more() {
 
 #[test]
 fn a_pool_that_does_not_fit_is_an_error() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     let device = Device::open_with(0, &runtime()).unwrap();
     machine.memory_limit(1000);
     let Err(Error::Device { call, problem }) = pools(&device).map(drop) else {

@@ -77,7 +77,7 @@ fn assert_clean(machine: &Simulated, what: &str) {
 
 #[test]
 fn a_device_opens_and_describes_itself() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     let device = Device::open_with(0, &runtime()).unwrap();
     assert_eq!((device.name(), device.capability()), ("Simulated device", (9, 0)));
     assert_eq!((device.ordinal(), device.driver_version()), (0, 13000));
@@ -97,7 +97,7 @@ fn a_device_opens_and_describes_itself() {
 
 #[test]
 fn a_missing_device_is_unavailable_with_advice() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     let reason = |ordinal| match Device::open_with(ordinal, &runtime()) {
         Err(Error::Unavailable { reason, .. }) => reason,
         other => panic!("{other:?}"),
@@ -115,7 +115,7 @@ fn a_missing_device_is_unavailable_with_advice() {
 
 #[test]
 fn an_old_nvjpeg_is_warned_about() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     machine.nvjpeg_version(13, 0, 1);
     let report = probe(&runtime()).nvjpeg.unwrap();
     for version in ["13.0.1", "13.2.3"] {
@@ -128,7 +128,7 @@ fn an_old_nvjpeg_is_warned_about() {
 /// Two runtimes load their own libraries and do not affect each other.
 #[test]
 fn two_runtimes_use_their_own_libraries_at_the_same_time() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     let copies = tempfile::tempdir().unwrap();
     let copy = |file: &str| {
         let path = copies.path().join(file);
@@ -162,7 +162,7 @@ fn two_runtimes_use_their_own_libraries_at_the_same_time() {
 
 #[test]
 fn a_second_driver_in_one_process_is_an_error_that_names_both_files() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     drop(Device::open_with(0, &runtime()).unwrap());
     let folder = tempfile::tempdir().unwrap();
     let (file, link) = (directory().join("libcuda.so"), folder.path().join("link.so"));
@@ -242,7 +242,7 @@ fn describe(
 
 #[test]
 fn slots_order_producer_and_consumer_and_the_simulator_shows_missing_order() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     let expected: Vec<u8> = (0..4).flat_map(|round| [10 + round; 256]).collect();
     let mut wrong = Vec::new();
     for schedule in SCHEDULES {
@@ -263,7 +263,7 @@ fn slots_order_producer_and_consumer_and_the_simulator_shows_missing_order() {
 
 #[test]
 fn an_event_is_reached_when_its_stream_gets_there() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     let device = Device::open_with(0, &runtime()).unwrap();
     let (memory, _) = pools(&device).unwrap();
     let stream = Stream::new(&device).unwrap();
@@ -312,7 +312,7 @@ fn on_a_new_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 
 #[test]
 fn every_call_may_fail_and_nothing_leaks() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     assert_eq!(on_a_new_thread(whole_path).unwrap(), [42; 256]);
     let calls = machine.counts().calls;
     assert!(calls > 60, "{calls}");
@@ -352,7 +352,7 @@ fn every_call_may_fail_and_nothing_leaks() {
 
 #[test]
 fn a_lost_device_gives_errors_and_everything_is_freed() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     machine.lose_device(LAUNCH_FAILED);
     let error = whole_path().unwrap_err();
     assert!(matches!(&error, Error::Device { .. }), "{error}");
@@ -361,7 +361,7 @@ fn a_lost_device_gives_errors_and_everything_is_freed() {
 
 #[test]
 fn threads_share_a_device() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     machine.schedule(Schedule::Random(9));
     let device = Device::open_with(0, &runtime()).unwrap();
     let (memory, pinned) = pools(&device).unwrap();

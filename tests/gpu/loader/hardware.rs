@@ -6,7 +6,7 @@ use super::*;
 /// epoch ends with a smaller call.
 #[test]
 fn each_size_of_a_call_gives_the_same_batches_and_makes_no_state() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     for (seed, group) in [1, 2, 7, 16, 64].into_iter().enumerate() {
         machine.restart();
         machine.set_decoder(Some(libjpeg));
@@ -37,7 +37,7 @@ fn each_size_of_a_call_gives_the_same_batches_and_makes_no_state() {
 /// engines write the new pixels early.
 #[test]
 fn a_page_is_used_again_when_engines_and_kernel_have_read_it() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     let make = |limit| {
         let builder =
             builder(jpegs(58), training()).last_batch(LastBatch::Pad).num_workers(3).prefetch(20);
@@ -65,7 +65,7 @@ fn a_page_is_used_again_when_engines_and_kernel_have_read_it() {
 /// Each call contains images of only one chroma subsampling, as in nvImageCodec.
 #[test]
 fn a_call_has_images_of_one_chroma_sampling() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     machine.set_decoder(Some(libjpeg));
     use SamplingFactor::{F_1_1, F_1_2, F_2_1, F_2_2};
     let samplings = [Some(F_2_2), Some(F_1_1), None, Some(F_2_1), Some(F_1_2)];
@@ -97,7 +97,7 @@ fn a_call_has_images_of_one_chroma_sampling() {
 /// launched for all others.
 #[test]
 fn a_slow_call_of_the_engines_delays_no_other_image() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     const GROUP: usize = 2;
     for hopper in [true, false] {
         machine.restart();
@@ -141,7 +141,7 @@ fn a_slow_call_of_the_engines_delays_no_other_image() {
 /// the loader must decode the skipped image on the CPU.
 #[test]
 fn an_image_that_the_engines_skip_is_made_on_the_cpu_and_counted() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     let schedules = [Schedule::Lazy, Schedule::Eager, Schedule::Random(51), Schedule::Random(52)];
     for (schedule, hopper) in schedules.into_iter().flat_map(|it| [(it, false), (it, true)]) {
         for every in [1, 3, 17] {
@@ -174,7 +174,7 @@ fn an_image_that_the_engines_skip_is_made_on_the_cpu_and_counted() {
 /// Calls of the engines end at random times, fail, and skip images.
 #[test]
 fn failing_and_skipping_calls_change_no_byte_and_are_counted() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     for seed in 0..6 {
         machine.restart();
         machine.set_decoder(Some(libjpeg));
@@ -207,7 +207,7 @@ fn failing_and_skipping_calls_change_no_byte_and_are_counted() {
 /// Memory is measured with a trial image before the start. A real image may need larger buffers.
 #[test]
 fn images_that_need_more_memory_than_was_measured_change_no_byte_and_are_counted() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     for route in [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid] {
         for (factor, seed) in [(2, 70), (30, 71), (3000, 72)] {
             machine.restart();
@@ -241,7 +241,7 @@ fn images_that_need_more_memory_than_was_measured_change_no_byte_and_are_counted
 /// known.
 #[test]
 fn a_class_of_files_that_the_engines_refuse_is_remembered() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     use SamplingFactor::{F_1_2, F_2_2};
     let files = (0..100u32).map(|number| {
         let chroma = if number % 3 == 0 { F_1_2 } else { F_2_2 };
@@ -279,7 +279,7 @@ fn a_class_of_files_that_the_engines_refuse_is_remembered() {
 /// engine, or a multiple of the number of engines.
 #[test]
 fn calls_have_as_many_images_as_there_are_engines_or_a_multiple() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     machine.set_decoder(Some(libjpeg));
     machine.hardware_engines(5);
     let make = || {
@@ -300,7 +300,7 @@ fn calls_have_as_many_images_as_there_are_engines_or_a_multiple() {
 /// If nvJPEG cannot parse a file, other files of the same class are still decoded by the engines.
 #[test]
 fn one_unusual_file_does_not_keep_its_class_from_the_engines() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     machine.set_decoder(Some(libjpeg));
     // In the first run, nvJPEG cannot parse one of the files. In the second run, it refuses one of
     // the files.

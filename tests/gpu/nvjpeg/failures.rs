@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn errors_of_a_file_are_errors_of_its_sample() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     let whole = IMAGE.window();
     let good = file(IMAGE, 1);
     let lossless = file_with(IMAGE, 0xc3, &[0x11], 1);
@@ -42,7 +42,7 @@ fn errors_of_a_file_are_errors_of_its_sample() {
 
 #[test]
 fn after_any_failure_the_next_image_has_no_pixels_of_the_one_before() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     let whole = IMAGE.window();
     let phases = [
         "nvjpegJpegStreamParse",
@@ -87,7 +87,7 @@ fn after_any_failure_the_next_image_has_no_pixels_of_the_one_before() {
 /// failed probe is repeated. A missing engine is remembered.
 #[test]
 fn a_failed_probe_is_repeated_and_a_missing_engine_is_remembered() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     let device = Device::open_with(0, &runtime()).unwrap();
     let probes = || machine.calls("nvjpegCreateEx");
     let found = || nvjpeg::known_backends(&device).unwrap().into_iter().map(|it| it.1.is_ok());
@@ -115,7 +115,7 @@ fn of_the_file(call: &str) -> bool {
 /// which one happened.
 #[test]
 fn a_device_lost_while_an_image_fails_is_the_error() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     for backend in BACKENDS {
         let mut setup = setup(backend, 1, 1 << 20).unwrap();
         machine.fail("nvjpegDecodeJpegDevice", 1, LAUNCH_FAILED);
@@ -132,7 +132,7 @@ fn a_device_lost_while_an_image_fails_is_the_error() {
 /// state is reused.
 #[test]
 fn only_a_failed_state_is_recreated() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     let mut setup = setup(Backend::Hybrid, 1, 1 << 20).unwrap();
     let states = || machine.calls("nvjpegDecoderStateCreate");
     let whole = IMAGE.window();
@@ -148,7 +148,7 @@ fn only_a_failed_state_is_recreated() {
 
 #[test]
 fn every_call_may_fail_and_nothing_leaks() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     let window = Roi::new(1, 2, 30, 20);
     for backend in BACKENDS {
         machine.restart();

@@ -6,7 +6,7 @@ use feedwater::internals::header::{Header, Sampling};
 
 #[test]
 fn nvjpegs_memory_comes_only_from_its_row() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     let mut setup = setup(Backend::Hybrid, 2, 64 * 1024).unwrap();
     let taken = machine.counts();
     for page in 0..2 {
@@ -40,7 +40,7 @@ fn nvjpegs_memory_comes_only_from_its_row() {
 
 #[test]
 fn buffers_of_a_given_size_are_allocated_at_start_and_do_not_grow() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     for backend in BACKENDS {
         let setup = setup(backend, 0, 64 * 1024).unwrap();
         let used = || (setup.memory.used_bytes(), setup.pinned.used_bytes());
@@ -94,7 +94,7 @@ fn planned(loader: &Loader, route: Route) -> usize {
 /// attached buffers.
 #[test]
 fn a_loader_plans_what_states_take() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     for route in [Route::NvjpegGpu, Route::NvjpegHybrid, Route::NvjpegHardware] {
         for (own, factor) in [(0, 1), (64 << 10, 1), (8 << 20, 1), (0, 2), (1 << 20, 9)] {
             machine.restart();
@@ -132,7 +132,7 @@ fn a_loader_plans_what_states_take() {
 /// `auto` chose the GPU.
 #[test]
 fn a_route_that_needs_too_much_is_not_used() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     for route in [Route::NvjpegGpu, Route::NvjpegHybrid, Route::NvjpegHardware] {
         // Each case has the memory of a state besides its buffers, a factor for buffers, and a
         // limit. The route needs more memory than any trial uses, or more than the limit leaves.
@@ -160,7 +160,7 @@ fn a_route_that_needs_too_much_is_not_used() {
 /// The device has too little memory for nvJPEG, but enough for the rest of the loader.
 #[test]
 fn a_route_that_needs_more_than_the_device_has_is_not_used() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     for route in [Route::NvjpegGpu, Route::NvjpegHybrid, Route::NvjpegHardware] {
         machine.restart();
         machine.nvjpeg_own(7 << 20);
@@ -179,7 +179,7 @@ fn a_route_that_needs_more_than_the_device_has_is_not_used() {
 /// is too small.
 #[test]
 fn no_route_is_dropped_where_that_does_not_help() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     let error = loader(Route::NvjpegGpu, Some(1000)).err().unwrap();
     let Error::Config(error) = error else { panic!("{error}") };
     assert_eq!(error.key, "limits.device_memory");
@@ -229,7 +229,7 @@ fn grow(setup: &mut Setup) {
 
 #[test]
 fn memory_whose_last_use_cannot_be_observed_is_not_used_again() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     let mut setup = setup(Backend::Hybrid, 1, 1 << 20).unwrap();
     setup.decode(0, &file(IMAGE, 1), IMAGE.window()).unwrap();
     machine.fail("cuEventQuery", 1, LAUNCH_FAILED);
@@ -249,7 +249,7 @@ fn memory_whose_last_use_cannot_be_observed_is_not_used_again() {
 /// too. The memory that the work may use is withheld from reuse.
 #[test]
 fn memory_of_a_call_that_cannot_be_waited_for_is_not_used_again() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     let mut setup = setup(Backend::Hybrid, 1, 1 << 20).unwrap();
     machine.fail("nvjpegDecodeJpegDevice", 1, LAUNCH_FAILED);
     machine.fail("cuStreamSynchronize", 1, LAUNCH_FAILED);
@@ -268,7 +268,7 @@ fn memory_of_a_call_that_cannot_be_waited_for_is_not_used_again() {
 /// waits for such memory only if the row "nvjpeg" of the footprint has no other free memory.
 #[test]
 fn nobody_waits_for_freed_memory_while_the_row_has_room() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     let small = |setup: &mut Setup| setup.decode(0, &file(IMAGE, 1), Roi::new(0, 0, 20, 20));
     let large =
         |setup: &mut Setup| setup.decode(0, &file(Size::new(80, 60), 2), Roi::new(0, 0, 35, 35));
@@ -310,7 +310,7 @@ fn nobody_waits_for_freed_memory_while_the_row_has_room() {
 /// queued, or wait for other ranks.
 #[test]
 fn freeing_memory_waits_for_no_stream_of_others() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     for backend in BACKENDS {
         let mut setup = setup(backend, 2, 1 << 20).unwrap();
         let framework = Stream::new(setup.stream.device()).unwrap();
@@ -327,7 +327,7 @@ fn freeing_memory_waits_for_no_stream_of_others() {
 
 #[test]
 fn memory_is_freed_while_a_graph_is_captured() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     for backend in BACKENDS {
         let mut setup = setup(backend, 1, 1 << 20).unwrap();
         setup.stream.device().adopt_thread();
@@ -345,7 +345,7 @@ fn memory_is_freed_while_a_graph_is_captured() {
 /// also drop a decoder.
 #[test]
 fn a_decoder_is_dropped_by_a_thread_that_captures() {
-    let machine = exclusive();
+    let Some(machine) = exclusive() else { return };
     for backend in BACKENDS {
         let mut setup = setup(backend, 1, 1 << 20).unwrap();
         setup.decode(0, &file(IMAGE, 1), IMAGE.window()).unwrap();
