@@ -47,7 +47,7 @@ def tree_memory_bytes(root):
                 lines = dict(line.split(":", 1) for line in file if ":" in line)
             total += int(lines["Pss"].split()[0]) << 10
         except (OSError, KeyError, ValueError):
-            pass  # The process has exited.
+            pass  # The process has exited, so it uses no memory.
     return total
 
 

@@ -337,7 +337,7 @@ fn buffers_are_allocated_at_start_and_grow_only_within_the_row() {
     }
     assert_eq!(used(&setup), taken, "buffers must not have grown");
 
-    // If an image needs more memory than there is, its batch fails. The next batch is decoded.
+    // If an image needs more memory than is available, its batch fails. The next batch is decoded.
     let large = Size::new(200, 100);
     setup.pages[0].read(&file(large, 1));
     let job = setup.pages[0].job(Roi::new(0, 0, 20, 20)).unwrap();

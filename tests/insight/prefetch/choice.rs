@@ -173,7 +173,8 @@ fn a_window_is_stable_while_the_loop_is() {
         let (_, automatic) = automatic(&mix);
         let (all, last) = (automatic.changes((50, 3000)), automatic.changes((1500, 3000)));
         println!("{}: {all} changes after 50 batches, {last} after 1500", mix.name);
-        // The chooser waits twice as long before each restart, so there are few changes.
+        // The time before a restart doubles with each restart of the chooser, so there are few
+        // changes.
         assert!(all <= 12 && last <= 4, "{}: {:#?}", mix.name, automatic.decisions);
     }
 }

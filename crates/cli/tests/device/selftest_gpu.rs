@@ -130,7 +130,7 @@ exec c++ "$@"
     let kernels = fs::read_dir(&broken).unwrap().map(|entry| entry.unwrap().path());
     let is_kernel = |path: &PathBuf| path.extension().is_some_and(|it| it == "cubin");
     assert_eq!(kernels.filter(is_kernel).count(), 1);
-    // Other tests may be writing temporary files there.
+    // Copy only kernels, because other tests may be writing temporary files into the same folder.
     let stored = fs::read_dir(stored).unwrap().map(|entry| entry.unwrap().path());
     for kernel in stored.filter(is_kernel) {
         let copy = broken.join(kernel.file_name().unwrap());
