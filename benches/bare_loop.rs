@@ -349,7 +349,7 @@ impl Job {
         let side = SIDE as u32;
         if chain == ChainKind::Evaluation {
             let whole = header.size.window();
-            // Number of pixels of the stored image per pixel of the resized image.
+            // Number of stored pixels per resized pixel along one axis.
             let scale = f64::from(whole.width.min(whole.height)) / f64::from(SHORTER);
             let cropped = (f64::from(side) * scale).round() as u32;
             let [x, y] = [whole.width, whole.height].map(|side| (side - cropped) / 2);
@@ -385,7 +385,8 @@ impl Bare {
             window: Vec::new(),
             resizer: Resizer::new(),
             resized: Image::new(SIDE as u32, SIDE as u32, PixelType::U8x4),
-            // Fills with ones instead of zeros, so that the memory is really allocated now.
+            // A vector of zeros would get its memory only when it is written. A vector of ones gets
+            // it now.
             batch: vec![1.0; batch * 3 * SIDE * SIDE],
             place: 0,
             scale: std.map(|std| 1.0 / (255.0 * std)),

@@ -210,7 +210,8 @@ fn executed() -> feedwater::Result<()> {
             assert!(it.launches >= samples.sources.len() as u64 && machine.counts().faults() == 0);
             let share = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
             let each = |count: u64| count / SAMPLES as u64;
-            // A kernel without tiles is launched in the same way for both launch goals.
+            // The launch goal selects high or low tiles. For a kernel without tiles, both goals
+            // give the same launch.
             let tiles = if it.mma > 0 { tiles } else { "none" };
             println!(
                 "| {} | {} | {} {} | {tiles} | {} | {:.0} % | {:.1} % | {} | {:.0} % | {} | {} | {} | {} |",

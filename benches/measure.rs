@@ -110,7 +110,8 @@ fn one_sample(meter: &ThreadMeter, took: Duration, rows: f64) {
     meter.add_from(Stage::Header, begin, header, 0);
     clocked(&[(Stage::Header, header)]);
     let begin = meter.begin(Stage::Decode);
-    // As a worker does, reads the clock twice for one of eight rows, and for at least one row.
+    // Like a worker, reads the clock twice for every eighth row, or for one row if there are fewer
+    // than eight.
     for _ in 0..((rows / 8.0) as u64).max(1) {
         if meter.is_timed() {
             black_box(Instant::now().elapsed());
@@ -121,8 +122,8 @@ fn one_sample(meter: &ThreadMeter, took: Duration, rows: f64) {
     meter.add_from(Stage::Transform, begin + decode, decode, 0);
     clocked(&[(Stage::Decode, decode), (Stage::Transform, decode)]);
     if meter.is_timed() {
-        // Reports the duration of a real sample, because these calls alone are shorter. The meter
-        // times only some samples if they are short.
+        // The meter times only some samples if they are short. The calls above take less time than
+        // a real sample, so this call reports the duration of a real sample.
         meter.sample_took(took);
     }
     meter.sample_ends(sample);

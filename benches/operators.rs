@@ -237,8 +237,8 @@ impl Training {
                 .try_for_each(|first| self.samples.launch(LaunchGoal::Throughput, first, group))
         })?;
         let [from, to] = &self.copied;
-        // A copy of n bytes reads n bytes and writes n bytes. So half of the kernel's bytes are
-        // copied.
+        // `bytes` counts what the kernel reads and writes. A copy of n bytes reads n bytes and
+        // writes n bytes, so a copy of half of `bytes` moves as much as the kernel.
         let copy = self
             .seconds(simulated, || feedwater::internals::gpu::copy(stream, from, to, bytes / 2))?;
         let rates = if simulated {

@@ -164,7 +164,8 @@ fn prepare(reads: &[Read], cold: bool, all: bool) -> io::Result<()> {
         }
         return Ok(());
     }
-    // The kernel does not drop modified pages, so they are written to the disk first.
+    // The kernel drops only unmodified pages from the page cache. So modified pages are written to
+    // the disk first.
     for read in reads.iter().filter(|read| read.offset == 0) {
         let file = File::open(&read.path)?;
         file.sync_data()?;

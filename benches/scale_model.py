@@ -38,7 +38,7 @@ class Outcome:
     placement: str
     #: Utilization of each resource if the GPUs did not wait. If one is above 1, the GPUs wait for it.
     loads: dict[str, float]
-    #: Dollars per million images for waiting GPUs, CPU machines, requests to the storage, and bytes.
+    #: Cost of waiting GPUs, CPU machines, requests to the storage, and transferred bytes, in dollars per million images.
     dollars: float
     #: Number of cores that loading uses on all GPU machines together, and number of CPU machines.
     cores: float
@@ -144,7 +144,7 @@ def outcome(inputs: Inputs, placement: str, gpus: int, kind: str) -> Outcome:
         by_network = 1e9 * inputs("cpu_machine.nic_gbit") / (8 * max(size, tensor))
         cpu_machines = rate / min(by_cores, by_network)
 
-    # The GPUs wait for overloaded resources, and while the set is copied to every machine.
+    # The GPUs wait if a resource is overloaded. They also wait while the set is copied to every machine.
     seconds = max(1.0, *loads.values())
     copies = machines if placement in ("copied", "packed small") else 0.0
     copying = 8 * copies * images * size / min(1e9 * inputs("storage.gbit"), share * 1e9 * inputs("gpu_machine.nic_gbit"))

@@ -74,8 +74,8 @@ fn main() {
         .filter(|case| arguments.only.as_ref().is_none_or(|only| case.name.contains(only)))
         .collect();
     for case in &chosen {
-        // The speed of the machine varies, so the results are those of the round with the median
-        // ratio.
+        // The speed of the machine varies, so a case is measured in several rounds. The results are
+        // those of the round with the median ratio of predicted to measured throughput.
         let how = (arguments.seconds, arguments.verbose);
         let mut rounds: Vec<Round> =
             (0..arguments.rounds.max(1)).map(|_| Round::new(case, how)).collect();

@@ -79,7 +79,8 @@ impl DeviceSamples {
         let texts =
             DeviceChain::new(Leaf::Roi, &kinds.iter().collect::<Vec<_>>(), shape(Size::default()));
         let programs = (count * texts.fused_bytes()).next_multiple_of(ALIGN);
-        // End offsets of the pixels, parameters, tensors and scratch images of the samples so far.
+        // Number of bytes that the samples so far use in each of four buffers: pixels, parameters,
+        // tensors and scratch images.
         let mut ends = [0, programs + count * texts.program_bytes(), 0, 0];
         let (mut drawn, mut read, mut written) = (Vec::new(), 0, 0);
         for index in 0..count {

@@ -64,7 +64,7 @@ def peer(job):
         batches = -(-pipe.epoch_size("reader") // job["batch"])
 
         def epoch():
-            # `run` waits for the batch, so the function that waits for the device does nothing.
+            # `run` returns only when the batch is finished, so the peer's function that waits for the GPU (`lambda: None`) has nothing to do.
             for _ in range(batches):
                 images, _ = pipe.run()
                 sizes = images.shape()

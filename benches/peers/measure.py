@@ -47,7 +47,7 @@ def tree_memory_bytes(root):
                 lines = dict(line.split(":", 1) for line in file if ":" in line)
             total += int(lines["Pss"].split()[0]) << 10
         except (OSError, KeyError, ValueError):
-            pass  # The process has exited.
+            pass  # The process has exited, so it uses no memory.
     return total
 
 
@@ -76,7 +76,7 @@ class DeviceMemory:
 
     def used_bytes(self):
         """Returns the number of bytes that are in use on the GPU."""
-        memory = (ctypes.c_ulonglong * 3)()  # total, free, used
+        memory = (ctypes.c_ulonglong * 3)()  # total, free and used bytes
         if self._library.nvmlDeviceGetMemoryInfo(self._device, ctypes.byref(memory)):
             raise OSError("NVML cannot read the memory of GPU 0")
         return memory[2]

@@ -28,7 +28,7 @@ MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 CLIP_MEAN, CLIP_STD = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
 CORNERS = [[0, 0], [223, 0], [223, 223], [0, 223]]
 MOVED = [[20, 10], [210, 16], [200, 220], [8, 190]]
-# Names of the jobs that use the larger images of the second file. Recipes use these images too.
+# Names of the jobs that use the larger images of the second input file. The jobs of RECIPES use these images too.
 LARGE = {"resize", "resize_bicubic", "random_resized_crop"}
 RECIPES = {"torchvision-resnet", "deit-iii", "clip", "yolo-detection"}
 

@@ -34,7 +34,7 @@ PAUSE_SECONDS = 0.01
 COLUMNS = ("in a row", "after a pause", "first", "free")
 SIDE_TINY, SIDE_LARGE = 8, 224
 PREFETCH = 4
-# Batch size, and side of the images in the batch in pixels.
+# Each case has a batch size, and the side of its images in pixels.
 CASES = [(1, SIDE_TINY), (64, SIDE_TINY), (256, SIDE_TINY), (64, SIDE_LARGE), (256, SIDE_LARGE)]
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 

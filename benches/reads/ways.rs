@@ -269,7 +269,7 @@ fn read_entry(file: i32, read: &Read, buffer: &mut [u8], place: usize) -> io_uri
 }
 
 fn push(ring: &mut IoUring, entry: io_uring::squeue::Entry) -> io::Result<()> {
-    // SAFETY: entries point to names and buffers that stay alive and do not move until the
-    // completion of the entry has been received. Only then does the place get its next read.
+    // SAFETY: the entry points to a name and a buffer that stay alive and do not move until the
+    // completion of the entry has been received. Both are reused only after that.
     unsafe { ring.submission().push(&entry) }.map_err(io::Error::other)
 }

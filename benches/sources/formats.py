@@ -389,7 +389,7 @@ def main():
             process.join()
     total = {key: sum(it[key] for it in parts) for key in parts[0] if key != "seconds"}
     if "seconds" in parts[0]:
-        # Workers end at different times, so the total rate is the sum of their rates.
+        # Workers end at different times, so the total rate is the sum of the workers' rates.
         total["rate"] = sum(it["samples"] / it["seconds"] for it in parts)
         total["seconds"] = max(it["seconds"] for it in parts)
     print(json.dumps(total))

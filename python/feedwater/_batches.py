@@ -74,7 +74,7 @@ def caller() -> str:
 def process_group() -> tuple[int, int] | None:
     """Returns rank and world size of PyTorch's process group, or ``None`` if there is no group."""
     distributed = sys.modules.get("torch.distributed")
-    # While another thread imports the module, its functions may be missing.
+    # While another thread imports `torch.distributed`, the module's functions may be missing.
     if distributed is None or not hasattr(distributed, "is_initialized") or not distributed.is_available() or not distributed.is_initialized():
         return None
     return distributed.get_rank(), distributed.get_world_size()

@@ -42,7 +42,7 @@ def _is_installed(package: str) -> bool:
     try:
         return importlib.util.find_spec(package) is not None
     except ValueError:
-        # `find_spec` raises this error for a module that the program itself created, as a test does.
+        # A module that the program itself created, such as a fake in a test, has no `__spec__`, so `find_spec` raises this error.
         return True
 
 
@@ -93,7 +93,7 @@ def dtype_name(dtype: Any) -> Any:
     Other texts are returned unchanged. The compiled part rejects them and names the key."""
     if dtype is None or (isinstance(dtype, str) and dtype not in _DTYPES):
         return dtype
-    # The name of `torch.float16`, `numpy.float16`, `numpy.dtype("float16")` or `tensorflow.float16`.
+    # All of `torch.float16`, `numpy.float16`, `numpy.dtype("float16")` and `tensorflow.float16` have the name `float16`.
     name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
     name = str(name).rpartition(".")[2]
     if name not in _DTYPES:

@@ -29,7 +29,7 @@ def names_of(classes_of: Loader | Mapping[str, Any] | Sequence[str] | None) -> l
     elif isinstance(classes_of, Sequence):
         names = classes_of
     else:
-        # A wrapper of a loader has the loader's names.
+        # An object that wraps a loader may have the loader's class names in its attribute `classes`.
         names = getattr(classes_of, "classes", None)
         if names is None:
             raise TypeError(f"classes_of is a {type(classes_of).__name__}; it must be {_TAKEN}")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ._settings import Operator
     from .loader import Loader
 
-#: Other names of parameters, with the parameter: former names, which are accepted until 1.0, and names of PyTorch, DALI and Grain.
+#: Other names of parameters: former names, which are accepted until 1.0, and names in PyTorch, DALI and Grain. Each has feedwater's parameter as value.
 ALIASES = {
     "chain": "transform",
     "transforms": "transform",
@@ -66,13 +66,13 @@ class MoreParameters(TypedDict, total=False):
     classes: int | None
     smoothing: float | None
     classes_of: Loader | Mapping[str, Any] | Sequence[str] | None
-    # Former names, until 1.0.
+    # Former names of parameters, which are accepted until 1.0.
     chain: Operator | Sequence[Operator]
     batch: int
     workers: int | Literal["auto"] | None
     last: Literal["drop", "pad", "partial"] | None
     world: int | None
-    # Names of PyTorch, DALI and Grain.
+    # Names of feedwater's parameters in PyTorch, DALI and Grain.
     transforms: Operator | Sequence[Operator]
     max_batch_size: int
     num_threads: int | Literal["auto"] | None

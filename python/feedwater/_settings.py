@@ -30,7 +30,7 @@ Given = tuple[Items, list[int] | None, list[str]]
 class _Settings:
     """Settings that become a table of a pipeline file."""
 
-    #: Name of the operator, which the table has under the key ``op``.
+    #: Name of the operator. In the table, it is the value of the key ``op``.
     OP: ClassVar[str]
 
     def __init__(self, **settings: Any) -> None:
@@ -120,7 +120,7 @@ class Source:
             indices = numbers_of(classes)
             if "directory" not in table:
                 return Source({**table, "class_to_index": indices})
-            # For a directory, `class_to_index` selects folders, and samples of other folders are not counted. So write a list.
+            # For a directory, `class_to_index` selects folders and leaves out the samples of all other folders. So write the list `classes` instead.
             names = [""] * (max(indices.values(), default=-1) + 1)
             for name, index in indices.items():
                 if names[index]:

@@ -39,7 +39,7 @@ def value(item: Any) -> str:
     if callable(settings):
         written: Any = settings()
         return table(written)
-    # Lists, tuples and arrays of NumPy.
+    # Any other item must be a list, a tuple or an array of NumPy.
     if hasattr(item, "tolist"):
         return value(item.tolist())
     try:

@@ -210,7 +210,7 @@ class Batch:
 
         with self._lock:
             if self._array is None and self._inner.device[0] == _CPU:
-                # A capsule is faster than the batch itself, because PyTorch would first query device and versions of the batch.
+                # Passing a capsule is faster than passing the batch, because PyTorch would first query the batch's device and versions.
                 self._array = torch.utils.dlpack.from_dlpack(self._inner.dlpack(None, False))
                 return self._array
         return self._owned(torch.from_dlpack)
@@ -243,7 +243,7 @@ class Batch:
                 return self._array
             owner = self._array
         if self._inner.device[0] == _CUDA and not type(owner).__module__.startswith("tensorflow"):
-            # The array that owns the memory frees it when the owner's streams are done, without waiting for TensorFlow's.
+            # The owner frees the memory when the work in its own streams is done. It does not wait for work in TensorFlow's streams.
             raise BufferError(
                 f"the batch on {self.device} was already passed to {type(owner).__module__}, whose array does not wait for TensorFlow's work; "
                 "call tensorflow() first, or copy that array"

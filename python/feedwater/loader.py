@@ -62,7 +62,7 @@ _DIRECT = {
     "output": ("dtype", "layout"),
     "targets": ("classes", "smoothing"),
 }
-#: For each setting in a group, the group as it is written in a call of the loader.
+#: For each setting of a group: how a call of the loader passes the group, such as `cache=fw.Cache`.
 _FIELDS = {field: f"{name}=fw.{kind.__name__}" for name, kind in SECTIONS.items() for field in kind.FIELDS}
 
 
@@ -385,7 +385,7 @@ class Loader:
         except StoppedError:
             raise
         except Error:
-            # Later loops raise the same error. With -1, `set_epoch` opens the source again for any epoch.
+            # Later loops raise the same error. No epoch has the number -1, so `set_epoch` opens the source again for any epoch.
             self._next = -1
             raise
         batch = known[1]
@@ -453,7 +453,7 @@ class Loader:
         for the entry ``"failed"``: the numbers of skipped, substituted and dropped samples of this rank, if there are any. The entry
         ``"classes"`` has the class names, if the source has any."""
         state: dict[str, Any] = {"version": _STATE_VERSION, "state": json.loads(self._inner.state())}
-        # Saved together with the model's weights, so that `classes_of` can give another set the same class numbers.
+        # Class names are saved with the state, so that `classes_of` can give another set the same class numbers.
         if classes := self.classes:
             state["classes"] = classes
         if failed := self._failures():
@@ -523,7 +523,7 @@ class Loader:
             self._inner = self._built(0, before)
             raise
         except BaseException:
-            # After Ctrl-C, do not build the former loader again, because that could take as long.
+            # After Ctrl-C, do not build the former loader again, because that could take as long as building the new one.
             self._closed = True
             raise
         self._next = json.loads(self._inner.state())["epoch"]

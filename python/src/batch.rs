@@ -95,7 +95,8 @@ impl Batch {
         if self.classes > 0 && locked(py, &self.targets).is_none() {
             match self.with(py, feedwater::Batch::soft_targets_to_host) {
                 Ok(copied) => *locked(py, &self.targets) = Some(copied),
-                // Another thread has copied the targets and then exported the tensor.
+                // Another thread has copied the targets and then exported the tensor. So the copy
+                // exists.
                 Err(_) if locked(py, &self.targets).is_some() => {}
                 Err(error) => return Err(error),
             }

@@ -53,7 +53,8 @@ unsafe extern "C" fn free_versioned(capsule: *mut ffi::PyObject) {
     if let Some(tensor) = unsafe { tensor.as_ref() }
         && let Some(deleter) = tensor.deleter
     {
-        // SAFETY: as above.
+        // SAFETY: the tensor comes from `into_raw` and has not been freed, so its deleter may be
+        // called.
         unsafe { deleter(ptr::from_ref(tensor).cast_mut()) };
     }
 }
@@ -66,7 +67,8 @@ unsafe extern "C" fn free_legacy(capsule: *mut ffi::PyObject) {
     if let Some(tensor) = unsafe { tensor.as_ref() }
         && let Some(deleter) = tensor.deleter
     {
-        // SAFETY: as above.
+        // SAFETY: the tensor comes from `into_raw` and has not been freed, so its deleter may be
+        // called.
         unsafe { deleter(ptr::from_ref(tensor).cast_mut()) };
     }
 }

@@ -23,7 +23,7 @@ pub fn raised_of_item(py: Python<'_>, error: &Error) -> PyErr {
         let text = format!(
             "{sample}; to go on without such samples, set on_error to \"skip\", \"substitute\" or \"drop\""
         );
-        // If this fails, the exception keeps the text without the advice.
+        // If `args` cannot be set, the exception keeps its text, which has no advice.
         let _ = raised.value(py).setattr("args", (text,));
     }
     raised

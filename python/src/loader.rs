@@ -123,8 +123,8 @@ impl Loader {
             running.epochs.push(Arc::downgrade(&begun.shared));
             return Ok(begun);
         }
-        // Another thread has closed the loader. The epoch may be its last owner, so it is dropped
-        // without the lock.
+        // Another thread has closed the loader. The new epoch may be the last owner of the loader,
+        // so unlock the slot before the epoch is dropped.
         drop(slot);
         Err(raised(py, &feedwater::Error::Stopped))
     }

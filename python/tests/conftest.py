@@ -59,7 +59,7 @@ def run_two(program, folder):
     """Runs a program in two processes, started by torchrun. Returns the JSON that each process prints, in the order of
     the ranks."""
     with tempfile.TemporaryDirectory() as prints:
-        # In a shared pipe, lines of two processes could be mixed.
+        # Each process prints to a file of its own, because lines of two processes could be mixed in a shared pipe.
         head = f"import os, sys\nsys.stdout = open(os.path.join({prints!r}, os.environ['RANK']), 'w')\n"
         text = head + textwrap.dedent(program).replace("FOLDER", repr(str(folder)))
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python", sys.executable, "-c", text]
@@ -77,7 +77,7 @@ def cluster():
     import ray.data
 
     settings = {"object_store_memory": 100 << 20, "include_dashboard": False}
-    # Ray notices a killed node after 2.5 seconds. A slow node has 10 seconds for each of five answers.
+    # Ray checks a node every 0.5 seconds, and gives it up after five failures: after 2.5 seconds if it was killed, or 50 seconds if it does not answer.
     # The GPU of the driver's node is only declared, and does not exist.
     health = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500}
     head = {"num_cpus": 0, "num_gpus": 1, "_system_config": health, **settings}

@@ -81,7 +81,7 @@ def test_samples_without_objects(annotated, folder, tmp_path):
     empty = last.objects()[2]
     assert len(empty) == 0 and empty.boxes.shape == (0, 4) and empty.masks().shape == (0, 8, 12) and empty.run_lengths() == []
     assert [len(it) for it in first(folder, fw.ops.Crop(width=12, height=8)).objects()] == [0] * 3
-    # Objects of a combined source, and of a sample that zeros replace.
+    # Checks the objects of a combined source. Its third sample is damaged and replaced by zeros, so it has no objects.
     (tmp_path / "1.ppm").write_bytes(b"P6 12")
     joined = fw.concat(fw.directory(folder).select(take=1), annotated)
     batch = first(joined, fw.ops.Crop(width=12, height=8), on_error="substitute")

@@ -75,7 +75,7 @@ EXACT = {
     "max_size": [v1.Resize(40, max_size=50), v1.PILToTensor()],
     "max_size of v2": [v2.Resize([20], max_size=26), v2.PILToTensor()],
     "nearest-exact": [v2.Resize((30, 41), interpolation=v1.InterpolationMode.NEAREST_EXACT), v2.PILToTensor()],
-    # Only one position is possible, so nothing is random.
+    # Each of these transforms has only one possible result, so nothing is random.
     "reflect": [v1.RandomCrop((44 + 5, 60 + 5), padding=(2, 2, 3, 3), padding_mode="reflect"), v1.PILToTensor()],
     "symmetric of v2": [v2.RandomCrop((44 + 2 + 4, 60 + 1 + 3), padding=(1, 2, 3, 4), padding_mode="symmetric"), v2.PILToTensor()],
     "one size": [v2.RandomResize(19, 20), v2.PILToTensor()],

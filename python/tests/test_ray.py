@@ -101,7 +101,7 @@ def test_other_names_mean_the_same_to_tasks(cluster, many):
 def test_a_killed_reader_loses_and_repeats_nothing(cluster, many, tmp_path, node):
     go, killed = tmp_path / "go", tmp_path / "killed"
     batches = loaded(many)
-    # A sample of a batch in the middle of the first of two tasks. The consumer already has the earlier blocks.
+    # Index of a sample in the middle of the first of two tasks. When the task is killed there, the consumer already has the earlier blocks.
     victim = batches[6][2][1]["index"]
     source = fw.samples(Killing(many, victim, killed, go=go, question=2, node=node), labels())
     context = ray.data.DataContext.get_current()

@@ -228,7 +228,7 @@ def test_annotated_objects_are_columns_that_follow_the_chain(cluster, many, tmp_
             assert list(row[name]) == values.tolist()
         assert list(row["crowd"]) == objects.crowd.tolist()
         assert list(row["masks"]) == [runs and runs["counts"] for runs in objects.run_lengths()]
-    # Columns are stored in Parquet, and they are absent unless requested.
+    # The columns of annotated objects can be stored in Parquet. The column of masks exists only if it is requested.
     dataset.drop_columns(["image"]).write_parquet(str(tmp_path / "rows"))
     boxes = ray.data.read_parquet(str(tmp_path / "rows")).take_all()
     assert sum(len(row["boxes"]) for row in boxes) == sum(len(it) for it in expected)

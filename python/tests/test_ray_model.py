@@ -75,7 +75,7 @@ def where(images):
 def test_a_model_reads_the_object_store(cluster, large, framework):
     if framework == "torch":
         pytest.importorskip("torch")
-    # Three batches of 4.4 MB in one block. Blocks below 100 KB would not be stored in the object store.
+    # The data set is one block of three batches of 4.4 MB each. Blocks below 100 KB would not be stored in the object store.
     dataset = fw.ray.read(large, [fw.ops.Crop(width=180, height=100)], batch_size=20, override_num_blocks=1)
     # The model needs other resources than the read tasks. Otherwise Ray would run it inside the read tasks.
     options = {"framework": framework, "keep": ["index"], "num_cpus": 0.5}

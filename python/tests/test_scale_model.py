@@ -59,12 +59,12 @@ def test_the_share_of_misses_is_the_average_over_the_epochs():
 
 def test_loads_by_hand():
     at = model.outcome(inputs, "direct", 8, "photo")
-    # 24,000 images/s x (341 + 50 + 37.7) microseconds on 72 cores. Each image is one of at most 55,000 requests per second.
+    # The job needs 24,000 images/s x (341 + 50 + 37.7) microseconds on 72 cores, and one storage request per image. The storage serves 55,000 requests/s.
     assert at.cores == pytest.approx(24_000 * (341 + 50 + 8 * 94_162 / 20e3) * 1e-6)
     assert at.loads["cores of GPU machines"] == pytest.approx(at.cores / 72)
     assert at.loads["storage requests"] == pytest.approx(24_000 / 55_000)
     assert at.dollars == pytest.approx(0.4), "no GPU waits, so only requests have a cost"
-    # 64 GPUs demand 192,000 requests/s, so eight machines at 60 dollars per hour wait 2.49 times as long as they work.
+    # 64 GPUs need 192,000 requests/s, but the storage serves 55,000. So eight machines at 60 dollars per hour wait 2.49 times as long as they work.
     busy = model.outcome(inputs, "direct", 64, "photo")
     assert busy.first == "storage requests"
     assert busy.dollars == pytest.approx(0.4 + (192 / 55 - 1) * 1e6 / 192_000 * 8 * 60 / 3600)

@@ -29,7 +29,7 @@ SETTINGS = {
     "count": 1,
     "shorter": 8,
 }
-#: Values for operators whose settings of these names have another type.
+#: Values for operators in which a setting has another type than the setting of the same name in other operators.
 OWN_SETTINGS = {
     ops.RandomResize: {"min_size": 8, "max_size": 16},
     ops.TimmAutoAugment: {"config": "original"},

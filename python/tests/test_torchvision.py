@@ -208,7 +208,7 @@ def _convert_image_to_rgb(image):
 def test_functions_are_named_and_those_of_clip_are_known(monkeypatch):
     steps = [v1.CenterCrop(8), _convert_image_to_rgb, v1.ToTensor()]
     assert "_convert_image_to_rgb (transform 1): it is test_torchvision._convert_image_to_rgb" in problems_of(*steps)[0]
-    # The function of this name in CLIP does not change RGB images, so it is left out.
+    # CLIP's function of this name does not change RGB images, so the conversion leaves it out.
     monkeypatch.setattr(_convert_image_to_rgb, "__module__", "clip.clip")
     assert len(fw.from_torchvision(steps)) == 2
 

@@ -132,7 +132,7 @@ def _jittered(settings):
             value = settings[name]
             drawn, around = action["params"][parameter], 0.0 if name == "hue" else 1.0
             if isinstance(drawn, int):
-                # For hue, this is the byte that is added: torchvision's int(255 * hue).
+                # Only hue has an integer: the byte that is added to the hue, which is int(255 * hue) in torchvision.
                 signed = drawn - 256 if drawn > 128 else drawn
                 drawn = (signed + (0.5 if signed > 0 else -0.5 if signed < 0 else 0)) / 255
                 value += 1 / 255
@@ -163,7 +163,7 @@ class Grammar:
         self.tensors = form != "pil"
         self.floats = form == "floats"
         self.unit = 255 if self.floats else 1
-        # For tensors, feedwater rounds both passes to bytes, by at most half a level each, and weights to 22 bits.
+        # Difference in levels that is allowed after a resize. For tensors, feedwater rounds both passes to bytes, by at most half a level each, and weights to 22 bits.
         self.resized = 1.001 if self.tensors else 0.0
         self.levels = 0.0
         self.grown = False
@@ -221,7 +221,7 @@ class Grammar:
         fill = self.rng.randint(0, 255) / self.unit if mode == "constant" else 0
         library = self.rng.choice([v1, v2])
         if library is v1 and mode in ("reflect", "symmetric"):
-            # v1 mirrors twice in this case, which would be two operators.
+            # With mirrored borders, v1 would pad twice: with `padding`, and because of `pad_if_needed`. This would be two operators.
             padding = None
         transform = library.RandomCrop(wanted, padding=padding, pad_if_needed=True, fill=fill, padding_mode=mode)
         sides = [0] * 4 if padding is None else [padding] * 4 if isinstance(padding, int) else [*padding] * (4 // len(padding))
@@ -320,7 +320,7 @@ class Grammar:
         return Leaf(v2.RandomChannelPermutation(), "channel_permutation", run)
 
     def _no_antialias(self):
-        # This setting has no effect on PIL images.
+        # `antialias=False` has no effect on PIL images.
         if self.tensors:
             return None
         transform = self._library("Resize", self.rng.randint(8, 50), antialias=False)

@@ -58,7 +58,8 @@ impl Table {
         let symbols = if is_dc {
             (0..12).collect()
         } else {
-            // Sorted by run + 2 * size, which approximates the order of falling frequency.
+            // The symbols are sorted by run + 2 * size, which is nearly the order of falling
+            // frequency.
             let mut symbols: Vec<u8> =
                 (0..16).flat_map(|run| (1..=10).map(move |size| run << 4 | size)).collect();
             symbols.extend([0, 0xf0]);
@@ -113,8 +114,8 @@ pub fn draw(random: &mut Random) -> Vec<u8> {
     };
     let (width, height) = (side(random), if usual[1] == 0 { 8 } else { side(random) });
     let height = if width > 100 { 1 + height % 20 } else { height };
-    // Images up to 4 pixels wide are kept rare, because libjpeg-turbo decodes those with half-width
-    // chroma.
+    // If an image is at most 4 pixels wide and its chroma has half the width, feedwater leaves it
+    // to libjpeg-turbo. So images this narrow are kept rare.
     let width = if width <= 4 && random.below(8) > 0 { width + 4 } else { width };
 
     let tables = draw_tables(random);

@@ -192,7 +192,8 @@ fn a_room_of_the_loader_imports_only_from_lower_floors() {
 /// room that it imports.
 fn floors_of_rooms(imports: &BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, usize> {
     let mut floors: BTreeMap<String, usize> = imports.keys().map(|it| (it.clone(), 0)).collect();
-    // Imports have no cycles. So no floor changes any more after as many passes as there are rooms.
+    // Imports have no cycles, so a path of imports contains each room at most once. After one pass
+    // per room, all floors are therefore final.
     for _ in imports {
         for (room, imported) in imports {
             let floor = imported.iter().map(|other| floors[other] + 1).max().unwrap_or(0);

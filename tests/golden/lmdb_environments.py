@@ -62,7 +62,7 @@ def main():
     pictures = [(HERE / "records" / f"{number}.jpg").read_bytes() for number in range(4)]
     large = (HERE / "decode" / "png-gray-alpha-16.png").read_bytes()
 
-    # Reverse order, so that keys are ordered differently than values in the file. One value needs overflow pages.
+    # The pairs are written in reverse order, so that the values in the file are in another order than the keys. One value needs overflow pages.
     pairs = [(b"image-%04d" % number, pictures[number % 4]) for number in reversed(range(12))]
     pairs += [(b"image-0005", large), (b"__len__", b"12"), (b"num-samples", b"12")]
     pairs += [(b"label-%04d" % number, b"word") for number in range(12)]

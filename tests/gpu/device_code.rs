@@ -44,7 +44,8 @@ fn faults_of(machine: &Simulated, body: &str) -> u64 {
     let memory = DevicePool::take(&device, &footprint).unwrap();
     let pinned = PinnedPool::take(&device, &footprint).unwrap();
     let words = memory.buffer("words", 256).unwrap();
-    // The buffer is in a separate allocation, so that the kernel may not access memory beside it.
+    // The buffer `never` is an allocation of its own, so accesses beside it are outside of all
+    // memory.
     let mut other = Footprint::default();
     other.add(MemoryKind::Device, "never", 256, 1, "");
     let never = DevicePool::take(&device, &other).unwrap().buffer("never", 256).unwrap();

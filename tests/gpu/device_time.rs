@@ -312,7 +312,7 @@ fn the_exposed_wait_is_that_of_the_consumers_stream() {
         let measured = profile.consumer.waited_on_device.unwrap();
         assert_eq!((measured.spans, measured.items, measured.all_items), (1, 4, 4));
         assert_eq!(nanoseconds(measured.seconds), waited.as_nanos() as f64);
-        // An early stream waits at least as long as the kernel runs, a late one does not wait.
+        // If `late` is 0, the stream waits at least as long as the kernel runs, else not at all.
         assert_eq!(waited.as_nanos() as u64 >= 4 * KERNEL_NS, late == 0, "{waited:?}");
         assert!(late == 0 || waited.is_zero(), "{waited:?}");
         drop((batch, loader, first, last, stream, device));
@@ -429,9 +429,9 @@ fn a_window_counts_the_images_of_its_own_routes() {
     assert_eq!((cuda.images, cuda.share, host.share), (0, 0.0, 1.0));
     assert!((1..=24).contains(&host.images), "{host:?}");
     assert!(cuda.device.is_none() && host.device.is_some(), "{cuda:?}");
-    // Peaks of memory are those of the whole run, not only of the window.
+    // Peaks of memory are those of the whole run, not only of the profiled part.
     assert_eq!(window.memory, whole.memory);
-    // A window without images has a share of 0 for every route.
+    // A profile without images has a share of 0 for every route.
     let nothing = loader.profile_since(&loader.measured());
     assert!(nothing.routes.iter().all(|it| (it.images, it.share, it.busy) == (0, 0.0, 0.0)));
     drop(loader);

@@ -78,7 +78,8 @@ fn a_device_without_work_is_left_alone_and_no_byte_changes() {
         let epoch = |loader: &mut Loader| {
             loader.epoch().map(|batch| batch.unwrap().to_host().unwrap()).collect::<Vec<_>>()
         };
-        // In the first epoch after the choice, some batches were begun before it.
+        // In the first epoch after the choice, some batches were begun before the choice. So only
+        // the second epoch is checked.
         batches.extend(epoch(&mut loader));
         let before = loader.stats();
         batches.extend(epoch(&mut loader));

@@ -162,7 +162,8 @@ fn a_hostile_index_does_no_harm() {
         let whole = (size.window(), 1);
         let ours = &mut Decoders::new().jpeg(JpegDecoder::Feedwater);
         let Some(index) = made(ours, &file, whole) else {
-            // On this CPU libjpeg-turbo is faster, so feedwater's decoder is not used.
+            // On this CPU, libjpeg-turbo is faster than feedwater's decoder, which is therefore not
+            // used.
             return;
         };
         let expected = decoded(ours, &file, whole);

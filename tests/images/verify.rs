@@ -199,14 +199,14 @@ fn huffman_tables_are_whole() {
     let ac = |symbol: u8| {
         let mut body = vec![0; 18];
         (body[0], body[4], body[17]) = (0x10, 1, symbol);
-        // The table is inserted before the one that the scan uses.
+        // The inserted table precedes the table that the scan uses. So it is checked, but not used.
         insert(&good, 2, &segment(0xC4, &body))
     };
     accept(&ac(0xF0));
     accept(&ac(0x5A));
     corrupt(&good, &ac(0x5B), &["5b"]);
     corrupt(&good, &ac(0x10), &["10"]);
-    // In a progressive scan, the same symbol is valid: it ends several blocks.
+    // In a progressive scan, the symbol 0x10 is valid, because it ends several blocks.
     let progressive = Recipe { scans: Scans::Progressive, ..recipe() }.make();
     let mut body = vec![0; 18];
     (body[0], body[4], body[17]) = (0x11, 1, 0x10);

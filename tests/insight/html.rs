@@ -81,7 +81,8 @@ fn hostile() -> Report {
             batches: at,
             ready: at as usize % 3,
             waited: seconds(at * length / 3 * (1 + at / 64 % 2)),
-            // Stage 0 lists the source, which is complete after the first interval.
+            // Stage 0 lists the source. It ends in the first interval, so its busy time stays the
+            // same.
             busy: std::array::from_fn(|stage| match stage {
                 0 => 0.004_321,
                 _ => seconds(at * length / (3 + stage as u64)),

@@ -74,7 +74,8 @@ fn all_orders_of_a_small_block_are_equally_frequent() {
 
 #[test]
 fn every_place_gets_every_element_equally_often() {
-    // The lengths need both constructions of permutations and are around powers of two and four.
+    // The lengths are close to powers of two and four. Together they need both of the methods that
+    // construct permutations.
     for len in [3, 5, 15, 16, 17, 24, 64, 65, 1024, 1025] {
         for keys in keys(if len < 100 { 10_000 } else { 600 }) {
             // If a permutation is long, its positions and elements are counted in 32 parts of
@@ -129,8 +130,8 @@ fn correlation(len: u64, pairs: impl Iterator<Item = (u64, u64)>) -> f64 {
     for (a, b) in pairs {
         let (a, b) = (scaled(a), scaled(b));
         counts[(a * 16.0) as usize * 16 + (b * 16.0) as usize] += 1;
-        // For two independent uniform numbers from 0 to 1, this product has mean 0 and variance
-        // 1/144.
+        // If a and b are independent and uniform from 0 to 1, (a - 0.5) * (b - 0.5) has mean 0 and
+        // variance 1/144.
         sum += (a - 0.5) * (b - 0.5);
         n += 1.0;
     }
@@ -243,8 +244,8 @@ proptest! {
         seed: u64,
     ) {
         let all = indices(&windowed(&files, window, seed, 0));
-        // With a window of one sample, only the files are shuffled. This order gives each sample's
-        // place in the sequence.
+        // With a shuffle window of one sample, only the order of the files is random. `place` gets
+        // each sample's position in that order.
         let mut place = vec![0; all.len()];
         let mut visited: Vec<u64> = Vec::new();
         let ends: Vec<u64> = files.iter().scan(0, |end, len| { *end += len; Some(*end) }).collect();

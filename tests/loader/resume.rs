@@ -110,7 +110,8 @@ fn loaders_of_parts_give_what_one_loader_gives() {
         let (whole, _) = run(&mut builder().build().unwrap(), usize::MAX);
         assert_eq!(whole.len(), samples);
         for cuts in [&[0, 4, 61][..], &[0, 20, 24, 56, 61], &[0, 3, 21, 61]] {
-            // With `drop`, a part must end at the end of a batch, and this one would not.
+            // With `drop`, a part must end at the end of a batch. The first part of these cuts does
+            // not.
             if last == LastBatch::Drop && cuts[1] == 3 {
                 continue;
             }

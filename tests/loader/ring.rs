@@ -300,7 +300,7 @@ fn a_consumer_waiting_for_a_slot_being_filled_is_not_reported() {
             let mut other = producer.acquire().unwrap();
             other.begin_fill().unwrap();
             other.publish().unwrap();
-            // The consumer holds one slot and waits for this one.
+            // The consumer holds the other slot and waits for the slot `filling`.
             thread::yield_now();
             filling.publish().unwrap();
         });

@@ -126,7 +126,8 @@ fn threads_ring_and_reports_follow_the_choice() {
     let mut epoch = loader.epoch();
     while let Some(batch) = epoch.next() {
         drop(batch.unwrap());
-        // The consumer has returned its slot already. Waits until this slot is filled too.
+        // The consumer has returned its slot already. Waits until workers have filled this slot
+        // too.
         while ahead(epoch.loader()) < Some(3) {
             thread::sleep(Duration::from_millis(1));
         }

@@ -105,8 +105,8 @@ fn riff(chunks: &[(&[u8; 4], &[u8])]) -> Vec<u8> {
 /// pixels are all different, and five Huffman codes with one symbol for each group.
 fn groups(width: u32, height: u32, cache_bits: u32) -> Vec<u8> {
     let mut bits = Bits::default();
-    // No transform, a colour cache if `cache_bits` is not 0, and an entropy image with one pixel
-    // for 4x4 pixels.
+    // The stream has no transform. It has a colour cache if `cache_bits` is not 0, and an entropy
+    // image with one pixel for 4x4 pixels.
     bits.put(0, 1);
     if cache_bits == 0 {
         bits.put(0, 1);
@@ -132,7 +132,8 @@ fn groups(width: u32, height: u32, cache_bits: u32) -> Vec<u8> {
             bits.put(1 | (zeros - 11) << 1, 8);
         }
     }
-    // The codes for blue, alpha and distance have one symbol each, 0. Its code has no bits.
+    // The codes for blue, alpha and distance have only the symbol 0. A code with a single symbol
+    // takes no bits.
     const ONLY_ZERO: (u32, u32) = (1, 4);
     for _ in 0..3 {
         bits.put(ONLY_ZERO.0, ONLY_ZERO.1);

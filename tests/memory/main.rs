@@ -270,7 +270,7 @@ fn groups_of_codes_of_a_webp_are_counted_before_it_is_decoded() {
         count += 1;
     }
     assert!(count > 10, "{count}");
-    // libwebp does not check which groups are used if there are at most 1000.
+    // If there are at most 1000 code groups, libwebp builds tables for all of them, used or not.
     for (width, height, cache_bits) in
         [(4, 4, 0), (80, 200, 3), (128, 124, 11), (512, 256, 0), (511, 255, 11)]
     {
@@ -290,7 +290,7 @@ fn groups_of_codes_of_a_webp_are_counted_before_it_is_decoded() {
 #[test]
 fn a_webp_of_many_code_groups_is_decoded_within_the_large_image_budget_or_not_at_all() {
     let _alone = alone();
-    // This file of 37 KB, which the plan does not inspect, has 8192 groups: tables of 100 MB.
+    // The plan does not inspect this file of 37 KB, whose 8192 groups need tables of 100 MB.
     let mut all: Vec<Vec<u8>> = small(2048).collect();
     all[101] = files::webp_groups(512, 256, 0);
     assert!(all[101].len() < 40_000);

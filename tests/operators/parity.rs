@@ -33,12 +33,13 @@ static KERNELS: LazyLock<Kernels<'static>> = LazyLock::new(|| {
     if executes_device_code() {
         let machine = in_process();
         let device = Device::open_with(0, &runtime()).expect("the simulated device opens");
-        // All tests of this program share the simulated machine. It stays reserved until the
-        // process ends.
+        // All tests of this program share the simulated machine. No other test may reserve it until
+        // the process ends.
         std::mem::forget(machine);
         return Kernels::Device(Box::leak(Box::new(device)));
     }
-    // The compiler keeps compiled kernels in a folder, because there are hundreds of texts.
+    // There are hundreds of kernels to compile, so the compiler keeps them in a folder for later
+    // runs.
     let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/feedwater-host-kernels");
     let compiler = HostCompiler::keeping_in(folder).expect("the target directory can be written");
     Kernels::Host(Box::leak(Box::new(compiler)))

@@ -212,7 +212,8 @@ fn a_profiler_gets_ranges_nested_and_paired_on_every_thread() {
         }
     });
     let library = open(&path);
-    // The profiler is initialized once. These are the numbers of the functions that it requested.
+    // The profiler is initialized only once. The text lists the numbers of the functions that it
+    // requested.
     assert_eq!(told(&library, 0), "start version 3 16 9 15 7 16 7");
     let domain = if plain { "" } else { "feedwater" };
     let once =

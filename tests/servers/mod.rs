@@ -80,7 +80,8 @@ impl Shared {
     fn has_to_gather(&self) -> bool {
         let most = self.most_in_flight.load(Ordering::SeqCst);
         let mut state = self.state.lock().unwrap();
-        // Requests are held only once, because later requests may belong to another test.
+        // As soon as enough requests are in flight, or the time is over, no more requests are held.
+        // Later requests may belong to another test.
         let gathers = &mut state.gathers;
         gathers.take_if(|it| most >= it.count || Instant::now() >= it.until);
         gathers.is_some()

@@ -102,8 +102,8 @@ pub const LAUNCH_FAILED: c_int = 719;
 ///
 /// If the test fails in the new process. The message has its output.
 pub fn exclusive() -> Option<Simulated> {
-    // libtest names the thread of a test after the test. If it has only one thread, this is the
-    // main thread.
+    // libtest gives the thread of a test the name of the test. With `--test-threads=1`, tests run
+    // on the main thread, whose name is `main`.
     let thread = thread::current();
     let test = thread.name().expect("exclusive() is called on the thread of the test");
     if test == "main" {
@@ -115,7 +115,7 @@ pub fn exclusive() -> Option<Simulated> {
         .unwrap();
     let [text, problem] = [output.stdout, output.stderr].map(String::from_utf8);
     let (text, problem) = (text.unwrap(), problem.unwrap());
-    // With a name that no test has, the program would succeed too.
+    // Also checks that one test has passed, because the program would succeed without any test too.
     let passed = output.status.success() && text.contains(" 1 passed");
     assert!(passed, "{test}, {}: {text}{problem}", output.status);
     print!("{text}{problem}");

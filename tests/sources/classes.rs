@@ -199,7 +199,7 @@ fn a_loader_has_the_numbers_of_another_one_and_its_state_knows_them() {
     let without = |state| loader(list()).resume(state).build();
     refused(without(state), "state.classes", &["source.classes"]);
     // A state that was saved before class tables existed has no classes. It can be resumed without
-    // one.
+    // a class table.
     let older = feedwater::LoaderState { classes: None, ..state };
     assert!(without(older).is_ok());
     let nameless = Loader::builder(crate::common::memory(4), training())

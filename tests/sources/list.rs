@@ -378,7 +378,7 @@ fn a_list_with_urls_is_not_checked_for_existing_files() {
     fs::write(root.path().join("a.txt"), text).unwrap();
     let allowed = StorageSettings { allow_urls: vec!["127.0.0.1:1".into()], ..Default::default() };
     let storage = Storage::new(&allowed).unwrap();
-    // Without the feature `remote`, the URL is an error. In no case is the error about the missing
+    // Without the feature `remote`, the URL is an error. The error must never be about the missing
     // file.
     match FileList::open_with(root.path().join("a.txt"), &Default::default(), &storage) {
         Ok(list) => assert_eq!(list.len(), 2),

@@ -362,7 +362,7 @@ fn a_flipped_byte_never_panics_and_never_reads_beyond_the_file() {
     let root = tempfile::tempdir().unwrap();
     let mut errors = 0;
     for position in 0..whole.len() {
-        // In the pixels, one bit per byte suffices.
+        // The header has 128 bytes. In the pixels behind it, one bit per byte suffices.
         for bit in 0..if position < 128 { 8 } else { 1 } {
             let mut damaged = whole.clone();
             damaged[position] ^= 1 << bit;

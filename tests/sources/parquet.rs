@@ -305,7 +305,7 @@ fn large_uncompressed_images_are_read_without_other_bytes() {
         read_all([4, 1, 0, 5, 2, 3]);
         read_all([0, 1, 2, 3, 4, 5]);
         assert_eq!(source.largest_bytes(), Some(5000));
-        // The pages themselves would need 25 kB, so they are not kept.
+        // The pages have 25 kB, so this bound shows that the source does not keep them in memory.
         assert!(source.memory_bytes() < 15_000, "{}", source.memory_bytes());
         for position in (0..whole.len()).step_by(if name == "large" { 41 } else { 97 }) {
             let mut damaged = whole.clone();

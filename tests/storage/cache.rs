@@ -205,7 +205,7 @@ fn a_missing_or_wrong_count_is_rebuilt() {
     setting.read(&url, 1);
     assert_eq!(setting.counted(), 2 * (1000 + HEAD));
     // A process increases the count before it writes an entry. If the process ends in between, the
-    // count is too large.
+    // count is too large. The next process must correct it.
     fs::write(setting.directory.path().join("bytes"), limit.to_string()).unwrap();
     setting.read(&url, 2);
     assert_eq!((setting.counted(), setting.bytes()), (3 * (1000 + HEAD), 3 * (1000 + HEAD)));

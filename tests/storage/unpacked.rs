@@ -472,7 +472,7 @@ fn damage_in_a_compressed_archive_is_an_error_with_both_bytes() {
         assert!(has_words(&error.problem, values), "{values:?}: {error}");
         position(&error)
     };
-    // The key has the offset in the contents, and the message that in the compressed file.
+    // The key has the offset in the contents, the message has the offset in the compressed file.
     refused(&bytes[..bytes.len() - 1], &[&(bytes.len() - 1).to_string()]);
     let mut damaged = bytes.clone();
     *damaged.last_mut().unwrap() ^= 1;

@@ -380,7 +380,8 @@ fn the_first_programs_run_with_the_images_that_are_made_for_them() {
     ] {
         let (_, rest) = text.split_once(key).unwrap();
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-        // There must be enough images for a full batch, unless the last batch may be smaller.
+        // The pages create 200 images. With a larger batch size, no batch would be full, and by
+        // default an incomplete batch is dropped.
         assert!(digits.parse::<u32>().unwrap() <= 200, "{text}");
     }
     for needed in

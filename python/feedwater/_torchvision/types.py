@@ -58,7 +58,7 @@ _DTYPES = {"torch.uint8": "u8", "torch.float32": "f32", "torch.float16": "f16", 
 def _dtype(step: Any, state: State) -> list[Operator]:
     dtype = step.dtype
     if isinstance(dtype, dict):
-        # Use the entry for images. Boxes and masks are not part of the chain.
+        # `dtype` gives a type for images, boxes and masks. Use only that for images, because boxes and masks are not part of the chain.
         names = {getattr(key, "__name__", key): value for key, value in dtype.items()}
         image = "Image" if state.tensor_by == "ToImage" else "Tensor"
         if image not in names and "others" not in names:
@@ -68,7 +68,7 @@ def _dtype(step: Any, state: State) -> list[Operator]:
             return []
     if state.form is Form.PIL:
         if type(step).__name__ == "ToDtype":
-            # torchvision does not change PIL images here.
+            # In torchvision, `ToDtype` does not change PIL images.
             return []
         raise Misplaced("torchvision accepts only tensors here; put ToImage or PILToTensor before this transform")
     return _as_dtype(state, dtype, step, scales=getattr(step, "scale", True))

@@ -128,7 +128,7 @@ class LoaderTrainer:
         # Return the same object for a loader each time, because the object counts the loader's epochs.
         known: weakref.WeakKeyDictionary[Loader, _LoaderShard] = self.__dict__.setdefault("_loaders", weakref.WeakKeyDictionary())
         if loader not in known:
-            # With accumulation, copy batches: the Trainer holds those of two optimizer steps and one more, too many for the loader.
+            # With gradient accumulation, the Trainer holds the batches of two optimizer steps and one more. The loader has no memory for so many, so copy them.
             copies = self.args.gradient_accumulation_steps > 1  # type: ignore[attr-defined]
             known[loader] = _LoaderShard(Batches(loader, self.loader_keys, IGNORED_LABEL, copies=copies), batch_size=None)
         return known[loader]

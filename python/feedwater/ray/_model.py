@@ -80,7 +80,7 @@ class _Applied:
         self._framework = framework
         self._output = output
         self._keep = list(keep)
-        # A table consists of one or more batches. Whether the model is called once for each batch.
+        # If true, the model is called once for each batch of a table. Otherwise it is called once for the whole table.
         self._by_batch = by_batch
 
     def apply(self, table: pyarrow.Table) -> pyarrow.Table:

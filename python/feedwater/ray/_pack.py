@@ -133,7 +133,7 @@ def pack(
     # Memory that a task needs besides its samples, in bytes.
     encode = PROCESS_BYTES + (0 if shorter is None else threads * _THREAD_BYTES + _large_image_memory(job))
     write = PROCESS_BYTES + shard_bytes
-    # Check the memory before a manifest is written. The manifest has these settings, so a later call with other ones would fail.
+    # Check the memory before a manifest is written. The manifest contains these settings, so a later call with other settings would fail.
     require(_ENCODES, {"memory": encode, **options}, f"Lower limits.large_image_memory, or {_GIVE_MEMORY}")
     require(_WRITES, {"memory": write, **options}, f"Lower shard_bytes, or {_GIVE_MEMORY}")
     # Lock the directory before tasks run.
@@ -222,7 +222,7 @@ class _Run:
 
     def _sized(self, encoded: _Encoded) -> None:
         """Waits for the sizes of a piece, and starts writing the shards that end in it."""
-        # Meanwhile add written shards to the manifest, so that a pack that is killed can continue after them.
+        # While the sizes are awaited, add written shards to the manifest, so that a pack that is killed can continue after them.
         while not _done(encoded.sizes, among=[encoded.sizes, *list(self._writing)[:1]]):
             self._list(len(self._writing))
         sizes = _result(encoded.sizes)

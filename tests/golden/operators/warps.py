@@ -75,7 +75,7 @@ def perspective_maps(seed):
             small = lambda scale: rng.uniform(-1, 1) * scale
             map = [1 + small(0.3), small(0.3), small(4), small(0.3), 1 + small(0.3), small(4),
                    small(0.3 / width), small(0.3 / height)]
-            if number == 6:  # The line whose points map to infinity crosses the image.
+            if number == 6:  # Points on a line across the image map to infinity.
                 map[6] = -2 / (2 * width + 1)
             if number == 7:  # The map gives NaN at the centre of a pixel.
                 map = [1, 0, -0.5, 0, 1, -0.5, -2, 0]

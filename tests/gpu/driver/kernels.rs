@@ -75,7 +75,7 @@ fn a_kernel_is_compiled_once_and_again_if_its_file_is_damaged() {
     assert_eq!(compilations(), 1, "cut");
     assert_eq!(compilations(), 0, "mended");
 
-    // A second handle uses another cache directory at the same time.
+    // A second device handle uses another cache directory at the same time.
     let elsewhere = tempfile::tempdir().unwrap();
     let other = kept_in(elsewhere.path());
     assert_eq!(

@@ -187,8 +187,8 @@ fn fill_and_use(device: &Arc<Device>, hooks: bool) -> Vec<u8> {
     let consumer = Arc::new(Stream::new(device).unwrap());
     let kept = memory.buffer("slots", 1024).unwrap();
     let buffer = memory.buffer("slots", 1024).unwrap();
-    // Without hooks, the consumer may read before the producer writes. The consumer then reads old
-    // bytes. They are zeroed here, so they are not uninitialized.
+    // If `hooks` is false, the consumer may read before the producer writes. The consumer then
+    // reads old bytes. They are zeroed here, so they are not uninitialized.
     fill(&producer, &buffer, 0..1024, 0).unwrap();
     producer.synchronize().unwrap();
     let mut slot = TensorSlot::new(buffer, producer.clone(), consumer.clone()).unwrap();
@@ -255,8 +255,8 @@ fn slots_order_producer_and_consumer_and_the_simulator_shows_missing_order() {
         drop(device);
         assert_clean(&machine, "slots");
     }
-    // Without hooks, the bytes are always wrong with a lazy schedule, usually with a random one,
-    // and never with an eager one.
+    // Without hooks, the two streams do not wait for each other. The bytes are then always wrong
+    // with a lazy schedule, usually with a random one, and never with an eager one.
     assert_eq!(wrong[0], Schedule::Lazy);
     assert!(wrong.iter().any(|schedule| matches!(schedule, Schedule::Random(_))), "{wrong:?}");
 }

@@ -337,7 +337,7 @@ fn buffers_are_allocated_at_start_and_grow_only_within_the_row() {
     }
     assert_eq!(used(&setup), taken, "buffers must not have grown");
 
-    // If an image needs more memory than there is, its batch fails. The next batch is decoded.
+    // If an image needs more memory than is available, its batch fails. The next batch is decoded.
     let large = Size::new(200, 100);
     setup.pages[0].read(&file(large, 1));
     let job = setup.pages[0].job(Roi::new(0, 0, 20, 20)).unwrap();
@@ -428,7 +428,8 @@ fn threads_take_turns_with_their_decoders() {
                         let files: Vec<_> = (0..count)
                             .map(|page| file(IMAGE, (50 * thread + 4 * round + page) as u8))
                             .collect();
-                        // On the host, waits for the consumer's copies of the previous round.
+                        // `decode` blocks this thread until the consumer's copies of the previous
+                        // round have ended.
                         setup.decode(&files, IMAGE.window()).unwrap();
                         for (copy, bytes) in copies.iter().zip(&before) {
                             let mut seen = vec![0; ROWS_BYTES];

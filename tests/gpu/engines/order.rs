@@ -26,7 +26,8 @@ fn hopper_writes_ahead_of_the_stream_and_only_a_wait_on_the_host_helps() {
         setup.stream.wait(&setup.pages[0].used).unwrap();
         setup.pages[0].read(&second);
         let page = &setup.pages[0];
-        // Without the wait, passes an event that was never recorded, so `decode` waits for nothing.
+        // If `through_the_host` is false, the job gets an event that was never recorded, so
+        // `decode` waits for nothing.
         let unrelated = Event::new(setup.stream.device()).unwrap();
         let last_use = if through_the_host { &page.used } else { &unrelated };
         let job = BatchJob {
@@ -39,8 +40,8 @@ fn hopper_writes_ahead_of_the_stream_and_only_a_wait_on_the_host_helps() {
         setup.decoder.decode(&setup.stream, &[job]).unwrap();
         let mut bytes = vec![0; ROWS_BYTES];
         read_back(&consumer, &seen, 0, &mut bytes).unwrap();
-        // The second image is always correct. Without the wait on the host, the reader of the first
-        // image gets wrong pixels.
+        // The second image is always correct. If `through_the_host` is false, the reader of the
+        // first image gets wrong pixels.
         assert_eq!(setup.pixels(0, window).unwrap(), pattern(&second, window));
         dense(&bytes, window) == pattern(&first, window)
     };
@@ -68,7 +69,8 @@ fn hopper_lets_earlier_work_of_the_stream_overwrite_the_pixels() {
         if through_the_host {
             setup.pages[0].used.record(&setup.stream).unwrap();
         }
-        // Without the record above, `job` waits for nothing.
+        // If `through_the_host` is false, nothing was recorded in `used`, so `job` waits for
+        // nothing.
         let job = setup.pages[0].job(window).unwrap();
         setup.decoder.decode(&setup.stream, &[job]).unwrap();
         let is_right = setup.pixels(0, window).unwrap() == pattern(&file(IMAGE, 1), window);

@@ -16,11 +16,13 @@ fn windows_are_given_to_the_engines_only_after_a_check() {
     let checks = [
         (script(&format!("{begun}{equal}")), Some(true)),
         (script(&format!("{begun}echo windows: different")), Some(false)),
-        // The check crashes, after and before the engines received a window.
+        // The check prints "begun" before the engines receive a window. Only a crash after this
+        // line shows that they do not decode windows.
         (script(&format!("{begun}kill -SEGV $$")), Some(false)),
         (script(&format!("{begun}kill -ABRT $$")), Some(false)),
         (script("kill -SEGV $$"), None),
-        // The check ends in ways that are no evidence about windows.
+        // These checks prove nothing about windows: they are interrupted, are killed, fail, or
+        // print no result.
         (script(&format!("{begun}kill -INT $$")), None),
         (script(&format!("{begun}kill -KILL $$")), None),
         (script(&format!("{begun}{equal}; exit 1")), None),

@@ -372,8 +372,9 @@ fn driver_failures_are_errors_and_leak_nothing() {
     let stream = Arc::new(Stream::new(&device).unwrap());
     let batches = loader.first_two();
     machine.schedule(Schedule::Eager);
-    // All other threads wait for free slots, or will soon. From then on, only this thread uses
-    // events of the driver, so one of the attempts fails here.
+    // This thread holds two batches, so all other threads soon wait for free slots. From then on,
+    // only this thread calls `cuStreamWaitEvent`, and one of the attempts gets the injected
+    // failure.
     let refused = (0..100).any(|_| {
         machine.fail("cuStreamWaitEvent", 1, LAUNCH_FAILED);
         let one = batches[0].wait_in(&stream);

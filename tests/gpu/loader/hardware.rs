@@ -22,8 +22,8 @@ fn each_size_of_a_call_gives_the_same_batches_and_makes_no_state() {
         let loader = same(make, &format!("{group} images per call"));
         let device = loader.plan().device.clone().unwrap();
         assert_eq!(device.hardware_group, group);
-        // The loader has two decode states. Trial calls with one image and with a group have the
-        // others.
+        // The loader has one decode state if a call has one image, otherwise two. Before it starts,
+        // trial calls with one image and with a whole group create as many states.
         let states = 2 * group.min(2) as u64;
         assert_eq!(machine.calls("nvjpegJpegStateCreate"), states, "{group}");
         let stats = loader.stats();
@@ -115,8 +115,8 @@ fn a_slow_call_of_the_engines_delays_no_other_image() {
         let before = machine.samples_run();
         let gpu = || make().device(DeviceChoice::Gpu(0)).runtime(&runtime());
         let mut loader = gpu().build().unwrap();
-        // All images that fit into the slots, except the images of two calls and those gathered for
-        // the next call.
+        // The loader must process all images that fit into the slots, except the images of two held
+        // calls and those that are gathered for the next call.
         let begun = 4 * loader.plan().slots();
         let expected = (begun - 3 * GROUP) as u64;
         assert!(expected >= 24, "{begun}");
@@ -267,10 +267,10 @@ fn a_class_of_files_that_the_engines_refuse_is_remembered() {
             ["nvJPEG's engines do not support it", "nvJPEG refused it: not supported"]
                 .map(|why| reasons.get(why).copied().unwrap_or(0));
         assert_eq!((told + tried, stats.outcomes["nvjpeg-hardware"]), (68, 132), "{stats:?}");
-        // Files of the class are tried alone three times. Images that were gathered before the
-        // third refusal are tried too.
+        // Files with the refused sampling factors are tried alone three times. Images that were
+        // gathered before the third refusal are tried too.
         assert!(if admitted { (3..=30).contains(&tried) } else { tried == 0 }, "{stats:?}");
-        // All 100 images belong to the same classes, so nvJPEG is queried only twice.
+        // The 100 images have only two kinds of sampling factors, so nvJPEG is queried only twice.
         assert_eq!(machine.calls("nvjpegDecodeBatchedSupportedEx"), 2, "{stats:?}");
     }
 }

@@ -185,7 +185,7 @@ fn whole_epochs_equal_the_cpu_bit_for_bit_on_every_route_and_schedule() {
         let what = format!("{routes:?} {schedule:?} hopper {hopper}");
         machine.schedule(schedule);
         machine.hopper(hopper);
-        // With the route `cpu` alone, only the operators run on the GPU.
+        // The route `cpu` decodes on the CPU, so only the operators run on the GPU.
         let gpu = if routes == [Route::Cpu] { Placement::Cpu } else { Placement::Gpu };
         let make = || {
             let builder = builder(jpegs(58), training())
@@ -473,7 +473,7 @@ fn memory_limits_change_no_byte() {
         .err()
         .unwrap();
     let text = error.to_string();
-    // All limits are 0, so the largest number after a key is the smallest possible limit.
+    // All limits are 0. So the largest number after a key in the message is the valid minimum.
     let smallest = |key: &str| {
         let (_, rest) = text.split_once(key).unwrap();
         let line = rest.split("limits.").next().unwrap().lines().next().unwrap();

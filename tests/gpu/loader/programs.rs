@@ -118,7 +118,8 @@ fn the_plan_names_both_kernels_and_their_scratch_memory() {
     let named = plan.to_string().lines().filter(|line| line.starts_with("kernel ")).count();
     assert_eq!(named, 2, "{plan}");
     assert!(plan.to_string().contains("rand_augment (chain[2])"), "{plan}");
-    // Scratch memory holds the output of the resampling, twice for each sample of a launch.
+    // A scratch buffer holds the output of the resampling of one sample. There are two such buffers
+    // for each sample of a launch.
     assert_eq!(device.scratch_bytes, (3 * 32 * 24_usize).next_multiple_of(256));
     let row = plan.footprint.rows.iter().find(|row| row.name == "kernel scratch").unwrap();
     assert_eq!(row.count, 2 * device.group as u64);

@@ -98,7 +98,8 @@ fn a_loader_plans_what_states_take() {
     for route in [Route::NvjpegGpu, Route::NvjpegHybrid, Route::NvjpegHardware] {
         for (own, factor) in [(0, 1), (64 << 10, 1), (8 << 20, 1), (0, 2), (1 << 20, 9)] {
             machine.restart();
-            // A state of the engines consists only of the buffers for its images.
+            // Sets the memory that a decode state needs besides its buffers. Decode states of the
+            // JPEG engines have only buffers.
             machine.nvjpeg_own(own);
             machine.nvjpeg_memory_factors(factor, factor);
             let mut loader = loader(route, None).unwrap();
@@ -133,8 +134,8 @@ fn a_loader_plans_what_states_take() {
 fn a_route_that_needs_too_much_is_not_used() {
     let Some(machine) = exclusive() else { return };
     for route in [Route::NvjpegGpu, Route::NvjpegHybrid, Route::NvjpegHardware] {
-        // Tuples of a state's own bytes, a factor for buffers, and a limit. The route needs more
-        // memory than any trial uses, or more than the limit leaves.
+        // Each case has the memory of a state besides its buffers, a factor for buffers, and a
+        // limit. The route needs more memory than any trial uses, or more than the limit leaves.
         let all =
             [(8 << 30, 1 << 14, None), (8 << 20, 64, Some(9 << 20)), (0, 1 << 14, Some(12 << 20))];
         for (own, factor, limit) in all {
@@ -271,8 +272,8 @@ fn nobody_waits_for_freed_memory_while_the_row_has_room() {
     let small = |setup: &mut Setup| setup.decode(0, &file(IMAGE, 1), Roi::new(0, 0, 20, 20));
     let large =
         |setup: &mut Setup| setup.decode(0, &file(Size::new(80, 60), 2), Roi::new(0, 0, 35, 35));
-    // With this backend, larger images need only a larger device buffer here. nvJPEG allocates it
-    // during a call that has a stream.
+    // With the backend `Hybrid`, only nvJPEG's device buffer grows with the images of this test. It
+    // grows during the one nvJPEG call of an image that takes a stream.
     let mut roomy = setup(Backend::Hybrid, 1, 1 << 20).unwrap();
     small(&mut roomy).unwrap();
     roomy.stream.synchronize().unwrap();
@@ -282,8 +283,9 @@ fn nobody_waits_for_freed_memory_while_the_row_has_room() {
     machine.end_work();
     drop(roomy);
     assert_clean(&machine, "room");
-    // The row's memory shrinks until the large image does not fit. Just before, the old and the new
-    // buffer do not fit together, so the allocation must wait.
+    // The memory of the decoder shrinks in steps until the large image does not fit. In the steps
+    // just before, the old and the new device buffer do not fit at the same time, so the allocation
+    // must wait.
     let mut waits = 0;
     for device_bytes in (0..64).rev().map(|it| it * 256) {
         let mut setup = setup_with(Backend::Hybrid, 1, device_bytes, 1 << 20).unwrap();

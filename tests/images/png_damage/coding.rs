@@ -79,7 +79,7 @@ pub fn letters(count: usize) -> Vec<u8> {
         bits.symbol(b'a'.into());
     }
     for _ in 0..matches {
-        // 285 is the longest match (258 bytes). Its distance is 1.
+        // The symbol 285 is the longest match (258 bytes). Its distance is 1.
         bits.symbol(285);
         bits.push(0, 5);
     }

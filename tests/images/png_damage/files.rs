@@ -280,8 +280,8 @@ fn reads(groups: &mut Vec<Group>) {
         for interlaced in [false, true] {
             let of = |behind: u32| {
                 // A row has one filter byte. The four passes of an interlaced image of one row have
-                // four. A stored block has eleven bytes of overhead, of which the last four are the
-                // checksum.
+                // four filter bytes. A stored block has eleven bytes of overhead, of which the last
+                // four are the checksum.
                 let filters = if interlaced { 4 } else { 1 };
                 let image = Image { interlaced, ..size((64 << 10) + behind - 11 - filters) };
                 let rows = vec![0; (image.size.0 + filters) as usize];

@@ -45,8 +45,8 @@ fn if_the_consumer_limits_the_window_is_what_requests_need() {
     // needs 0.2, 10 and 40 requests in flight.
     assert_eq!(windows[0], 4, "{windows:?}");
     assert!((10..30).contains(&windows[1]) && (40..130).contains(&windows[2]), "{windows:?}");
-    // At first, 128 requests share 64 connections, so their measured times include waiting. Later
-    // requests do not wait.
+    // With 64 connections, half of the first 128 requests wait for a connection, and their measured
+    // times include this. Later requests do not wait.
     let at_first = window(&Mix { connections: 64, ..far(220.0, 0.1) });
     assert!((44..80).contains(&at_first), "{at_first}");
     let stragglers = World { stragglers: (10, 400.0), ..*far(20.0, 0.2).world(0) };
@@ -61,15 +61,16 @@ fn no_more_is_in_flight_than_the_storage_serves() {
     let limited = World { request: (20.0, 0.2), limit: 400.0, ..world() };
     let chosen = window(&mix("a rate limit", limited));
     assert!((8..=24).contains(&chosen), "{chosen}");
-    // A rate limit may begin at any batch. Measurements from before and after its begin must not be
-    // compared.
+    // A rate limit may begin at any batch. Measurements from before and after that batch must not
+    // be compared.
     let free = World { request: (20.0, 0.2), ..world() };
     for onset in 250..260 {
         let (_, automatic) = automatic(&then(mix("a limit", free), &[(onset, limited)]));
         let chosen = automatic.at(onset + 60);
         assert!(chosen <= 48, "from {onset} on: {:#?}", automatic.decisions);
     }
-    // Remote storage with a high latency can have the same rate. It needs the maximum window.
+    // Remote storage with a high latency can have the same rate of requests without any rate limit.
+    // It needs the maximum window, which is the number of requests in flight.
     let far = World { request: (320.0, 0.2), ..world() };
     let mix = Mix { connections: 512, ..mix("the same rate", far) };
     let most = mix.most();
@@ -142,8 +143,8 @@ fn fed(
 #[test]
 fn requests_under_another_window_or_worker_count_are_not_measured() {
     let quiet = |workers: usize| move |_: usize| (workers, 0.0);
-    // The chooser skips 9 batches of the initial requests, 2 that were begun by then, and 1 at the
-    // start. Then it measures 5 batches.
+    // Before its first measurement, the chooser skips 9 batches of the initial requests, 2 batches
+    // that were begun by then, and 1 batch at the start. Then it measures 5 batches.
     let first = 9 + 2 + 1 + 5;
     assert_eq!(fed(first - 1, quiet(2), 0.02).1, []);
     let (chooser, decisions) = fed(first, quiet(2), 0.02);
@@ -173,7 +174,8 @@ fn a_window_is_stable_while_the_loop_is() {
         let (_, automatic) = automatic(&mix);
         let (all, last) = (automatic.changes((50, 3000)), automatic.changes((1500, 3000)));
         println!("{}: {all} changes after 50 batches, {last} after 1500", mix.name);
-        // The chooser waits twice as long before each restart, so there are few changes.
+        // The time before a restart doubles with each restart of the chooser, so there are few
+        // changes.
         assert!(all <= 12 && last <= 4, "{}: {:#?}", mix.name, automatic.decisions);
     }
 }

@@ -45,7 +45,8 @@ fn tune(mix: &Mix, tuner: &mut Tuner, (from, to): (u64, u64), seed: u32) -> Vec<
         decisions.extend(tuner.observe(&profile, had).unwrap());
         skip = match tuner.choice() == before {
             true => 1,
-            // After a change, skips the batch that is being filled, and the batches that are ready.
+            // Number of batches to skip after a change: the batch that is being filled, and the
+            // `prefetch` batches that are ready. If the consumer waited, no batch is ready.
             false if profile.consumer.waiting_share > 0.02 => 1,
             false => before.prefetch as u64 + 1,
         };
@@ -103,7 +104,7 @@ fn trials_are_limited_distinct_and_within_bounds() {
             assert!(last.settled && tried.iter().all(|it| !it.settled), "{decisions:#?}");
             choices.extend(tried.iter().map(|it| it.choice));
             assert!(choices.len() <= TRIALS, "{}: {}", mix.name, choices.len());
-            // If a few batches are not representative, the model may choose settings that were not
+            // If the measured batches are not typical, the model may choose settings that were not
             // tried.
             assert!(choices.contains(&last.choice) || mix.varies(), "{}", mix.name);
             for (number, choice) in choices.iter().enumerate() {
@@ -178,8 +179,8 @@ fn a_choice_slower_than_in_its_trial_is_tuned_again() {
             tuner.observe(&window, 25 + 20 * u64::from(seed)).unwrap().is_some()
         })
         .collect();
-    // The tuner restarts after the first window that permits it. Then it does not restart again,
-    // because the predictions hold.
+    // The tuner restarts after the first measurement that permits it. Then it does not restart
+    // again, because the predictions hold.
     assert_eq!(again.iter().position(|it| *it), Some(3), "{again:?}");
     assert_eq!(again.iter().filter(|it| **it).count(), 1, "{again:?}");
 }

@@ -126,7 +126,7 @@ fn cached_samples_are_not_prefetched() {
         };
         let batches: usize = (0..5).map(|_| epoch(&mut loader).len()).sum();
         assert_eq!(batches, 5 * 6);
-        // Prefetching reads at least 24 samples, and the plan has inspected 16.
+        // The plan has inspected 16 samples. Prefetching reads at least 24 more.
         assert!((40..=52).contains(&source.all()), "{:?}", source.reads());
     }
 }

@@ -27,7 +27,8 @@ fn weights_have_the_beta_distribution() {
         ours.sort_by(f64::total_cmp);
         for (percent, quantile) in (1..).zip(row["quantiles"].as_array().unwrap()) {
             let quantile = quantile.as_f64().unwrap();
-            // If the parameter of the Beta distribution is small, several quantiles are 1.
+            // If the parameter of the Beta distribution is small, several quantiles are 1. So a
+            // quantile has a range of shares, from `below` to `upto`.
             let below = ours.partition_point(|&it| it < quantile) as f64 / COUNT as f64;
             let upto = ours.partition_point(|&it| it <= quantile) as f64 / COUNT as f64;
             let (share, limit) = (f64::from(percent) / 100.0, 1.95 / (COUNT as f64).sqrt());
@@ -68,8 +69,8 @@ fn pairs_are_mixed_with_the_probability_and_by_cutmix_with_its_own() {
     }
     let mixed: Vec<_> = pairs.iter().filter(|it| it.outcome() == PairOutcome::Mixed).collect();
     assert_share(mixed.len(), pairs.len(), 0.6);
-    // Cutmix sets the pixels of a box to those of the other sample, so its blends have the weight
-    // 0. Mixup's blends have other weights.
+    // Cutmix replaces the pixels in a box by those of the other sample, so the weight of its blends
+    // is 0, unlike the weights of mixup's blends.
     let cut = mixed.iter().filter(|it| it.blends()[0].weight == 0.0).count();
     assert_share(cut, mixed.len(), 0.25);
     let weights: Vec<f32> = mixed.iter().map(|it| it.blends()[0].target_weight).collect();

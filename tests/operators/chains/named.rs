@@ -48,8 +48,8 @@ fn again(action: &Value, src: Pixels) -> Pixels {
             })
         }
         "warp" => {
-            // Like Pillow's `Image.transform(size, AFFINE, matrix, NEAREST)`, which computes with
-            // 16 fractional bits.
+            // Computes with 16 fractional bits, like Pillow's `Image.transform(size, AFFINE,
+            // matrix, NEAREST)`.
             assert_eq!(params["interpolation"], "nearest");
             let m = numbers(&params["matrix"]);
             assert_eq!(m[6..], [0.0, 0.0, 1.0]);
@@ -157,8 +157,8 @@ fn no_example_leaves_parameters_without_names() {
             let key = SampleKey { seed: 1, epoch: 0, index };
             let drawn = named(std::slice::from_ref(example), key, Size::new(50, 40));
             for action in drawn[0]["actions"].as_array().unwrap() {
-                // A formula without parameters has two unnamed zeros, because the kernel always
-                // receives two.
+                // The kernel always receives two parameters. If a formula has none, both are 0 and
+                // have no names.
                 let params = match &action["params"] {
                     Value::Object(params) => params,
                     params => {

@@ -76,8 +76,8 @@ fn boxes_points_and_masks_are_torchvisions() {
             let ours = ours.intersection(&View::new(view.size).visible);
             let [left, top, right, bottom] = numbers(expected);
             let theirs = BoundingBox { left, top, right, bottom };
-            // If a box is outside of a crop, torchvision keeps a line beside the crop. A later
-            // rotation turns this line into a box, so such boxes are not compared.
+            // If a box is outside of a crop, torchvision keeps a box without area. A later rotation
+            // would give this box an area, so such boxes are not compared.
             let crop = steps.iter().find(|it| it[0] == "crop");
             let crop = crop.map_or(View::new(source).visible, |it| {
                 let [x, y, width, height] = [1, 2, 3, 4].map(|at| it[at].as_f64().unwrap());

@@ -35,7 +35,7 @@ fn assert_same_distribution(name: &str, mut ours: Vec<f64>, ranks: &Value, their
     let count = ours.len() as f64;
     let limit = 1.95 * (1.0 / count + 1.0 / theirs).sqrt() + 0.01;
     for (percent, &value) in ranks.iter().enumerate() {
-        // Numbers that are equal occupy a range of ranks.
+        // Equal numbers occupy a range of ranks, so the ranges of both samples are compared.
         let near = |it: f64| it + 1e-5 * it.abs();
         let below = ours.partition_point(|&it| near(it) < value) as f64 / count;
         let upto = ours.partition_point(|&it| it <= near(value)) as f64 / count;
@@ -112,7 +112,8 @@ fn settings_of_color_jitter_are_torchvisions() {
     assert_eq!(read("").unwrap(), ColorJitter::default());
     assert_eq!(read("brightness = 2").unwrap().brightness, Some([0.0, 3.0]));
     assert_eq!(read("hue = 0.25").unwrap().hue, Some([-0.25, 0.25]));
-    // A step without any effect is left out. Even a conversion to HSV and back would change pixels.
+    // A step whose range changes nothing is left out. Otherwise the conversion to HSV and back
+    // would change pixels even without a hue shift.
     assert_eq!(read("hue = 0").unwrap().hue, None);
     assert_eq!(read("contrast = [1.0, 1.0]").unwrap().contrast, None);
     for (text, field) in [

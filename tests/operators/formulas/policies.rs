@@ -248,7 +248,7 @@ fn operations_and_magnitudes_are_drawn_as_often_as_by_the_libraries() {
         let policy = row["policy"].as_str().unwrap();
         let mut seen = BTreeMap::<String, u64>::new();
         let mut see = |name: String| *seen.entry(name).or_default() += 1;
-        // Adding 0 turns -0 into 0, so both count as the same number.
+        // Adding 0 turns -0 into 0, so that both get the same text.
         let name = |it: Drawn| format!("{:?} {}", it.0, (it.1 * 1000.0).round_ties_even() + 0.0);
         let pairs = match policy {
             "imagenet" => Some(auto_augment::IMAGENET),

@@ -40,7 +40,8 @@ fn the_size_of_a_call_can_be_set_and_the_footprint_follows() {
         assert_eq!(set(group).0, group);
     }
     assert!(set(64).1 > 8 * set(7).1);
-    // Even a fixed number is reduced under a memory limit.
+    // Under a memory limit, the plan reduces the number of images per call, even if a setting fixes
+    // it.
     let (chain, mut settings) = job();
     settings.decode.hardware_group = Some(64);
     settings.limits.device_memory = Some(400 * MIB);

@@ -198,14 +198,15 @@ fn pages_are_reduced_first_and_prefetch_before_the_minimum_of_everything() {
     let plan = limited(Some(bytes - 1), None).unwrap();
     assert_eq!(kept(&plan), [full[0], full[1], full[2], full[3], full[4] - 1]);
 
-    // The plan with the least memory that still prefetches 2 batches. All other numbers are
-    // reduced, but not below their lean values.
+    // The plan with the least memory that still prefetches 2 batches. The other four numbers of
+    // `kept` are reduced, but not below their lean values 4, 2, 4 and 4.
     let plans = (0..).map(|step| limited(Some(bytes - step * MIB / 2), None).unwrap());
     let lean = plans.take_while(|plan| plan.prefetch == 2).last().unwrap();
     assert!(kept(&lean)[1..].iter().zip([4, 2, 4, 4]).all(|(have, lean)| *have >= lean));
     assert!(kept(&lean)[1..].iter().zip(&full[1..]).all(|(have, full)| have < full), "{lean}");
 
-    // With one prefetched batch less, nearly all other numbers are full again.
+    // If only 1 batch is prefetched, three of the other numbers are full again, and only the number
+    // of pages is reduced.
     let plan = limited(Some(total(&lean, Memory::Device) - 2 * MIB), None).unwrap();
     assert_eq!(kept(&plan)[..4], [1, full[1], full[2], full[3]]);
     assert!((4..full[4]).contains(&kept(&plan)[4]), "{plan}");
@@ -462,7 +463,7 @@ proptest! {
                     prop_assert!(it.count >= 1 && it.count < it.instead_of && !it.limits.is_empty());
                 }
                 prop_assert_eq!(changed, !fitted.reductions.is_empty());
-                // Under a larger limit, the first of these numbers that differs must be larger.
+                // Under a larger limit, the first number of `kept` that differs must be larger.
                 let more = |limit: Option<u64>| limit.map(|bytes| bytes + bytes / 7);
                 let larger = plan(more(limits[0].1), limits[1].1).unwrap();
                 prop_assert!(kept(&larger) >= kept(&fitted));

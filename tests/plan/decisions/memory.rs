@@ -165,7 +165,8 @@ fn a_plan_prints_the_range_of_automatic_numbers() {
         text.lines().find_map(|line| line.strip_prefix(&label)).map(numbers)
     };
     let text = of_cores(2, no_gpu(), auto).unwrap().to_string();
-    // The plan prints minimum, start and maximum.
+    // For each automatic number, the plan prints the minimum, the number at the start, and the
+    // maximum.
     assert_eq!(printed(&text, "workers"), Some(vec![1, 2, 16]), "{text}");
     assert_eq!(printed(&text, "prefetch"), Some(vec![1, 2, 8]), "{text}");
     let one = |settings: &mut Settings| settings.limits.cpu_threads = Some(1);

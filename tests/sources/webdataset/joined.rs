@@ -75,7 +75,7 @@ fn bytes_after_the_last_archive_are_counted_and_between_archives_an_error() {
         assert_eq!(excluded(&bytes), expected);
         assert_eq!(open(&bytes).unwrap().len(), 1);
     }
-    // Zeros at the end of a shard may be lost data after a power failure, or the padding of tar.
+    // Zeros at the end of a shard may be data that a power failure has destroyed, or tar's padding.
     let mark = first.len() - 1024;
     for (zeros, counted) in [(20 << 10, None), (65 << 10, Some((65 << 10) - 512))] {
         let bytes = [&first[..mark], &vec![0; zeros]].concat();

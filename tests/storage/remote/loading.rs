@@ -46,8 +46,8 @@ fn the_loader_keeps_requests_in_flight_and_its_batches_equal_local_ones() {
         let storage = storage(&StorageSettings { connections, ..settings() });
         let source = directory("s3://ahead", &storage).unwrap();
         BUCKETS.forget("/ahead/");
-        // The first 16 requests are those of the plan, which has fewer in flight than the loader.
-        // They are answered at once.
+        // The plan sends the first 16 requests, and keeps fewer of them in flight than the loader.
+        // So the server answers these at once.
         BUCKETS.gather(16, fewest);
         assert!(batches(source, 2) == expected);
         let most = BUCKETS.most_in_flight();
@@ -98,7 +98,7 @@ fn no_more_is_prefetched_than_was_chosen_and_no_byte_depends_on_it() {
     // The reason of a decision must contain the rate of samples and the latency of requests.
     let first = loader.read_ahead().unwrap().decisions.swap_remove(0);
     assert!(first.why.contains("samples/s") && first.why.contains(" ms"), "{first:#?}");
-    // After these two epochs, no request of the first window is in flight.
+    // After these two epochs, no request that was sent under the first window is in flight.
     tuned.extend(epochs(&mut loader, 2, step));
     BUCKETS.forget("/chosen/");
     tuned.extend(epochs(&mut loader, 3, step));

@@ -292,7 +292,7 @@ fn one_unreachable_url_of_a_list_is_an_error_of_its_sample() {
     for words in ["entry 2", gone, "allow_urls", "127.0.0.1:1"] {
         assert!(error.contains(words), "{words}: {error}");
     }
-    // If the server of no listed file answers, opening the list fails.
+    // If no server of the listed files answers, opening the list fails.
     server.put("/mixed/gone.txt", format!("{gone}\t2\n"));
     let text = format!("[source]\nlist = \"{}\"\n", server.url("/mixed/gone.txt"));
     let pipeline = feedwater::Pipeline::from_toml(&text, "").unwrap();
@@ -314,7 +314,7 @@ fn a_bucket_in_a_row_gets_no_request_unless_the_settings_allow_it() {
     let allow_urls = vec!["s3://of-a-row".into()];
     let allowed = storage(&StorageSettings { allow_urls, ..settings() });
     assert_eq!(read(&list(&path, &allowed).unwrap(), 0).unwrap(), [7]);
-    // With the setting, the request is sent and contains the session token.
+    // If the settings allow the bucket, the request is sent, and it contains the session token.
     let token = ("x-amz-security-token".to_string(), "session".to_string());
     assert!(server.log("/of-a-row/a.jpg").iter().any(|it| it.head.contains(&token)));
 }

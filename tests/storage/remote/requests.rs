@@ -85,7 +85,8 @@ fn a_request_is_retried_after_the_timeout() {
     let (server, _guard) = buckets();
     let impatient = storage(&StorageSettings { timeout: 1, ..settings() });
     let bytes = some_bytes(50_000);
-    // The settings give one second, and the time that these bytes may take. Both servers exceed it.
+    // A request may take one second (`timeout`), plus one second per 64 KiB. Both servers take
+    // longer.
     let slow = Fault::Slow(1_000, Duration::from_millis(100));
     for (path, fault) in [("/late/silent", Fault::Hang), ("/late/slow", slow)] {
         server.put(path, &bytes[..]);

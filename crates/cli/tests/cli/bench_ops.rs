@@ -120,7 +120,7 @@ fn every_step_of_the_chain_is_measured_alone_and_shares_add_up() {
     near(together, before + number(row(&result, "decode to tensor"), "seconds"));
     near(number(&result, "images_per_second_per_core") * together, 1.0);
 
-    // The megapixels of a step are those of its actual input.
+    // The megapixels of a step are those of the image that the step receives in this chain.
     let of = |name: &str| number(row(&result, name), "megapixels");
     near(of("read"), 0.0048);
     near(of("decode, whole"), 0.0048);

@@ -56,7 +56,8 @@ fn every_sample_passes_every_stage_once() {
     let read = after.stage(Stage::Read);
     let header = after.stage(Stage::Header);
     assert!(read.bytes > 0 && read.busy > 0);
-    // A sample is counted at two places. Each of the two workers may be between them.
+    // A worker counts each sample twice: in a stage's count, and in the stage's latency. Each of
+    // the two workers may just be between these two steps.
     assert!(header.latency.count().abs_diff(header.count) <= 2, "{header:?}");
     assert!(after.pixels >= 16 * 64 && after.window_pixels > 0 && !after.images.is_empty());
     let all: f64 = profile.ring.occupancy.iter().sum();
@@ -240,7 +241,8 @@ fn waiting_costs_money() {
 #[test]
 fn the_last_step_of_an_epoch_is_assumed_to_be_average() {
     let mut profile = profile();
-    // In epochs of four batches, three of the four steps are measured.
+    // The step after the last batch of an epoch is not measured. In epochs of four batches, these
+    // are a quarter of the steps.
     (profile.images, profile.batches) = (400, 100);
     let consumer = &mut profile.consumer;
     (consumer.waited, consumer.stepped, consumer.step.mean) = (0.5, 0.75, 0.01);
@@ -261,9 +263,9 @@ fn named_parts_of_a_step_are_per_batch_and_not_per_sample() {
     profile.consumer.spans = vec![SpanProfile { name, count, seconds: 0.8, share: 0.8 }];
     let report = of(&profile);
     assert_eq!(report.cause, Cause::TinyBatches);
-    // A step for 4 samples takes 10 ms, of which 8 ms are named and do not depend on the batch
-    // size. So a step for 128 samples takes 8 + 64 ms. A step for 256 samples takes 8 + 128 ms,
-    // which increases the throughput by less than a tenth.
+    // A step for 4 samples takes 10 ms. The span `logging` takes 8 ms of this, whatever the batch
+    // size. The other 2 ms are 0.5 ms per sample. So a step for 128 samples takes 8 + 64 ms. A step
+    // for 256 samples takes 8 + 128 ms, which increases the throughput by less than a tenth.
     let [knob] = &report.knobs[..] else { panic!("{report}") };
     assert_eq!((knob.setting.as_str(), knob.then), ("loader.batch_size = 128", Cause::Consumer));
     assert!((knob.images_per_second / (128.0 / 0.072) - 1.0).abs() < 0.01, "{report}");
@@ -280,7 +282,7 @@ fn read_scaling_distinguishes_latency_from_saturated_storage() {
     assert_eq!(of([100.0, 400.0, 800.0]), 0.0);
     assert_eq!(of([100.0, 100.0, 100.0]), 1.0);
     assert_eq!(of([100.0, 200.0, 200.0]), 0.5);
-    // A measurement needs several numbers of threads: one, the number of workers, and twice as
+    // `measure` reads with one thread, with as many threads as there are workers, and with twice as
     // many.
     let scaling = ReadScaling::measure(3, 0.03, |_| true);
     let threads: Vec<u32> = scaling.rates.iter().map(|it| it.0).collect();

@@ -119,7 +119,8 @@ fn the_slow_rank_is_named_with_its_stage() {
     // The verdict contains the rank, the stage with its milliseconds, and the number of ranks.
     assert!(has_words(verdict, &["3", Stage::Read.name(), "8.04", "5"]), "{verdict}");
     let two = self::ranks(2, &[1]);
-    // The steps of the other rank are longer, because they include its waits for the slow rank.
+    // The steps of rank 0 are longer than usual, because they include its waits for the slow rank.
+    // So its steps do not count as slow.
     assert!(two.ranks.iter().all(|it| !it.slow_steps && it.slow == (it.rank == 1)), "{two}");
     assert_eq!((two.slowest, two.ranks.len()), (Some(1), 2));
     assert!(has_words(&two.verdict, &["1", Stage::Read.name()]), "{}", two.verdict);
@@ -162,7 +163,7 @@ fn the_cost_of_a_slow_rank_is_the_throughput_without_its_waiting() {
     let cost = ranks.cost.unwrap();
     assert!((cost.images_per_second / 330.0 - 1.0).abs() < 0.01, "{cost:?}");
     assert!((cost.without / (330.0 / 0.6) - 1.0).abs() < 0.05, "{cost:?}");
-    // The cost is that of six GPUs at 2.5 per hour, for an epoch of 48 samples.
+    // The loss is that of six GPUs with a price of 2.5 per hour, in an epoch of 48 samples.
     let lost = 6.0 * 2.5 / 3600.0 * 48.0 * (1.0 / cost.images_per_second - 1.0 / cost.without);
     assert!((cost.lost_per_epoch.unwrap() / lost - 1.0).abs() < 1e-9, "{cost:?} {lost}");
 }
@@ -184,22 +185,23 @@ fn ranks_faster_than_the_slowest_do_not_wait_for_it() {
     let reports = [alone(0, SLOW), alone(1, fast), alone(2, Like { pace: 900.0, ..USUAL })];
     let cost = Ranks::merge(&reports).unwrap().cost.unwrap();
     assert!((cost.without / 400.0 - 1.0).abs() < 0.01, "{cost:?}");
-    // The consumer of another rank is a little slower than the slow loader. The gain of a faster
-    // loader is the same, but starts at a lower throughput.
+    // Rank 1 has a consumer that is only a little slower than the slow loader of rank 0. A faster
+    // loader then gives the same relative gain, but starts at a lower throughput.
     let slower = Like { pace: 310.0, ..USUAL };
     let reports = [alone(0, SLOW), alone(1, slower), alone(2, USUAL)];
     let less = Ranks::merge(&reports).unwrap().cost.unwrap();
     let gain = ranks(3, &[0]).cost.unwrap().gain();
     assert!((less.gain() / gain - 1.0).abs() < 0.01 && gain > 0.5, "{less:?} {gain}");
-    // If this consumer is much slower, its rank is the slowest. The slow loader and the slow steps
-    // are then replaced together. The throughput of the third rank stays the same.
+    // If the consumer of rank 1 is much slower, rank 1 is the slowest rank. The field `without`
+    // then assumes both a usual loader of rank 0 and usual steps of rank 1, so that rank 2 limits
+    // the job.
     let reports = [alone(0, SLOW), alone(1, Like { pace: 200.0, ..USUAL }), alone(2, fast)];
     let ranks = Ranks::merge(&reports).unwrap();
     let cost = ranks.cost.unwrap();
     assert_eq!((ranks.slowest, ranks.ranks[1].rank, ranks.ranks[2].slow), (Some(1), 0, false));
     assert!((cost.images_per_second - 200.0).abs() < 1.0, "{cost:?}");
     assert!((cost.without / 400.0 - 1.0).abs() < 0.01, "{cost:?}");
-    // Of the two slow ranks, the slowest one is slow because of its steps.
+    // Rank 1 is slow because of its steps, and rank 0 because of its loader.
     assert!(ranks.ranks[0].slow_steps && ranks.ranks[1].slow, "{ranks}");
     let steps = format!("{:.2}", 1e3 / ranks.ranks[0].consumer_images_per_second);
     assert!(has_words(&ranks.verdict, &["1", "2", &steps]), "{ranks}");
@@ -231,7 +233,8 @@ fn settings_of_slow_ranks_come_first_and_list_their_ranks() {
     assert_eq!(first.ranks, [(4, own.gain), (5, own.gain), (1, 9.0)]);
     assert_eq!(ranks.knobs.last().unwrap().ranks, [(0, 5.0)]);
     let text = ranks.to_string();
-    // The row contains the first rank of the setting, and the number of other ranks.
+    // The row of a setting contains the first rank that gains from it, and the number of other such
+    // ranks.
     let row = text.lines().find_map(|it| it.trim_start().strip_prefix(&*own.setting)).unwrap();
     assert!(has_words(row, &["4", "2"]), "{text}");
     let lost = format!("{:.4}", ranks.cost.unwrap().lost_per_epoch.unwrap());
@@ -349,8 +352,8 @@ fn steps_that_differ_by_chance_or_slightly_are_not_slow() {
         let ranks = merged(&together(&little, Told::Ends));
         assert_eq!((ranks.slowest, ranks.cost), (None, None), "{ranks}");
     }
-    // The steps of one rank take 1.67 times as long as those of the others, but few steps were
-    // measured.
+    // The steps of rank 3 take 1.67 times as long as those of the others. Whether the rank is named
+    // depends on the variation and on the number of measured steps.
     let is_named = |variation: f64, batches: u64| {
         let mut profiles = together(&slow_steps(8, 3), Told::Ends);
         for it in &mut profiles {

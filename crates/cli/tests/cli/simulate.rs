@@ -60,7 +60,8 @@ fn the_classic_figures_are_reproduced() {
     let fast = number(&result(&["--load-ms", "350"]), "batches");
     assert!((292.0..=298.0).contains(&fast), "{fast}");
 
-    // The mean over many seeds must match, so that the result is not due to one seed.
+    // The mean number of batches over 20 seeds must match too, so that the results above are not
+    // due to one seed.
     for (load, expected) in [("2000", 98.0), ("700", 275.0), ("350", 295.0)] {
         let batches = |seed: u32| {
             number(&result(&["--load-ms", load, "--seed", &seed.to_string()]), "batches")

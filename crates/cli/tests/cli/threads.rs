@@ -19,7 +19,8 @@ const GIBIBYTE: u64 = 1 << 30;
 /// Runs a command in a process that can start about `threads` threads.
 fn feedwater(dir: &Path, threads: u64, args: &str) -> Output {
     let mut command = match threads {
-        // With this setting, a stack is larger than any address space, so no thread can be started.
+        // With 0 threads, `RUST_MIN_STACK` is larger than any address space, so no thread can be
+        // started.
         0 => Command::new(env!("CARGO_BIN_EXE_feedwater")),
         _ => {
             let mut shell = Command::new("sh");

@@ -69,8 +69,8 @@ fn a_call_goes_on_where_the_last_one_ended_on_another_machine_too() {
     assert!(report.contains("===== doctor ====="), "{report}");
     assert!(fs::read_dir(dir.join("results")).unwrap().count() <= 4);
 
-    // A new machine has only the results. The images are created again as soon as a step needs
-    // them.
+    // A new machine has the results of the earlier machine, but not the images. They are created
+    // again as soon as a step needs them.
     fs::remove_dir_all(dir.join("store")).unwrap();
     let third = acceptance(dir, &["results", "--steps", "doctor,run"]);
     assert_eq!(ran(&third), [], "{third:?}");

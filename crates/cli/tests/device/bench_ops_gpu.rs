@@ -122,7 +122,8 @@ fn every_operator_is_a_separate_kernel_with_the_cpus_pixels() {
     for row in kernels(&result) {
         assert_eq!((number(row, "images"), number(row, "equal")), (10.0, 10.0), "{row}");
         assert_eq!(number(row, "launches"), 1.0, "all outputs must have one size: {row}");
-        // A kernel is launched once to compare its output, and then at least three times ten times.
+        // A kernel is launched once to compare its output. Then it is timed at least three times,
+        // with ten launches each.
         assert!(number(row, "launched") >= 31.0 && number(row, "launched") % 10.0 == 1.0, "{row}");
         assert!(number(row, "seconds") > 0.0, "{row}");
         let per_megapixel = number(row, "seconds_per_megapixel");
@@ -158,8 +159,8 @@ fn partial_outputs_floats_and_many_sizes_have_the_cpus_pixels_too() {
     for row in rows {
         assert_eq!((number(row, "images"), number(row, "equal")), (70.0, 70.0), "{row}");
     }
-    // The 70 samples are groups of 32, 32 and 6. An operator that outputs windows of several sizes
-    // has more groups.
+    // A launch processes at most 32 samples, so 70 samples need three launches. Operators that
+    // output windows of several sizes need more.
     assert_eq!(number(&rows[6], "launches"), 3.0);
     assert_eq!(counts["launches"].as_u64().unwrap(), launched(&result));
     assert_eq!((&counts["live"], &counts["faults"]), (&0.into(), &0.into()), "{counts}");

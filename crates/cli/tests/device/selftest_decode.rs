@@ -62,7 +62,8 @@ macro_rules! decoder {
         ) -> i32 {
             let change: fn(&mut [u8]) = $change;
             let window = [x, y, width, height];
-            // SAFETY: the arguments are those of nvjpeg.cpp.
+            // SAFETY: nvjpeg.cpp calls this function, so the arguments fulfil the requirements of
+            // `libjpeg`.
             let decoded = unsafe { libjpeg(bytes, count, reduction, window, $shift, rgb) };
             let Some(rgb) = decoded else { return BAD_JPEG };
             change(rgb);
@@ -98,7 +99,7 @@ unsafe extern "C" fn means(
     rgb: *mut u8,
 ) -> i32 {
     if reduction == 1 {
-        // SAFETY: the same arguments as ours.
+        // SAFETY: `exact` has the same requirements as this function, and gets its arguments.
         return unsafe { exact(bytes, count, reduction, x, y, width, height, rgb) };
     }
     // SAFETY: nvjpeg.cpp passes `count` bytes.
@@ -106,7 +107,7 @@ unsafe extern "C" fn means(
     let Ok(header) = Header::parse(file) else { return BAD_JPEG };
     let [columns, rows] = [header.size.width as usize, header.size.height as usize];
     let mut whole = vec![0; 3 * columns * rows];
-    // SAFETY: as above, and the vector has memory for the whole image.
+    // SAFETY: the caller passes `count` bytes, and the vector has memory for the whole image.
     let status =
         unsafe { exact(bytes, count, 1, 0, 0, columns as i32, rows as i32, whole.as_mut_ptr()) };
     // SAFETY: nvjpeg.cpp passes memory for the pixels of the window.
@@ -223,10 +224,12 @@ fn every_check_passes_on_a_machine_that_decodes_as_the_cpu_does() {
         detail(&checks, &format!("gpu/{name}"));
     }
     let words = detail(&checks, "gpu/operator/resize");
-    // The message contains the number of all cases, and the number of cases with a tiled kernel.
+    // The message contains the number of all cases, and the number of cases whose kernel uses
+    // tiles.
     let cases = numbers(words);
     assert!(cases.len() >= 2 && cases.iter().all(|it| *it > 0), "{words}");
-    // In all 20 rounds, the engines wrote before their stream reached the call.
+    // The message contains 20 twice: in all of the 20 rounds, the engines wrote their pixels before
+    // their stream reached the call.
     let words = detail(&checks, "gpu/hazard/by-hand");
     assert_eq!(numbers(words)[..2], [20, 20], "{words}");
     // The message contains the number of compared batches.
@@ -267,15 +270,15 @@ fn skipped_images_are_counted_by_their_pages() {
         let found = checks.into_iter().find(|check| check.name == "gpu/hazard/skipped").unwrap();
         assert_eq!(found.result, Outcome::Pass, "{every}: {}", found.detail);
         let numbers = numbers(&found.detail);
-        // The calls have 2, 7, 14 and 28 images.
+        // The tested numbers of images per call are 2, 7, 14 and 28.
         let [per_call, counts] = [2, 0].map(|at| numbers[at..].iter().step_by(3).copied());
         assert_eq!(per_call.collect::<Vec<_>>(), [2, 7, 14, 28], "{}", found.detail);
         counts.collect::<Vec<_>>()
     };
     assert_eq!(skipped(0), [0; 4]);
     let found = skipped(3);
-    // The simulated engines skip a third of the images, plus or minus one, in 12 calls of each
-    // size.
+    // The simulated engines skip every third image. For each number of images per call there are 12
+    // calls, so 8, 28, 56 or 112 images are skipped, plus or minus one.
     let expected = [8, 28, 56, 112];
     assert!(found.iter().zip(expected).all(|(is, want)| is.abs_diff(want) <= 1), "{found:?}");
 }
@@ -321,8 +324,8 @@ fn differences_within_the_tolerance_pass_and_larger_ones_fail() {
         (four_levels_here_and_there, Outcome::Pass, &["4", "0.5"], Some(0.4..0.5)),
         (five_levels_once, Outcome::Fail, &["203x149+0+0", "5", "4"], None),
         (a_level_everywhere, Outcome::Fail, &["1.000", "0.5"], None),
-        // In this window, the first one that does not begin in the first column, the shift becomes
-        // visible.
+        // This decoder's output is shifted by one column. The named window is the first one that
+        // does not begin in column 0, so only there the shift is visible.
         (a_column_off, Outcome::Fail, &["101x55+33+17", "4"], None),
         (unable, Outcome::Fail, &["203x149+0+0", "cpu", "nvJPEG"], None),
     ];

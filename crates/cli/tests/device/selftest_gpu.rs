@@ -93,7 +93,8 @@ fn kernels_pass_bit_for_bit_and_a_pattern_fails_the_decode_checks() {
     for name in operators.chain(others).chain(chains) {
         assert!(all.iter().any(|check| check.0 == name), "{name} is missing");
     }
-    // Checks that compare nvJPEG's pixels must fail, and all others must pass.
+    // The simulated nvJPEG writes a pattern instead of the image. So checks that compare nvJPEG's
+    // pixels must fail, and all others must pass.
     for (name, result, detail) in &all {
         let by_any_route = is_balanced(name);
         assert!(by_any_route || (result == "fail") == shows_a_pattern(name), "{name}: {detail}");
@@ -129,7 +130,7 @@ exec c++ "$@"
     let kernels = fs::read_dir(&broken).unwrap().map(|entry| entry.unwrap().path());
     let is_kernel = |path: &PathBuf| path.extension().is_some_and(|it| it == "cubin");
     assert_eq!(kernels.filter(is_kernel).count(), 1);
-    // Other tests may be writing temporary files there.
+    // Copy only kernels, because other tests may be writing temporary files into the same folder.
     let stored = fs::read_dir(stored).unwrap().map(|entry| entry.unwrap().path());
     for kernel in stored.filter(is_kernel) {
         let copy = broken.join(kernel.file_name().unwrap());
@@ -161,8 +162,8 @@ fn the_kernels_checks_pass_with_device_code() {
 
 /// Whether a check compares the output of nvJPEG, which is only a pattern, with the image.
 fn shows_a_pattern(name: &str) -> bool {
-    // Some of these checks pass anyway, because the CPU decodes their images or because they ignore
-    // pixels.
+    // Some of the checks that compare pixels of nvJPEG pass although it writes a pattern: the CPU
+    // decodes their images, or the checks ignore pixels.
     let well = ["route=cpu/", "route=nvjpeg-hardware/progressive", "route=nvjpeg-gpu/progressive"];
     ["gpu/decode/", "gpu/files/"].iter().any(|it| name.starts_with(it))
         && !well.iter().any(|it| name.contains(it))
@@ -305,8 +306,8 @@ fn plan_shows_the_gpu_of_another_machine() {
         let mut plan: Value = serde_json::from_str(&text).unwrap();
         // Leave out the available memory, which changes all the time.
         assert!(plan.as_object_mut().unwrap().remove("available").is_some());
-        // Leave out the reason for the choice. Only a machine with one GPU reports that this is the
-        // only GPU.
+        // Leave out the reason why this device was chosen. Only a machine with one GPU reports that
+        // this is the only GPU.
         assert!(plan.as_object_mut().unwrap().remove("runs_on").is_some());
         plan
     });
@@ -315,7 +316,8 @@ fn plan_shows_the_gpu_of_another_machine() {
         let rows = plan["footprint"].as_array().unwrap().iter();
         rows.filter(|row| row["note"].as_str().unwrap().contains(known)).count()
     };
-    // A GPU has 7 such rows, because the note of the row `process` contains the word too.
+    // Without a GPU, 6 notes contain "estimated". With a GPU, the same 6 notes contain "measured",
+    // and so does the note of the row `process`.
     assert_eq!([rows(&plan, "estimated"), rows(&there, "measured")], [6, 7]);
 
     let without = |plan: &Value| {

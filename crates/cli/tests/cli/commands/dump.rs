@@ -70,7 +70,7 @@ fn dump_writes_tensor_samples_and_sheet() {
         fs::File::open(path.join("one/sheet.png")).unwrap(),
     ));
     let info = sheet.read_info().unwrap();
-    // The sheet has two rows of two images with gaps of 8 pixels. A caption has 25 rows and is
+    // The sheet has two rows of two images with gaps of 8 pixels. A caption is 25 pixels high and
     // sixteen characters (95 pixels) wide.
     assert_eq!((info.info().width, info.info().height), (2 * (95 + 8) + 8, 2 * (24 + 25 + 8) + 8));
 }

@@ -289,8 +289,8 @@ fn run_reports_every_documented_field() {
     let three = done(dir.path(), &["run", "pipeline.toml", "--device", "cpu", "--epochs", "3"]);
     assert!(has_words(row(&three, "cache "), &["row_index", "hits"]), "{three}");
     assert!(has_words(row(&report, "left over "), &["2", "4", "loader.last_batch"]), "{report}");
-    // The peak that is compared with the prediction comes before the larger peak, which includes
-    // pages of files.
+    // The row contains two peaks: first the one that is compared with the prediction, then the
+    // larger one, which includes pages of files.
     let memory = row(&report, "memory ");
     assert!(has_words(memory, &["peak", "predicted", "file", "pages"]), "{report}");
     assert!(memory.find("peak") < memory.find("predicted"), "{report}");
@@ -332,7 +332,7 @@ fn each_policy_for_bad_files_works_as_documented() {
     let words = refused(dir.path(), &args, 1);
     assert!(words.contains("class001/0000004.jpg: truncated"), "{words}");
 
-    // Runs a command that prints one warning: the number of samples and the first of them.
+    // Runs a command that prints one warning with the number of bad samples and the first of them.
     let with_warning = |args: &[&str], what: &str| -> Value {
         let (stdout, warning) = done_with_warnings(dir.path(), args);
         assert_eq!(warning.lines().count(), 1, "{warning}");

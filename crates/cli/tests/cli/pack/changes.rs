@@ -157,7 +157,7 @@ fn manifests_of_other_versions_are_distinguished() {
     fs::write(&path, json.to_string()).unwrap();
     let error = pack(&source(), root.path(), &same, |_| {}).unwrap_err();
     assert!(matches!(&error, Error::Io { path: it, .. } if *it == path), "{error}");
-    // Without these fields, it is a manifest of version 1.
+    // Manifests of version 1 have neither of these fields.
     let fields = json.as_object_mut().unwrap();
     fields.remove("unknown");
     fields.remove("version");

@@ -116,7 +116,8 @@ fn a_stopped_run_resumes_after_the_last_listed_shard_on_one_machine_or_several()
         for again_in_pieces in [false, true] {
             let root = tempfile::tempdir().unwrap();
             assert_eq!(in_pieces(&source(), root.path(), &settings, 2, most), None);
-            // A process that was killed while writing a shard leaves such a file behind.
+            // Writes a file like the one that a process leaves behind if it is killed while it
+            // writes a shard.
             fs::write(root.path().join(".train-000001.tar.77-0.part"), "half").unwrap();
             let listed = Manifest::read(root.path()).unwrap().unwrap().shards;
             assert_eq!(listed, manifest.shards[..most]);

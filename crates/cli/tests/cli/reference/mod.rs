@@ -54,7 +54,8 @@ fn write(folder: &Path) -> Value {
                 shown.push(Shown { settings: settings.clone(), draw, image });
             }
         }
-        // Choose one sample of each strength first, and then further samples.
+        // Each operator is shown with several settings (strengths). Choose one sample of each
+        // strength first, and then further samples.
         let mut chosen: Vec<usize> = (0..shown.len()).collect();
         chosen.sort_by_key(|&at| shown[at].draw);
         chosen.truncate(MOST);
@@ -162,7 +163,8 @@ fn alt<'a>(results: impl Iterator<Item = &'a Shown>) -> String {
     for Shown { settings, draw, .. } in results {
         text += "; ";
         text += &match (draw, settings.as_slice()) {
-            // This image has the same settings as the image before it.
+            // The first image of these settings (sample 0) precedes this image and lists the
+            // settings.
             (1.., _) => format!("sample {draw}"),
             (0, []) => String::from("with its defaults"),
             (0, settings) => settings.join(", "),

@@ -234,7 +234,7 @@ fn bytes(folder: &Path) -> u64 {
 fn every_step_runs_to_its_end() {
     let rehearsal = pack();
     let path = |name: &str| rehearsal.path(name);
-    // Each of the two parts must fit into one upload.
+    // Each of the two parts of the wheel must fit into one upload.
     for part in ["packed/parts-0", "packed/parts-1"] {
         assert!((1..=UPLOAD_LIMIT).contains(&bytes(&path(part))), "{part}");
     }
@@ -248,8 +248,8 @@ fn every_step_runs_to_its_end() {
     assert_eq!(result_of(&report, "receive").unwrap(), "partly");
     assert!(fs::read_to_string(&report).unwrap().contains("is incomplete, parts here: 1"));
 
-    // The next call continues with the other part, and with another folder for results. The step
-    // during which the call was killed has ended by now.
+    // The second call finds the other part of the wheel, and a renamed folder of results.
+    // The step that was running when the first call was killed has ended by now.
     fs::rename(path("later"), path("packed/parts-1")).unwrap();
     fs::remove_dir_all(path("packed/parts-0")).unwrap();
     fs::rename(path("results"), path("moved")).unwrap();
@@ -257,7 +257,8 @@ fn every_step_runs_to_its_end() {
     let steps = ["cuvid", "receive", "decode", "nvjpeg-versions", "gpu_hardware", "memory"];
     assert_eq!(ran(&second), steps, "{second:?}");
 
-    // A new machine has only the results. It has no wheel until one is received.
+    // The machine `second` has the results of the first machine, but no Python wheel. The wheel
+    // arrives after the third call, when `lib` is moved to this machine.
     let third = rehearsal.cut("second", &["moved", "--steps", "rates"], "run", Signal::INT);
     assert_eq!(third.status.code(), Some(130), "{third:?}");
     fs::rename(path("first/lib"), path("second/lib")).unwrap();
