@@ -168,7 +168,8 @@ impl Objects {
             let bbox = whole.intersection(&view.visible);
             let visible = bbox.area() / whole.area();
             let outline = segmentation;
-            // Models read boxes as f32. In f32 a sliver at the edge of a crop can have no extent.
+            // Models read boxes as f32, in which a sliver at the edge of a crop can have no extent.
+            // So both forms of the box are checked: in pixels and normalised.
             let is_visible = visible > LEAST_VISIBLE
                 && has_extent(&bbox)
                 && has_extent(&bbox.normalised(view.size));

@@ -133,8 +133,8 @@ fn decode(
                 // As in Pillow, an error after the last row fails the decode, but the end of the file does not.
                 (*address).finishing = true;
                 let ended = sys::jpeg_finish_decompress(&mut (*address).cinfo);
-                // Pillow's libjpeg refuses a second frame header at its marker. This libjpeg first reads the header's
-                // content. If the file ends there, it stops right after the marker without an error.
+                // Pillow's libjpeg refuses a second frame header at its marker. This libjpeg stops
+                // without an error after the marker if the file ends there.
                 let at = image.bytes.len() - (*address).source.bytes_in_buffer;
                 let marker = image.bytes[..at].last_chunk();
                 if ended == 0 && matches!(marker, Some([0xFF, 0xC0..=0xC2 | 0xC9 | 0xCA])) {

@@ -407,7 +407,7 @@ impl<'a> Walk<'a> {
     fn least_bits(&self, [dc, ac]: [Option<HuffmanTable>; 2], first: u8) -> u64 {
         let dc = match dc {
             Some(table) => Scan::RUN * table.shortest,
-            // A refining scan codes one bit of DC.
+            // A refining scan codes one bit of DC per block, without a Huffman table.
             None if first == 0 => Scan::RUN,
             None => 0,
         };

@@ -48,8 +48,8 @@ fn images_lie_in_rows_with_their_captions_below() {
     for (level, left, top) in [(101, GAP, GAP), (102, second, GAP), (103, GAP, GAP + pitch)] {
         assert_eq!(extent(&sheet, [level; 3]), Some([left, left + 99, top, top + 39]), "{level}");
     }
-    // A title starts five rows below its image, and a file name one line below the title. An H has
-    // seven rows.
+    // A title starts five rows below its image, and a file name one line below the title. The
+    // letter H is seven pixel rows high.
     let title = GAP + 40 + 5;
     assert_eq!(extent(&sheet, TITLE), Some([GAP, GAP + 10, title, title + pitch + 6]));
     assert_eq!(
