@@ -353,8 +353,7 @@ macro_rules! reduction {
                 let products = |pairs: $Vector, first: i32, second: i32| {
                     multiply_add(pairs, splat32(x86::pair(first, second)))
                 };
-                // Scales to 14 fractional bits. For four samples, the second product also rounds:
-                // it adds half of what the shift by $shift + 2 bits drops.
+                // Scales to 14 fractional bits. For four samples, the second product also rounds: it adds half of what the later shift drops.
                 const ROUNDING: i32 = 1 << ($shift + 1);
                 let other = if ROUNDING < 1 << 14 { ROUNDING } else { 1 << 14 };
                 let middle =
