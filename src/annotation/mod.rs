@@ -287,8 +287,8 @@ impl Way {
                 mask[row * size.width as usize + column] = reader.at(x, y).into();
             }
         };
-        // The runs are stored column by column. Look-ups in the same order are fast, because the
-        // reader rarely changes the run.
+        // The runs are stored column by column. If pixels are looked up in this order too, most
+        // look-ups stay in the same run, which is fast.
         if self.turn.transpose {
             (0..rows.len()).for_each(|row| (0..columns.len()).for_each(|column| look(column, row)));
         } else {

@@ -137,8 +137,8 @@ impl Document {
                 Written { key, path: storage::join(&self.base, &value), value }
             });
         let near = written.filter_map(|written| {
-            // A pattern, such as `a/*.tar`, names files in its parent folder, so an error of this
-            // folder belongs to the pattern.
+            // A pattern, such as `a/*.tar`, names files in its parent folder. So if this folder
+            // cannot be read, the error belongs to the setting with the pattern.
             let pattern = written.path.parent() == Some(path);
             let parts = written.path.components().count();
             (pattern || path.starts_with(&written.path)).then_some((!pattern, parts, written))

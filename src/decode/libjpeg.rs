@@ -491,7 +491,7 @@ unsafe fn words(common: &mut jpeg_common_struct) -> String {
     // SAFETY: `err` is the session's error manager.
     let Some(format) = (unsafe { (*common.err).format_message }) else { return String::new() };
     // SAFETY: in jpeglib.h the buffer is a `char *` of JMSG_LENGTH_MAX bytes that is written to; mozjpeg-sys
-    // declares it too short and read-only, the calling convention is the same. The text ends in a zero.
+    // declares it too short and read-only. The calling convention is the same. The text ends in a zero.
     unsafe {
         let format = mem::transmute::<Declared, Real>(format);
         format(common, text.as_mut_ptr().cast());

@@ -330,7 +330,7 @@ impl<'a> Samples<'a> {
         let channels = color.samples();
         let bytes = bits / 8;
         for (x, out) in (window.x as usize..).zip(line.chunks_exact_mut(CHANNELS)) {
-            // Returns the high byte of the pixel's channel.
+            // Returns the high byte of one channel of the pixel.
             let high = |channel: usize| stored[bytes * (channels * x + channel)];
             // Returns a sample of less than a byte: gray or an index. The first sample is in the
             // highest bits.

@@ -90,7 +90,7 @@ fn a_box_has_an_outline_and_its_category() {
     for (x, y) in [(18, 50), (23, 50), (40, 50), (61, 50), (40, 71)] {
         assert_eq!(at(x, y), [101; 3], "{x} {y}");
     }
-    // The name, a T, is above the box, on a background of ten rows.
+    // The name of the object is the letter T. It is above the box, on a background of ten rows.
     assert_eq!(at(20, 20), GREEN);
     assert_eq!([22, 23, 24, 25, 26].map(|x| at(x, 22)), [[0; 3]; 5]);
     assert_eq!([23, 24, 25].map(|x| at(x, 25)), [GREEN, [0; 3], GREEN]);

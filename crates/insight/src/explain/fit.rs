@@ -261,7 +261,8 @@ fn slowness(profile: &Profile) -> Vec<f64> {
     let all = vec![1.0; profile.setup.workers.max(1) as usize];
     // Take the lower median. Of two threads, the faster one is then the usual one.
     let usual = known.get(known.len().saturating_sub(1) / 2).copied();
-    // If samples take very little time, the times depend mostly on the operating system.
+    // If samples take very little time, the times depend mostly on the operating system, so no
+    // thread counts as a straggler.
     let Some(usual) = usual.filter(|usual| *usual >= LONG) else { return all };
     let mut slow: Vec<f64> = all;
     let variation = variation(profile);
