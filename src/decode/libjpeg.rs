@@ -230,7 +230,7 @@ impl Drop for Session {
 /// # Safety
 /// `session` must be valid, and its target must not move until it is dropped.
 unsafe fn open(session: *mut Session) {
-    // SAFETY: guaranteed by the caller. The pointers stay valid as long as the decompressor, which is part of the
+    // SAFETY: the caller guarantees a valid session. The pointers live as long as the decompressor, which is part of the
     // same session.
     unsafe {
         sys::jpeg_std_error(&mut (*session).errors);
@@ -473,7 +473,7 @@ unsafe extern "C-unwind" fn ignore(_: &mut jpeg_decompress_struct) {}
 /// # Safety
 /// `client_data` is the session, and the frames up to `decode` are libjpeg's.
 unsafe fn throw(client_data: *mut c_void, error: DataError) -> ! {
-    // SAFETY: guaranteed by the caller. Nothing else refers to this field during a call into libjpeg.
+    // SAFETY: `client_data` is the session. Nothing else refers to this field during a call into libjpeg.
     unsafe { (*client_data.cast::<Session>()).error = Some(error) };
     resume_unwind(Box::new(Raised))
 }
