@@ -3,7 +3,7 @@
 enum BorderMode { BORDER_EDGE, BORDER_REFLECT, BORDER_SYMMETRIC };
 
 struct BorderParams {
-    int left, top;                  // columns and rows that are added before the image
+    int left, top;                  // columns added at the left, rows added at the top
     int width, height;              // size of the input
     int mode, unused;
 };

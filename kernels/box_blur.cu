@@ -1,8 +1,9 @@
-// Pillow's GaussianBlur: three box filters along rows, then three along columns, each rounded to bytes. Same results as
-// src/op/filter/box_blur/mod.rs. Each output pixel computes the results of all passes that it needs.
+// Pillow's GaussianBlur: three box filters along rows, then three along columns. Each filter rounds
+// its result to bytes. Same results as src/op/filter/box_blur/mod.rs. The thread of an output pixel
+// itself computes all intermediate pixels that it needs.
 struct BoxBlurredParams {
     unsigned radius;            // at most REACH - 1
-    unsigned weight, far;       // weight of the pixels within the radius, and of the two outermost, in units of 2^-24
+    unsigned weight, far;       // weights, times 2^24: within the radius; one pixel beyond the radius
     int width, height;          // size of the image
     int unused;
 };
@@ -15,7 +16,8 @@ template <class Src> struct BoxBlurred {
 
     __device__ Bytes at(int x, int y) const {
         Bytes column[LINE], row[LINE];
-        // The arrays `row` and `column` hold only these pixels of the source.
+        // The three passes along one axis read this many pixels on each side. Only these elements
+        // of `row` and `column` are filled.
         const int around = reach() * PASSES;
         for (int j = -around; j <= around; j++) {
             if (y + j < 0 || y + j >= p.height) continue;
@@ -29,8 +31,8 @@ template <class Src> struct BoxBlurred {
     // Number of pixels on each side that a pass reads, at most REACH.
     __device__ int reach() const { return (int)p.radius + 1; }
 
-    // Returns the result at position `at` of a line of `len` pixels. `line` holds the pixels around
-    // this position.
+    // Applies the three passes to a line of `len` pixels, and returns the result at position `at`.
+    // `line` holds the pixels around `at`.
     __device__ Bytes filtered(Bytes (&line)[LINE], int at, int len) const {
         for (int pass = PASSES - 1; pass >= 0; pass--) {
             Bytes out[LINE];

@@ -8,7 +8,8 @@ struct ColorTwist {
     static __device__ unsigned char channel(const float (&row)[3], float offset, Bytes pixel) {
         const float value = row[0] * (float)pixel.r + row[1] * (float)pixel.g + row[2] * (float)pixel.b + offset;
         const float cut = value < 0.0f ? 0.0f : value > 255.0f ? 255.0f : value;
-        // A float of this size has no fraction bits, so the addition rounds half to even.
+        // 12582912 is 1.5 * 2^23. Floats of this size have no fraction bits, so the addition rounds
+        // half to even.
         const float rounds = 12582912.0f;
         return (unsigned char)((cut + rounds) - rounds);
     }

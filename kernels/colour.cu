@@ -31,7 +31,8 @@ static __device__ inline unsigned char luma(Bytes pixel) {
     return (unsigned char)((19595u * pixel.r + 38470u * pixel.g + 7471u * pixel.b + 0x8000u) >> 16);
 }
 
-// Random words of the pixel at (x, y), by Philox4x32-10.
+// Four random 32-bit words for the pixel at (x, y), from the generator Philox4x32-10. Its key is
+// `sample`, two random words of the sample.
 struct Words {
     unsigned word[4];
     static __device__ Words of(const unsigned (&sample)[2], int x, int y) {
@@ -66,7 +67,8 @@ static __device__ inline float logarithm(float value) {
     return f + small + 0.693359375f * exponent;
 }
 
-// Point of a normal distribution in the plane, by the Box-Muller transform.
+// Two independent standard normal numbers, computed from two random words with the Box-Muller
+// transform.
 struct Normals {
     float x, y;
     static __device__ Normals of(unsigned distance, unsigned direction) {

@@ -1,6 +1,7 @@
 // Fused kernel: one thread per output pixel, blocks of 32 x 8 pixels, one grid layer per sample.
-// The arguments `width` and `height` are those of the largest output. The host prepends the types
-// `Pixels` (the chain), `Out`, `Order`, and SAMPLE_BYTES.
+// The arguments `width` and `height` of the kernel are the size of the largest output. The host
+// prepends SAMPLE_BYTES and three types: `Pixels` (the image after all operators of the chain),
+// `Out` (element type of the tensor) and `Order` (its memory order).
 struct Sample {
     Out::type* out;
     int width, height;          // size of the output

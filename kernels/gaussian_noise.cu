@@ -1,6 +1,6 @@
 // Adds normally distributed noise. Same results as src/op/noise/gaussian_noise.rs.
 struct GaussianNoiseParams {
-    float mean, sigma;          // in units of a byte value
+    float mean, sigma;          // on the scale of a byte: 255 is white
     unsigned key[2];
 };
 

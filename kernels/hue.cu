@@ -1,11 +1,13 @@
-// Rotates the hue of each pixel. Same results as src/op/colour/hue.rs, which derives the integers.
+// Rotates the hue of each pixel. Same results as src/op/colour/hue.rs, which explains the integer
+// arithmetic.
 struct HueParams {
     unsigned shift;
     unsigned padding;
 };
 
 struct Hue {
-    // Divides a number below 2^18 by a number below 2^9.
+    // Returns the quotient of a number below 2^18 and a number below 2^9, rounded down. For such
+    // small numbers, the float quotient never rounds up to the next integer.
     static __device__ int divide(int numerator, int denominator) { return (int)((float)numerator / (float)denominator); }
     // Returns 1 if Pillow rounds this hue down although it is an integer, otherwise 0.
     static __device__ int rounded_down(int hue) {
@@ -14,12 +16,14 @@ struct Hue {
         const unsigned high = word == 4 ? 0x222aaaaau : word == 5 ? 0x23232222u : word == 6 ? 0x00022222u : 0;
         return (int)((low | high) >> (hue & 31) & 1);
     }
-    // Returns the channel whose position on the color circle of 510 parts is `at` or `at` - 510.
+    // Returns the value of one channel. `at` is the hue plus the offset of the channel, in 510ths
+    // of the color circle. Values from 510 on wrap around.
     static __device__ unsigned char channel(int max, int saturation, int at) {
         at = at < 510 ? at : at - 510;
         const int weight = lesser(greater(lesser(at, 340 - at), 0), 85);
         const float level = (float)(max * (21675 - saturation * weight)) * (1.0f / 21675.0f);
-        // Adding this number rounds to an integer.
+        // 12582912 is 1.5 * 2^23. Floats of this size have no fraction bits, so the addition rounds
+        // to an integer.
         const float rounds = 12582912.0f;
         return (unsigned char)((level + rounds) - rounds);
     }

@@ -1,11 +1,13 @@
-// Pixels, the source images of all chains, and replacements for CUDA when a C++ compiler builds this source for the
-// host. An image is any type with a member type `Pixel` and a function `at(x, y)`. An operator wraps an image and is
-// itself an image. Same layout as the leaf structs in src/op/kernel_text.rs.
+// Pixel types, the images that every chain reads from, and replacements for CUDA's keywords and
+// variables when a C++ compiler builds this source for the host. An image is any type with a member
+// type `Pixel` and a function `at(x, y)`. An operator wraps an image and is itself an image. The
+// structs `Roi` and `Floats` have the layout of the leaf structs in src/op/kernel_text.rs.
 //
-// An operator that may follow the resampling in a tiled kernel (src/op/mod.rs, `Tiling`) has four
-// more members. `resampled()` returns the resampling that it wraps. `columns()` and `rows()` return
-// the origins of its pixels in the resampled image. `of(pixel)` maps a pixel of the resampled
-// image, each channel by itself.
+// An operator that may follow the resampling in a tiled kernel (`Tiling` in src/op/kind/cuda.rs)
+// has four more members. `resampled()` returns the resampling that it wraps, directly or through
+// other operators. `columns()` and `rows()` map the columns and rows of its image to those of the
+// resampled image. `of(pixel)` applies the operator to a pixel of the resampled image, to each
+// channel separately.
 #ifndef __CUDACC__
 #define __device__
 #define __global__
@@ -15,9 +17,9 @@ struct Index3 {
 static thread_local Index3 threadIdx, blockIdx, blockDim, gridDim;
 #endif
 
-// Where the columns or rows of an operator's image lie in the resampled image. Column or row `p` in
-// `begin..end` is number `at + step * p` of the resampled image. All other columns or rows are
-// fill.
+// Mapping from the columns (or rows) of an operator's image to those of the resampled image. Column
+// `p` in `begin..end` is column `at + step * p` of the resampled image. All other columns have the
+// fill color. The same holds for rows.
 struct Origin {
     int at, step, begin, end;
     // Origin for a mirrored image of length `len`.
@@ -25,7 +27,8 @@ struct Origin {
         const Origin origin = {at + step * (len - 1), -step, len - end, len - begin};
         return origin;
     }
-    // Origin for the window that begins at `first` of an image of length `len`. Empty if the window is far outside.
+    // Origin for a window that begins at column (or row) `first` of an image of length `len`. If
+    // the window lies outside the image, none of its columns is in `begin..end`.
     __device__ Origin cut(int first, int len) const {
         const int low = begin > 0 ? begin : 0, high = end < len ? end : len;
         const Origin origin = {(int)((unsigned)at + (unsigned)step * (unsigned)first), step, low - first, high - first};
@@ -49,7 +52,8 @@ struct Floats3 {
     }
 };
 
-// Stored window of a decoded image. `at` takes coordinates of the upright image.
+// Window of a decoded image, which is stored as decoded, without its EXIF orientation. `at` takes
+// coordinates of the upright image.
 struct Roi {
     typedef Bytes Pixel;
     const unsigned char* pixels;        // interleaved red, green, blue

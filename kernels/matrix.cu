@@ -98,9 +98,11 @@ void multiply(Lanes<Sums>& sums, const Lanes<Sums>& start, const Lanes<Left>& le
 }
 #endif
 
-// Four coefficients of 22 bits and a sign, split into bytes. The highest bytes are signed. The
-// three words are loaded separately where products need them. Because the number of words is odd,
-// neighbouring entries lie in different banks of shared memory.
+// Four coefficients, split into bytes. A coefficient is a signed number of three bytes with 22
+// fractional bits. `low` holds the lowest byte of all four coefficients, and `high` holds the
+// highest bytes, which are signed. The three words are loaded separately where products need them.
+// An entry has an odd number of words, so neighbouring entries lie in different banks of shared
+// memory.
 struct Factors {
     unsigned low, middle, high;
 };
@@ -123,8 +125,8 @@ template <class Side> struct Parts {
 // Sums of products with coefficients, one sum for each of the three bytes of a coefficient.
 struct Weighted {
     Lanes<Sums> low, middle, high;
-    // Returns sums of no products. They contain half a unit of the result, so that dropping the
-    // lowest 22 bits rounds.
+    // Returns the initial sums. The sums contain half a unit of the result (2^21), so that dropping
+    // the lowest 22 bits later rounds to the nearest integer.
     static __device__ Weighted none() {
         Weighted none;
         EACH_LANE for (int i = 0; i < 4; i++) {
@@ -147,7 +149,8 @@ struct Weighted {
         multiply<LEFT>(sum.high, high, k.high, bytes);
         return sum;
     }
-    // Returns sum number `i` of a lane, combined and rounded, but not clamped to a byte.
+    // Returns the weighted sum number `i` of a lane, combined from the sums for the three bytes.
+    // The value is rounded, but not clamped to a byte.
     __device__ int value(int lane, int i) const {
         const unsigned upper = (unsigned)middle[lane].of[i] + ((unsigned)high[lane].of[i] << 8);
         return (int)((unsigned)low[lane].of[i] + (upper << 8)) >> 22;

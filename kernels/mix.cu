@@ -10,11 +10,13 @@ __device__ inline float float_of(unsigned bits) {
     return both.value;
 }
 
-// Conversion of an element to its exact value, and of a value to the nearest element, ties to even.
+// Conversions of an element of the tensor: `value` returns its exact value as a float. `of` returns
+// the element that is nearest to a float, ties to even.
 template <class Out> struct Element;
 template <> struct Element<U8> {
     static __device__ float value(unsigned char byte) { return byte; }
-    // Adding 2^23 rounds to an integer, which is then in the lowest bits.
+    // Floats of at least 2^23 have no fraction bits, so adding 2^23 rounds to an integer. The
+    // integer is then in the lowest bits.
     static __device__ unsigned char of(float value) { return (unsigned char)bits_of(value + 8388608.0f); }
 };
 template <> struct Element<F16> {
@@ -35,7 +37,7 @@ template <> struct Element<F32> {
     static __device__ float of(float value) { return value; }
 };
 
-// Returns the position of one of a pixel's three elements.
+// Returns the index of one channel of the pixel (x, y) in the tensor.
 __device__ inline long long place_of(Nchw, int x, int y, int channel, int width, int height) {
     return (long long)channel * width * height + (long long)y * width + x;
 }

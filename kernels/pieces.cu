@@ -1,5 +1,5 @@
-// Building blocks of tiles (tile.cu): phases and barriers, instructions on four bytes with their replacements for the
-// host, division, and reading of 16 pixels at a time with one word per channel.
+// Building blocks of tiles (tile.cu): phases and barriers, instructions on four bytes with their
+// replacements for the host, division, and reading of 16 pixels at a time into three planes.
 #ifdef __CUDACC__
 #define EACH_THREAD if (const int thread = threadIdx.x; true)
 #define BARRIER __syncthreads()
@@ -7,7 +7,8 @@
 #define NOT_UNROLLED _Pragma("unroll 1")
 #define UNROLLED _Pragma("unroll")
 #else
-// On the host a phase is a loop over the threads, so a barrier does nothing.
+// On the host, a phase is a loop over the threads. All threads end a phase before the next begins,
+// so a barrier does nothing.
 #define EACH_THREAD for (int thread = 0; thread < (int)blockDim.x; thread++)
 #define BARRIER (void)0
 #define NOT_INLINE
@@ -39,7 +40,8 @@ template <class T> __device__ inline T* global(T* address) {
     __builtin_assume(__isGlobal(address));
     return address;
 }
-// Adds `offset` bytes to an address in shared memory. The address must have none of the offset's bits set.
+// Adds `offset` bytes to an address in shared memory by a bitwise OR. So the address must have none
+// of the offset's bits set.
 __device__ inline const void* within(const void* shared, unsigned offset) {
     return __cvta_shared_to_generic(__cvta_generic_to_shared(shared) | offset);
 }
@@ -64,7 +66,9 @@ static inline const void* within(const void* shared, unsigned offset) { return (
 static inline unsigned high_product(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
 #endif
 
-// Exact division of numbers below 2^16. The error of the inverse is less than 2^16 / 2^32.
+// Exact division of numbers below 2^16: a multiplication by the inverse, which is rounded up to a
+// multiple of 2^-32. The product is too large by less than 2^16 / 2^32, so it does not reach the
+// next integer.
 struct Divisor {
     int by;
     unsigned inverse;
@@ -76,8 +80,8 @@ struct Quad {
     unsigned r, g, b;
 };
 
-// Reads four pixels of a row one by one, as one word per channel. Pixels outside `first..end` are
-// not used, so the nearest pixel inside is read in their place.
+// Reads four pixels of a row one by one, as one word per channel. The caller does not use pixels
+// outside `first..end`, so the nearest pixel inside is read in their place.
 template <class Src> NOT_INLINE __device__ Quad quad_of_pixels(const Src& src, int x, int y, int first, int end) {
     Quad quad = {0, 0, 0};
     for (int i = 0; i < 4; i++) {
@@ -102,9 +106,9 @@ struct Sixteen {
     }
 };
 
-// Reader of a rectangle: `rows` rows from row `y` on, and `count` times 16 pixels from pixel `x`
-// on. Reading is fastest if the distance from `start` to `x` is a multiple of 16 pixels. Pixels
-// outside `first..end` are not used.
+// Reader of a rectangle: `rows` rows from row `y` on, each with `count` pieces of 16 pixels from
+// pixel `x` on. Reading is fastest if the distance from pixel `start()` to `x` is a multiple of 16
+// pixels. The caller does not use pixels outside `first..end`.
 template <class Src> struct Pieces {
     const Src& src;
     int x, y, first, end;

@@ -7,26 +7,29 @@
 // other blocks stored in the previous launch. Blocks beyond a sample's image or after its last pass do nothing. A table
 // from histograms needs two more launches before its pass.
 //
-// The host prepends `Out`, `Order`, FLOATS (1 if the elements of the tensor are floats, else 0), TILE_PIXELS,
-// COUNTED_PIXELS, steps.cu, and these functions over the chain's formulas: `read_formula`, `change`, and `entry`, which
-// computes an entry of a table from histograms.
+// The host prepends `Out`, `Order`, FLOATS (1 if the elements of the tensor are floats, else 0),
+// TILE_PIXELS, COUNTED_PIXELS, steps.cu, and three functions that call the formula with a given
+// code: `read_formula`, `change`, and `entry`, which computes an entry of a table from histograms.
 #ifdef __CUDACC__
 #define EACH_THREAD if (const int thread = threadIdx.x; true)
 #define BARRIER __syncthreads()
 #define SHARED __shared__
 #define COUNT(bin, pixels) atomicAdd(&(bin), pixels)
 #else
-// On the host a phase is a loop over the threads, so a barrier does nothing.
+// On the host, a phase is a loop over the threads. All threads end a phase before the next begins,
+// so a barrier does nothing.
 #define EACH_THREAD for (int thread = 0; thread < (int)blockDim.x; thread++)
 #define BARRIER (void)0
 #define SHARED static thread_local
 #define COUNT(bin, pixels) (bin) += (pixels)
 #endif
 
-// Work of a launch for a pass. Same values as `Stage` in src/op/program/launches.rs.
+// What a launch does for a pass: it counts pixels, computes a table, or computes the image. Same
+// values as `Stage` in src/op/program/launches.rs.
 enum Stage { STAGE_COUNT, STAGE_TABLE, STAGE_MAKE };
 
-// Reads the value at (x, y).
+// Reads the pixel at (x, y) of the pass's source. Outside the readable part of the source, `value`
+// stays unchanged, because a step of the pass then fills it.
 static __device__ inline void read(const Pass& pass, int x, int y, Value& value) {
     if (x < pass.left || y < pass.top || x >= pass.right || y >= pass.bottom) return;
     if (pass.reader == READ_BYTES) {
@@ -38,7 +41,8 @@ static __device__ inline void read(const Pass& pass, int x, int y, Value& value)
     }
 }
 
-// Applies a step to the pixel at (x, y) of its image. `made` is the table from the histograms.
+// Applies a step to `value`, which is the pixel at (x, y) of the step's image. `made` is the
+// look-up table that was computed from the histograms.
 static __device__ inline void take(const Step& step, int x, int y, const float* made, Value& value) {
     const Bytes from = value.bytes;
     switch (step.code) {
@@ -86,7 +90,8 @@ static __device__ inline void store(const Pass& pass, int i, int j, const Value&
 #endif
 }
 
-// First pixel of this block's tile, and the end of the tile. Both are equal beyond the image.
+// First pixel of this block's tile, and the end of the tile. Both are 0 if the block lies beyond
+// the image.
 struct Tile {
     int first, end;
     static __device__ Tile of(int pixels, int each) {
@@ -115,7 +120,8 @@ static __device__ inline void count_pixels(const Pass& pass, Histograms& part, H
         if (part.bin(i) > 0) COUNT(sample.bin(i), part.bin(i));
 }
 
-// Computes this block's channel of the table of the first step.
+// Computes one channel of the look-up table that the pass's first step uses. The number of the
+// block is that of the channel.
 static __device__ inline void make_table(const Pass& pass, const Step& step, Histograms& copy, Statistics& sample) {
     const int channel = blockIdx.x;
     EACH_THREAD for (int i = thread; i < HISTOGRAM_BINS; i += blockDim.x) copy.bin(i) = sample.histograms.bin(i);
@@ -138,7 +144,8 @@ static __device__ inline void make_tile(const Program& program, const Pass& pass
         }
         store(pass, i, j, value);
     }
-    // Clears the histograms for the next pass with a table. The table of this pass is already computed.
+    // Clears the histograms for the next pass with a table. This pass no longer needs them, because
+    // its table is already computed.
     if (pass.statistics < 0 || blockIdx.x > 0) return;
     EACH_THREAD for (int i = thread; i < HISTOGRAM_BINS; i += blockDim.x) program.statistics->histograms.bin(i) = 0;
 }

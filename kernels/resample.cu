@@ -3,7 +3,7 @@
 // describes the table.
 struct ResampleParams {
     const int* table;
-    int x, y, width, height;            // output window of the table
+    int x, y, width, height;            // part of the output for which the table has coefficients
     int h_bounds, h_coefs, h_taps;      // offsets into the table
     int v_bounds, v_coefs, v_taps;
     int box_x, box_y, box_width, box_height;

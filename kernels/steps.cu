@@ -1,6 +1,6 @@
-// Data of the program kernel (program.cu), and the readers that every chain may need. Same layout as the structs in
-// src/op/program/data.rs. The host prepends MAX_PARAMS_BYTES, LEAF_BYTES and STATISTICS_BYTES, and appends the
-// functions that switch over the chain's formulas.
+// Data of the program kernel (program.cu), and the readers that every chain may need. Same layout
+// as the structs in src/op/program/data.rs. The host prepends MAX_PARAMS_BYTES, LEAF_BYTES and
+// STATISTICS_BYTES, and appends the functions that call the chain's formulas by their codes.
 enum StepCode { STEP_TABLE, STEP_FLOAT_TABLE, STEP_MADE, STEP_FLOATS_MADE, STEP_FILL, STEP_FILL_FLOATS };
 enum ReadCode { READ_BYTES, READ_FLOATS, READ_ACROSS, READ_DOWN, READ_WARP };
 
@@ -14,8 +14,8 @@ struct Value {
 
 // One operation on a pixel.
 struct Step {
-    int code;               // StepCode, or a formula
-    int x, dx, y, dy;       // position in the step's image of the pixel (i, j) of the pass: x + dx * i, y + dy * j
+    int code;               // a StepCode, or the code of a formula
+    int x, dx, y, dy;       // the pass's pixel (i, j) is at (x + dx * i, y + dy * j) in the step's image
     int unused;
     unsigned long long params[MAX_PARAMS_BYTES / 8];
     template <class P> __device__ const P& as() const { return *(const P*)params; }
@@ -32,16 +32,16 @@ struct FillParams {
 // Computes an image: reads a source, applies steps, and stores the result.
 struct Pass {
     void* out;
-    int reader;                         // ReadCode, or a formula
-    int statistics;                     // formula of the first step's look-up table, or -1
-    int begin, end;                     // range of steps
+    int reader;                         // a ReadCode, or the code of a formula
+    int statistics;                     // code of the formula for the first step's look-up table, or -1
+    int begin, end;                     // the pass applies the steps from `begin` to before `end`
     int floats;                         // whether an image of floats is stored
     int stores_tensor;
-    int x, dx, y, dy;                   // position to read for the pixel (i, j)
+    int x, dx, y, dy;                   // the pass's pixel (i, j) is read at (x + dx * i, y + dy * j)
     int width, height;
-    int left, top, right, bottom;       // range of positions that can be read; a step fills the others
+    int left, top, right, bottom;       // part of the source that can be read; a step fills the rest
     int whole_width, whole_height;      // size of the source
-    // Parameters of the reader's type: first those of its source, then the reader's own.
+    // Parameters of the reader: those of its source image come first, then its own.
     unsigned long long source[(LEAF_BYTES + MAX_PARAMS_BYTES) / 8];
     template <class Src> __device__ const Src& as() const { return *(const Src*)source; }
 };
@@ -49,7 +49,7 @@ struct Pass {
 // Memory for look-up tables. The passes of a sample use it one after another.
 struct Statistics {
     Histograms histograms;      // 0 before the pixels of a pass are counted
-    float made[768];            // look-up table of the first step
+    float made[768];            // look-up table of the pass's first step
 };
 
 // All work for one sample.
@@ -64,7 +64,9 @@ static_assert(sizeof(Step) == 24 + MAX_PARAMS_BYTES, "steps are laid out differe
 static_assert(sizeof(Statistics) == STATISTICS_BYTES, "histograms and tables are laid out differently on the host");
 static_assert(sizeof(Pass) == 80 + LEAF_BYTES + MAX_PARAMS_BYTES, "passes are laid out differently on the host");
 
-// Sums along a row for one pixel of a resampling, and along a column of such sums. Together they equal `Resample::at`.
+// Both passes of a resampling. `sum_across` computes the horizontal weighted sum for output column
+// `x` of source row `y`. `sum_down` computes the vertical weighted sum of such results. Together
+// they equal `Resample::at`.
 static __device__ inline Bytes sum_across(const Resample<Roi>& resample, int x, int y) {
     const ResampleParams& p = resample.p;
     const int *bounds = p.table + p.h_bounds + 2 * (x - p.x), *taps = p.table + p.h_coefs + p.h_taps * (x - p.x);

@@ -26,7 +26,8 @@ struct F16 {
         const unsigned bits = bits_of(value), sign = bits >> 16 & 0x8000u, size = bits & 0x7fffffffu;
         if (size > 0x7f800000u) return (type)(sign | 0x7e00u | (size >> 13 & 0x3ffu));
         if (size >= 0x47800000u) return (type)(sign | 0x7c00u);
-        // Below 2^-14 the unit is 2^-24. From 2^-25 downwards, including ties, the result is 0.
+        // Below 2^-14, binary16 numbers are multiples of 2^-24. Values up to half of that, 2^-25,
+        // become 0.
         if (size <= 0x33000000u) return (type)sign;
         const int small = size < 0x38800000u;
         const unsigned shift = small ? 126u - (size >> 23) : 13u;
@@ -55,9 +56,9 @@ template <class T> __device__ inline void store_side_by_side(T* at, T a, T b, T 
     *(Four<T>*)at = four;
 }
 
-// Memory order of a pixel's elements. `store` converts the pixel first. `store_four` stores four adjacent pixels, given
-// by channels. It requires a tensor aligned for four elements, and a width and a first column that are multiples of
-// four.
+// Memory order of a pixel's elements. `store` converts a pixel and stores it. `store_four` stores
+// four adjacent pixels that are already converted, given as four elements per channel. The tensor
+// must be aligned for four elements, and the width and the first column must be multiples of four.
 struct Nchw {
     template <class Out, class Pixel>
     static __device__ void store(typename Out::type* out, int x, int y, int width, int height, Pixel p) {

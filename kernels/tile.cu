@@ -1,53 +1,58 @@
 // Tiled kernel, for chains that only move pixels or map single channels after the last resampling. Each block computes a tile of
 // one sample's tensor. `Shape::tiles` in src/gpu/shape.rs chooses the tiles.
 //
-// Both passes of a resampling are matrix products on the tensor cores (matrix.cu). A coefficient
-// has 22 bits and a sign. Its three bytes are multiplied separately, and the three products are
-// combined at the end. The resulting integers equal those of resample.cu modulo 2^32. The highest
-// byte is signed, so a coefficient must be in [-2, 2) after scaling back, which holds for all
-// filters. In a matrix of coefficients, only a band around the diagonal is not 0.
+// Both passes of a resampling are matrix products on the tensor cores (matrix.cu). A coefficient is
+// a fixed-point number of three bytes with 22 fractional bits. Its highest byte is signed, so its
+// value must be in [-2, 2), which holds for all filters. The three bytes are multiplied separately,
+// and the three products are combined at the end. The resulting integers equal those of resample.cu
+// modulo 2^32. In a matrix of coefficients, only a band around the diagonal is not 0.
 //
-// The threads of a block work in phases with a barrier between them, and all of them run the same loops:
-//   tables   put the normalized and converted value of each byte, and the rows' coefficients, into shared memory;
-//   then, for strips of columns (one, unless the rows of a strip do not fit because the source is too wide):
-//   load     up to 32 source rows of the strip's window, split into one plane per channel, 4 pixels per word;
-//   sum      along the rows: each source row once per tile, 32 rows by 8 columns at once. Four rows of a column become the
-//            bytes of one word, in a ring with as many words as a block of output rows needs;
-//   store    the complete blocks of output rows: sums along the columns, 16 rows by 16 columns at once, table look-up,
-//            four elements per store.
+// The threads of a block work in phases, with barriers between phases that use the same data. The
+// first phase is executed once per tile. The others are repeated for all source rows of a strip of
+// columns, and then for the next strip. There is only one strip, unless the source is so wide that
+// its rows do not fit into shared memory.
+//   tables   stores the tensor value of each byte, and the rows' coefficients, in shared memory;
+//   load     loads up to 32 source rows of the strip: one plane per channel, 4 pixels per word;
+//   sum      computes the horizontal sums of these rows, 32 rows by 8 columns at once. Four rows of
+//            a column become the bytes of one word in a ring. The ring has as many words as a block
+//            of output rows needs;
+//   store    computes the vertical sums of complete blocks of output rows, 16 rows by 16 columns at
+//            once, looks up their tensor values, and stores four elements at once.
 //
-// The method is chosen for each sample (`Tile::fits`). Pixels are computed one by one, as in
-// fused.cu, in two cases: shared memory is too small for one row of 16 columns, or there is one tap
-// per axis (nearest), where tiling gains nothing. So one launch handles samples of every size, and
-// an unusual sample slows down only itself.
+// Each sample is computed in tiles or pixel by pixel (`Tile::fits` decides). Pixels are computed
+// one by one, as in fused.cu, in two cases: shared memory is too small for one row of 16 columns,
+// or there is one tap per axis (nearest), where tiling gains nothing. So one launch handles samples
+// of every size, and an unusual sample slows down only itself.
 //
 // Cost, counted in the PTX for sm_90 and not measured on a device
 // (benches/results/device-code-2026-11-23.md). A multiprocessor issues four warp instructions per
 // cycle. A 224x224 sample from an average window (318x318) of a 500x375 image takes 54,650 issue
 // cycles of a multiprocessor with high tiles, and 95,208 with low tiles. A sample from a window
-// (1303x1303) of a 2048x1536 image takes 317,768 and 419,261 cycles. All multiprocessors of an H100
-// together have 232 G cycles per second. At 20,000 images/s of 500x375 the kernel takes 0.5 to 0.8
-// % of them (goal: at most 2 %).
+// (1303x1303) of a 2048x1536 image takes 317,768 cycles with high tiles, and 419,261 with low
+// tiles. All multiprocessors of an H100 together have 232 G cycles per second. At 20,000 images/s
+// of 500x375 the kernel takes 0.5 to 0.8 % of them (goal: at most 2 %).
 //
 // The goal is a maximum share of the device's cycles, because the model that runs on the device
 // loses this share. Being as fast as a plain copy is not a goal. Exactness needs three products
-// instead of one: 5,500 of a sample's 218,600 warp instructions. The cycles above do not include
-// 228 bytes per thread of spilled registers, and bank conflicts (39 % more passes).
+// instead of one: 5,500 of a sample's 218,600 warp instructions. The cycles above leave out two
+// costs: 228 bytes per thread of spilled registers, and bank conflicts (39 % more passes over
+// shared memory).
 
-// Half-open rectangle of the tensor.
+// Rectangle of the tensor. `right` and `bottom` are exclusive.
 struct Window {
     int left, top, right, bottom;
     __device__ bool has(int x, int y) const { return x >= left && x < right && y >= top && y < bottom; }
 };
 
-// Outputs of one axis of a tile, in the order of the source, and the inputs that they need.
+// One axis of a tile: its outputs (columns or rows of the tensor), in the order of the source, and
+// the inputs (columns or rows of the source) that they need.
 struct TileAxis {
-    const int* bounds;          // (first, count) of the inputs of each output
+    const int* bounds;          // for each output: first input, number of inputs
     const int* coefs;
     int taps;                   // maximum number of coefficients per output
     int len;
-    int first, end;             // range of all inputs
-    int reach;                  // distance from the first input of the first output to that of the last output
+    int first, end;             // range of the inputs of all outputs
+    int reach;                  // distance between the first inputs of the first and of the last output
     // Creates the axis for the outputs `from..to` of the tensor.
     __device__ TileAxis(const ResampleParams& p, bool columns, const Origin& origin, int from, int to)
         : taps(columns ? p.h_taps : p.v_taps), len(to - from), first(0), end(0), reach(0) {
@@ -73,9 +78,10 @@ struct TileAxis {
 template <class Src> struct Tile {
     typedef Out::type Element;
     static const int MOST_LOADED = 8, ELEMENT_WORDS = 192 * sizeof(Element);
-    static const int PAST = 8;  // number of words that products, which read eight at once, read past the last plane
+    static const int PAST = 8;  // words after the last plane, because a product reads eight words
 
-    // A lane's part of a band of coefficients: the first word of its row or column, and the offset of its own words.
+    // Place of a lane's coefficients in the list of all Factors: the first entry of its row or
+    // column, and the offset of the lane's own entry from there.
     struct Band {
         int first, word;
         __device__ Factors at(const Tile& tile, int more, int groups) const {
@@ -84,7 +90,7 @@ template <class Src> struct Tile {
         }
     };
 
-    // Bytes of four adjacent columns, in each of two rows.
+    // For one channel: four adjacent pixels, as the bytes of a word, in each of two rows.
     struct Quads {
         unsigned of[2];
     };
@@ -99,18 +105,18 @@ template <class Src> struct Tile {
     TileAxis rows;
     int columns;                // columns per strip, a multiple of 16 except for the last strip
     int block_rows;             // output rows per block: at most 16
-    int line;                   // words per source row of one channel: 4 more than a multiple of 8
-    int stride;                 // words per ring row of one channel: 8 more than a multiple of 16
-    int column_groups;          // number of words with the taps of a column
-    int row_groups;             // number of words with the taps of a row
-    int loaded, kept;           // groups of four source rows that are loaded at once, and that are in the ring
+    int line;                   // words per source row of a channel: 4 more than a multiple of 8
+    int stride;                 // words per ring row of a channel: 8 more than a multiple of 16
+    int column_groups;          // Factors per column: groups of four source pixels with its taps
+    int row_groups;             // Factors per row: groups of four source rows with its taps
+    int loaded, kept;           // groups of four source rows: loaded at once; kept in the ring
 
-    unsigned* shared;           // [3][256] elements, then Factors of 0, [rows][row_groups] Factors, and then, at these offsets:
+    unsigned* shared;           // [3][256] elements, one Factors of 0, [rows][row_groups] Factors; then:
     int column_factors;         // [columns][column_groups] Factors
     int planes;                 // [4][3][loaded][line]: row number 4 g + i of channel c at [i][c][g]; then [PAST]
-    int ring;                   // [kept][3][stride]; in each 16 columns the even ones come first
-    int row_places;             // [rows][2]: first tap's group, counted from the tile's first; end of the last tap's group
-    int column_places;          // [columns]: first tap's word, counted from the strip's first
+    int ring;                   // [kept][3][stride]; of each 16 columns, the even ones come first
+    int row_places;             // [rows][2]: first tap's group; end of the taps, in source rows of the tile
+    int column_places;          // [columns]: first tap's word, counted from the strip's first word
 
     __device__ Tile(const Sample& sample, const Resample<Src>& resample, const Window& all, int width, int height,
                     unsigned* shared)
@@ -132,7 +138,8 @@ template <class Src> struct Tile {
     __device__ TileAxis strip(int left) const {
         return TileAxis(p, true, across, left, smaller(left + columns, window.right));
     }
-    // First pixel to load for a strip.
+    // First pixel to load for a strip, up to 15 pixels before its first input, so that reading is
+    // aligned.
     __device__ int start(const TileAxis& strip) const {
         return strip.first - ((strip.first - Pieces<Src>::start(src)) & 15);
     }
@@ -174,8 +181,8 @@ template <class Src> struct Tile {
         return true;
     }
 
-    // Stores the value of each byte, and the rows' coefficients. Zeroes planes and ring, because products with coefficients of 0
-    // also read words that nothing else has written yet.
+    // Stores the tensor value of each byte, and the rows' coefficients. Zeroes planes and ring,
+    // because products with coefficients of 0 also read words that nothing else has written yet.
     __device__ void fill_tables(int thread) const {
         NOT_UNROLLED for (int i = planes + 4 * thread; i < row_places; i += 4 * blockDim.x)
             *(Words*)(shared + i) = {{0, 0, 0, 0}};
@@ -199,7 +206,7 @@ template <class Src> struct Tile {
         }
     }
 
-    // Stores the columns' coefficients in tensor order.
+    // Stores the coefficients of the strip's columns, in the order of the tensor's columns.
     __device__ void fill_strip(int thread, const TileAxis& strip) const {
         const Divisor by(column_groups);
         const int from = start(strip);
@@ -218,7 +225,8 @@ template <class Src> struct Tile {
                        4 * group - ((axis.bounds[2 * output] - from) & 3));
     }
 
-    // Returns a reader for a strip: all rows of the tile, with `count` pieces each.
+    // Returns a reader for a strip: all source rows of the tile, with `count` pieces of 16 pixels
+    // each.
     __device__ Pieces<Src> pieces(const TileAxis& strip, int count) const {
         return Pieces<Src>(src, start(strip), rows.first, rows.end - rows.first, count, strip.first, strip.end);
     }
@@ -236,10 +244,11 @@ template <class Src> struct Tile {
         }
     }
 
-    // Sums along the loaded rows, of which the first `words` words are used, and stores the sums in
-    // the ring from group `at` on. Coefficients for later words are 0. The right matrices are
-    // coefficients. The left matrices are pixels: rows 4 r and 4 r + 1 in the first product, and
-    // rows 4 r + 2 and 4 r + 3 in the second. So each lane gets four rows of a column.
+    // Computes the horizontal sums of the loaded rows, and stores them in the ring from group `at`
+    // on. Only the first `words` words of a row are read, because the coefficients of later words
+    // are 0. The right matrices are coefficients. The left matrices are pixels: rows 4 r and 4 r +
+    // 1 in the first product, and rows 4 r + 2 and 4 r + 3 in the second. So each lane gets four
+    // rows of a column.
     __device__ void sum(int warp, const TileAxis& strip, int words, int at, int groups) const {
         NOT_UNROLLED for (int column = 8 * warp; column < strip.len; column += blockDim.x / 4) {
             const int last = smaller(column + 7, strip.len - 1);
@@ -307,7 +316,8 @@ template <class Src> struct Tile {
     // Wraps a group number around the ring, at most once.
     __device__ int around(int group) const { return group < kept ? group : group - kept; }
 
-    // Stores the blocks of output rows `begin..end` for the columns from `left` on. Group `first` is at `at` in the ring.
+    // Computes and stores the blocks `begin..end` of output rows, for the strip that begins at
+    // tensor column `left`. Group `first` of the source rows is at `at` in the ring.
     __device__ void store(int warp, const TileAxis& strip, int left, int first, int at, int begin, int end) const {
         const bool aligned = (width | left) % 4 == 0 && (unsigned long long)out % sizeof(Four<Element>) == 0;
         NOT_UNROLLED for (int block = begin, column = 16 * warp; block < end; column += blockDim.x / 2) {
@@ -345,8 +355,9 @@ template <class Src> struct Tile {
         }
     }
 
-    // Sums along the columns of 16 rows by 16 columns. The left matrices are coefficients. The right matrices are the even and
-    // the odd columns. So each lane gets four adjacent columns.
+    // Computes the vertical sums for 16 output rows by 16 columns. The left matrices are
+    // coefficients. The right matrices are the even columns and the odd columns. So each lane gets
+    // four adjacent columns.
     template <bool ONCE>
     __device__ void sum_rows(int steps, int column, const Lanes<Band>& above, const Lanes<Band>& below,
                              const Lanes<int>& source, Lanes<Quads> quads[3]) const {
@@ -409,8 +420,8 @@ template <class Src> struct Tile {
     }
     __device__ int tensor_row(int row) const { return down.step > 0 ? window.top + row : window.bottom - 1 - row; }
 
-    // Returns the table value of byte number `i` of a word. The table begins at a multiple of its size, so the byte offset is put
-    // into the address without an addition.
+    // Returns the tensor value of byte number `i` of a word. The table begins at a multiple of its
+    // size, so the byte offset is put into the address by a bitwise OR instead of an addition.
     __device__ Element element_at(int channel, unsigned word, int i) const {
         const int bits = 8 * i - (sizeof(Element) == 4 ? 2 : sizeof(Element) == 2 ? 1 : 0);
         const unsigned offset = (bits < 0 ? word << -bits : word >> bits) & 255 * (unsigned)sizeof(Element);
@@ -433,7 +444,8 @@ template <class Src> struct Tile {
                 BARRIER;
                 EACH_WARP sum(warp, strip, 4 * by.by, at, now);
                 BARRIER;
-                // Rows end in the order in which they begin.
+                // Rows end in the order in which they begin, so the blocks become complete in this
+                // order too.
                 int complete = done;
                 while (complete < blocks &&
                        row_end(smaller(block_rows * (complete + 1), rows.len) - 1) <= 4 * (first + now))
@@ -452,7 +464,8 @@ NOT_INLINE __device__ void store_pixel(const Sample& sample, int x, int y, int w
     Order::store<Out>(sample.out, x, y, width, height, sample.pixels.at(x, y));
 }
 
-// Computes one tile: pixels of the resampled image together, others (or tiles that do not fit) pixel by pixel.
+// Computes one tile. If it fits, the pixels from the resampled image are computed together. All
+// other pixels are computed one by one.
 template <class Src>
 __device__ void make_tile(const Sample& sample, const Resample<Src>& resample, const Window& all, int width, int height,
                           unsigned* shared, int shared_bytes) {
@@ -490,8 +503,9 @@ extern "C" __global__ void __launch_bounds__(256, 4) tiled(const Sample* samples
     tile_of_block(samples, count, width, height, shared, shared_bytes);
 }
 #else
-// Launch on the host: runs all blocks one after another, and in each block all phases. Shared memory is filled before each block
-// to reveal reads of unwritten values, and guarded after its end.
+// Launch on the host: runs all blocks one after another, and in each block all phases. Before each
+// block, all bytes are set to 0xcb, which reveals reads of unwritten values. The bytes after shared
+// memory must keep this value.
 extern "C" void tiled__host(void** params, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                             unsigned bz) {
     static thread_local struct alignas(16) {

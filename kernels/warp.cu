@@ -7,9 +7,10 @@ struct WarpParams {
     union {
         double real[9];
         int integer[18];
-        // The last of these pointers, for WARP_DISPLACED: pairs of displacements in 1/65536 pixel.
-        // For WARP_SUMMED: 64 start values of columns and 64 of rows, two words each. The integers
-        // 12 and 13 are the distances between start values, or 0 without start values.
+        // `table[8]` points to the table of two kinds of maps. WARP_DISPLACED: pairs of
+        // displacements in 1/65536 pixel. WARP_SUMMED: 64 start values of columns, then 64 of rows,
+        // two words each. Then `integer[12]` and `integer[13]` are the numbers of columns and rows
+        // between two start values, or 0 without start values.
         const int* table[9];
     } data;
     int width, height;              // size of the input
@@ -23,7 +24,7 @@ template <class Src> struct Warp {
     Src src;
     WarpParams p;
 
-    // Channels of a pixel before they are truncated.
+    // Channels of a pixel before they are truncated to bytes.
     struct Reals {
         double of[3];
     };
@@ -50,7 +51,8 @@ template <class Src> struct Warp {
 
     __device__ double real(int number) const { return p.data.real[number]; }
 
-    // Integer products and sums wrap around.
+    // Returns the source column (`first` = 0) or row (`first` = 3) of the pixel (x, y). Integer
+    // products and sums may wrap around, so they are computed as unsigned numbers.
     __device__ int whole(int first, int x, int y) const {
         const int* of = p.data.integer + first;
         const unsigned moved = (unsigned)of[0] * (unsigned)x + (unsigned)of[1] * (unsigned)y;
@@ -59,8 +61,8 @@ template <class Src> struct Warp {
     __device__ double product(int first, int x, int y) const {
         return real(first) * (x + 0.5) + real(first + 1) * (y + 0.5);
     }
-    // Position of a column (axis 0) or row (axis 1), summed up from the nearest start value before
-    // that column or row.
+    // Source position of output column (axis 0) or row (axis 1) number `at`: the last start value
+    // before it, plus one step for each column or row from there.
     __device__ double started(int axis, int at) const {
         const int distance = p.data.integer[12 + axis], start = at / distance;
         const unsigned* word = (const unsigned*)p.data.table[8] + 2 * (64 * axis + start);
@@ -187,7 +189,8 @@ template <class Src> struct Warp {
     static __device__ int rounded(int displacement) {
         return displacement > 0x7fffffff - 0x8000 ? 0x7fff : (displacement + 0x8000) >> 16;
     }
-    // Weights have 32 fractional bits.
+    // Sums of weighted channels, and the sum of the weights (`mask`). Weights have 32 fractional
+    // bits.
     struct Weighted {
         long long of[3], mask;
     };

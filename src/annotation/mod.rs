@@ -168,7 +168,8 @@ impl Objects {
             let bbox = whole.intersection(&view.visible);
             let visible = bbox.area() / whole.area();
             let outline = segmentation;
-            // Models read boxes as f32. In f32 a sliver at the edge of a crop can have no extent.
+            // Models read boxes as f32, in which a sliver at the edge of a crop can have no extent.
+            // So both forms of the box are checked: in pixels and normalised.
             let is_visible = visible > LEAST_VISIBLE
                 && has_extent(&bbox)
                 && has_extent(&bbox.normalised(view.size));
@@ -286,8 +287,8 @@ impl Way {
                 mask[row * size.width as usize + column] = reader.at(x, y).into();
             }
         };
-        // The runs are stored column by column. Look-ups in the same order are fast, because the
-        // reader rarely changes the run.
+        // The runs are stored column by column. If pixels are looked up in this order too, most
+        // look-ups stay in the same run, which is fast.
         if self.turn.transpose {
             (0..rows.len()).for_each(|row| (0..columns.len()).for_each(|column| look(column, row)));
         } else {

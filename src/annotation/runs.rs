@@ -116,7 +116,8 @@ impl RunLengths {
             loop {
                 let digit = (value & 0x1f) as u8;
                 value >>= 5;
-                // The fifth bit is the sign of the remaining bits.
+                // The fifth bit of a digit is its sign. If all remaining bits equal the sign, this
+                // digit is the last one.
                 let more = if digit & 0x10 != 0 { value != -1 } else { value != 0 };
                 text.push(b'0' + (digit | u8::from(more) << 5));
                 if !more {

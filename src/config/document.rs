@@ -137,8 +137,8 @@ impl Document {
                 Written { key, path: storage::join(&self.base, &value), value }
             });
         let near = written.filter_map(|written| {
-            // A pattern, such as `a/*.tar`, names files in its parent folder, so an error of this
-            // folder belongs to the pattern.
+            // A pattern, such as `a/*.tar`, names files in its parent folder. So if this folder
+            // cannot be read, the error belongs to the setting with the pattern.
             let pattern = written.path.parent() == Some(path);
             let parts = written.path.components().count();
             (pattern || path.starts_with(&written.path)).then_some((!pattern, parts, written))
@@ -207,8 +207,8 @@ fn in_table(table: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
     let (name, value) = fitting.max_by_key(|(name, _)| name.get_ref().len())?;
     let rest = &key[name.get_ref().len()..];
     let own = match value.get_ref() {
-        // The range reaches from the key to the end of the value. For a table with a header, it is
-        // only the key in the header.
+        // The range reaches from the key to the end of the value. For a table with a header, the
+        // range is only the key in the header.
         DeValue::Table(_) | DeValue::Array(_) if value.span().start <= name.span().start => {
             name.span()
         }

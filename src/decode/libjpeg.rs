@@ -133,8 +133,8 @@ fn decode(
                 // As in Pillow, an error after the last row fails the decode, but the end of the file does not.
                 (*address).finishing = true;
                 let ended = sys::jpeg_finish_decompress(&mut (*address).cinfo);
-                // Pillow's libjpeg refuses a second frame header at its marker. This libjpeg first reads the header's
-                // content. If the file ends there, it stops right after the marker without an error.
+                // Pillow's libjpeg refuses a second frame header at its marker. This libjpeg stops
+                // without an error after the marker if the file ends there.
                 let at = image.bytes.len() - (*address).source.bytes_in_buffer;
                 let marker = image.bytes[..at].last_chunk();
                 if ended == 0 && matches!(marker, Some([0xFF, 0xC0..=0xC2 | 0xC9 | 0xCA])) {
@@ -230,7 +230,7 @@ impl Drop for Session {
 /// # Safety
 /// `session` must be valid, and its target must not move until it is dropped.
 unsafe fn open(session: *mut Session) {
-    // SAFETY: guaranteed by the caller. The pointers stay valid as long as the decompressor, which is part of the
+    // SAFETY: the caller guarantees a valid session. The pointers live as long as the decompressor, which is part of the
     // same session.
     unsafe {
         sys::jpeg_std_error(&mut (*session).errors);
@@ -473,7 +473,7 @@ unsafe extern "C-unwind" fn ignore(_: &mut jpeg_decompress_struct) {}
 /// # Safety
 /// `client_data` is the session, and the frames up to `decode` are libjpeg's.
 unsafe fn throw(client_data: *mut c_void, error: DataError) -> ! {
-    // SAFETY: guaranteed by the caller. Nothing else refers to this field during a call into libjpeg.
+    // SAFETY: `client_data` is the session. Nothing else refers to this field during a call into libjpeg.
     unsafe { (*client_data.cast::<Session>()).error = Some(error) };
     resume_unwind(Box::new(Raised))
 }
@@ -491,7 +491,7 @@ unsafe fn words(common: &mut jpeg_common_struct) -> String {
     // SAFETY: `err` is the session's error manager.
     let Some(format) = (unsafe { (*common.err).format_message }) else { return String::new() };
     // SAFETY: in jpeglib.h the buffer is a `char *` of JMSG_LENGTH_MAX bytes that is written to; mozjpeg-sys
-    // declares it too short and read-only, the calling convention is the same. The text ends in a zero.
+    // declares it too short and read-only. The calling convention is the same. The text ends in a zero.
     unsafe {
         let format = mem::transmute::<Declared, Real>(format);
         format(common, text.as_mut_ptr().cast());

@@ -57,8 +57,8 @@ impl HostDecoder for Libwebp {
         // libwebp needs 4 bytes per pixel for red, green, blue and alpha. One more byte per pixel
         // covers transforms and the code groups of blocks of 4 × 4 pixels.
         let lossless = 5 * pixels + codes;
-        // Luma, two chroma planes with a quarter of the samples each, and data of macroblocks.
-        // libwebp also copies the file's partitions.
+        // Two bytes per pixel cover luma (1 byte), two chroma planes (1/4 byte each) and data of
+        // macroblocks. libwebp also copies the file's partitions.
         let lossy = 2 * pixels + file_bytes;
         let alpha = if found.alpha { lossless + pixels } else { 0 };
         let frame = match (found.lossless, found.lossy) {
@@ -166,7 +166,7 @@ fn decode_crop(chunks: &[u8], crop: Roi, pixels: &mut [u8]) -> Result<(), DataEr
             "the version of libwebp differs from that of its header",
         ));
     };
-    // Width and height have at most 14 bits.
+    // Width and height have at most 14 bits, so they fit in a `c_int`.
     let [left, top, width, height] =
         [crop.x, crop.y, crop.width, crop.height].map(|it| it as c_int);
     config.options.use_cropping = 1;

@@ -371,7 +371,8 @@ impl Decoders {
         let list = &self.all.list();
         let only = match (self.jpeg, header.format) {
             (JpegDecoder::Feedwater, Format::Jpeg) => {
-                // feedwater's own decoder then returns the reason why it refuses the image.
+                // feedwater's own decoder is chosen even if it does not accept the image. It then
+                // returns the reason why it refuses the image.
                 return list.iter().position(|it| it.name() == jpeg::NAME);
             }
             (JpegDecoder::Libjpeg, Format::Jpeg) => Some(libjpeg::NAME),

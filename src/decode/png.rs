@@ -54,7 +54,7 @@ impl HostDecoder for Png {
 
     fn memory(&self, header: &Header, head: &[u8], _: u64) -> DecodeMemory {
         let (width, height) = (u64::from(header.size.width), u64::from(header.size.height));
-        // In IHDR, bit depth, color type and interlacing follow the sides.
+        // In the chunk IHDR, bit depth, color type and interlacing follow width and height.
         let at = |place: usize| head.get(place).copied().map(u64::from);
         let bits = at(24).filter(|it| matches!(it, 1 | 2 | 4 | 8 | 16)).unwrap_or(16);
         let samples = match at(25) {
@@ -131,7 +131,8 @@ fn decode(
     let mut damaged = false;
     let mut tolerated = None;
     match sound {
-        // The crate ignores some damage that zlib detects.
+        // The crate ignores some damage that zlib detects. So its success is only trusted if all
+        // checksums are right, or if only a part of the image is decoded.
         Ok(()) if intact || !whole => {}
         Err(error) if strict || !matches!(error.reason, Reason::Corrupt | Reason::Truncated) => {
             return Err(error);
@@ -329,7 +330,7 @@ impl<'a> Samples<'a> {
         let channels = color.samples();
         let bytes = bits / 8;
         for (x, out) in (window.x as usize..).zip(line.chunks_exact_mut(CHANNELS)) {
-            // Returns the high byte of the pixel's channel.
+            // Returns the high byte of one channel of the pixel.
             let high = |channel: usize| stored[bytes * (channels * x + channel)];
             // Returns a sample of less than a byte: gray or an index. The first sample is in the
             // highest bits.

@@ -79,8 +79,8 @@ mod tests {
                 let name = &code[start + prefix.len()..];
                 let end = name.find(|it: char| !it.is_ascii_alphanumeric() && it != '_');
                 let name = &name[..end.unwrap_or(name.len())];
-                // A lower-case letter here belongs to a type of the CUDA runtime, such as
-                // `sys::cudaError`.
+                // A lower-case letter after `sys::cu` belongs to a type of the CUDA runtime, such
+                // as `sys::cudaError`.
                 if name.starts_with(|it: char| it.is_ascii_uppercase()) {
                     called.insert(format!("{prefix}{name}"));
                 }

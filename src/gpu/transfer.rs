@@ -290,7 +290,7 @@ pub fn copy_within(
 /// Records the event `copied` after a copy.
 fn mark(copied: &Event, stream: &Stream) -> Result<()> {
     if let Err(error) = copied.record(stream) {
-        // Without the event, the end of the copy could not be detected.
+        // Without the event, the end of the copy could not be detected later, so wait for it here.
         stream.synchronize()?;
         return Err(error);
     }

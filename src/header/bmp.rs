@@ -123,7 +123,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<BmpLayout<'_>, DataError> {
         }
         after += color_bytes * colors as usize;
         palette = bytes.get(palette_at..after).ok_or_else(|| truncated("its colors"))?;
-        // Pixels cannot begin inside the palette.
+        // Pixels cannot begin inside the palette. If the file claims that, they begin after it.
         if start == end {
             start += color_bytes * colors as usize;
         }

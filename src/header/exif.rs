@@ -109,8 +109,8 @@ fn exif_orientation(data: &Joined<'_>) -> Option<u16> {
     if data.is_empty() {
         return None;
     }
-    // Pillow accepts the magic number in the wrong byte order. In EXIF data, it cannot read a
-    // little-endian BigTIFF, and it reads a big-endian one like a TIFF.
+    // Pillow also accepts the magic number 42 in the wrong byte order. It cannot read EXIF data
+    // that is a little-endian BigTIFF, and it reads a big-endian BigTIFF like a TIFF.
     let little = match data.read::<HEAD_BYTES>(0) {
         Some([b'I', b'I', b'*', 0, ..] | [b'I', b'I', 0, b'*', ..]) => true,
         Some([b'M', b'M', 0, b'*' | b'+', ..] | [b'M', b'M', b'*', 0, ..]) => false,

@@ -140,7 +140,7 @@ impl TiffLayout {
 pub(super) fn parse(bytes: &[u8]) -> Result<Header, DataError> {
     let size = layout(bytes)?.size;
     let mut metadata = Metadata::default();
-    // EXIF data has the structure of a TIFF.
+    // EXIF data has the structure of a TIFF, so the whole file is read as EXIF data.
     metadata.set_exif(&bytes.into());
     Ok(Header { format: Format::Tiff, size, orientation: metadata.orientation(), jpeg: None })
 }

@@ -343,7 +343,7 @@ impl<'a> Walk<'a> {
         let (mut next, mut blocks, mut least_bits) = (0, 0, 0);
         let mut sampling = (1, 1);
         for (entry, part) in entries.chunks(2).zip(&mut parts.components) {
-            // Components must be in the order of the frame.
+            // A scan must list its components in the order of the frame header.
             let found = components.iter().skip(next).position(|it| it.id == entry[0]);
             let Some(found) = found else {
                 let problem = format!(
@@ -409,7 +409,7 @@ impl<'a> Walk<'a> {
     fn least_bits(&self, [dc, ac]: [Option<HuffmanTable>; 2], first: u8) -> u64 {
         let dc = match dc {
             Some(table) => Scan::RUN * table.shortest,
-            // A refining scan codes one bit of DC.
+            // A refining scan codes one bit of DC per block, without a Huffman table.
             None if first == 0 => Scan::RUN,
             None => 0,
         };

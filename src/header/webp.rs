@@ -92,7 +92,8 @@ fn walk<'a>(bytes: &'a [u8], metadata: &mut Metadata) -> Result<WebpLayout<'a>, 
     let mut walk = Walk { bytes: &bytes[..claimed as usize], at: 12 };
     match walk.peek()?.kind {
         b"VP8 " | b"VP8L" => {
-            // Alpha is only allowed with the flag of a VP8X chunk.
+            // Alpha is only allowed with the alpha flag of a VP8X chunk, which this file does not
+            // have.
             let Frame { size, chunks } = walk.frame(false)?;
             if walk.left() > 0 && walk.left() < CHUNK_HEAD {
                 return Err(corrupt("the image ends inside the header of a chunk"));

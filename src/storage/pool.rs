@@ -202,7 +202,7 @@ fn give_up() -> bool {
 /// Closes the next file that was not read since the clock algorithm last visited it, and that is
 /// not being read now.
 fn close_one(open: &mut VecDeque<Weak<Slot>>) -> bool {
-    // Two rounds are needed, because the first may only clear the marks.
+    // Two rounds are needed, because the first round may only clear the flags `used`.
     for _ in 0..2 * open.len() {
         let Some(next) = open.pop_front() else { break };
         // The owner has dropped the file, which closed it, so the pool is smaller now.

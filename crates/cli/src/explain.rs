@@ -237,7 +237,8 @@ fn run(options: &Options, file: &Path) -> Result<Report, CommandError> {
 /// four times as long as `seconds`.
 fn warm_up(loader: &mut Loader, consumer: &mut Consumer, seconds: f64) -> Result<(), CommandError> {
     for _ in 0..20 {
-        // `seconds` is the time limit, because a command may need most of this time to start.
+        // The deadline is `seconds`, not a fifth of it, because a command may need most of this
+        // time to start.
         measure(loader, consumer, 0.2 * seconds, seconds)?;
         let over = consumer.stuck().is_some() || interrupt::requested().is_some();
         if over || loader.is_settled() {

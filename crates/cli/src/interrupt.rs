@@ -217,7 +217,8 @@ impl Drop for Polled {
     fn drop(&mut self) {
         let mut state = lock();
         state.stopper = None;
-        // If a signal has arrived, the command still ends by itself and must not be interrupted.
+        // If a signal has arrived, `polled` stays set: the command ends by itself and must not be
+        // interrupted.
         state.polled = state.signal.is_some();
     }
 }

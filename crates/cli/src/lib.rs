@@ -223,7 +223,8 @@ pub fn main_as(program: Vec<OsString>, arguments: impl IntoIterator<Item = OsStr
         Err(error) => return not_parsed(error, &arguments),
     };
     interrupt::listen();
-    // The limit cannot always be raised. Then files are closed and opened again more often.
+    // If the limit of open files cannot be raised, files are closed and opened again more often,
+    // which is no error.
     let _ = feedwater::internals::storage::raise_open_files_limit();
     let done = match command {
         Command::Demo(options) => demo::main(&options),

@@ -183,7 +183,8 @@ impl<'a> Sheet<'a> {
                 255.0 * (value - low) / (high - low)
             }
         };
-        // `as` truncates to an integer, and clamps to 0..=255.
+        // The conversion with `as` truncates to an integer and clamps to 0..=255, so adding 0.5
+        // rounds.
         (level + 0.5) as u8
     }
 }

@@ -48,7 +48,7 @@ fn report_with(report: Report, message: impl ToString) {
 /// # Safety
 /// `text` must end with a NUL byte.
 unsafe fn text<'a>(text: *const c_char) -> std::borrow::Cow<'a, str> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the text ends with a NUL byte.
     unsafe { CStr::from_ptr(text) }.to_string_lossy()
 }
 
@@ -68,7 +68,8 @@ pub extern "C" fn feedwater_ptx_memory() -> *mut Memory {
 pub unsafe extern "C" fn feedwater_ptx_map(memory: *mut Memory, address: u64, bytes: u64) -> c_int {
     let (access, contents) = (Access::ReadWrite, Contents::Unwritten);
     let name = format!("the allocation at {address:#x}");
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the memory is valid, is used by one thread at a time, and
+    // that the allocation exists until it is unmapped.
     unsafe { (*memory).map(&name, address, bytes, access, contents) }.is_err().into()
 }
 
@@ -78,7 +79,7 @@ pub unsafe extern "C" fn feedwater_ptx_map(memory: *mut Memory, address: u64, by
 /// The requirements are those of `feedwater_ptx_map`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn feedwater_ptx_unmap(memory: *mut Memory, address: u64) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the memory is valid and used by one thread at a time.
     unsafe { (*memory).remove(address) };
 }
 
@@ -88,7 +89,7 @@ pub unsafe extern "C" fn feedwater_ptx_unmap(memory: *mut Memory, address: u64) 
 /// The requirements are those of `feedwater_ptx_map`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn feedwater_ptx_wrote(memory: *mut Memory, address: u64, bytes: u64) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the memory is valid and used by one thread at a time.
     unsafe { (*memory).mark_written(address, bytes) };
 }
 
@@ -102,7 +103,7 @@ pub unsafe extern "C" fn feedwater_ptx_is_written(
     address: u64,
     bytes: u64,
 ) -> c_int {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the memory is valid and used by one thread at a time.
     unsafe { (*memory).is_written(address, bytes) }.unwrap_or(false).into()
 }
 
@@ -112,7 +113,7 @@ pub unsafe extern "C" fn feedwater_ptx_is_written(
 /// `source` must end with a NUL byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn feedwater_ptx_parse(source: *const c_char, report: Report) -> *mut Module {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the source ends with a NUL byte.
     match Module::parse(&unsafe { text(source) }) {
         Ok(module) => Box::into_raw(Box::new(module)),
         Err(error) => {
@@ -128,7 +129,8 @@ pub unsafe extern "C" fn feedwater_ptx_parse(source: *const c_char, report: Repo
 /// `module` must come from `feedwater_ptx_parse` and not be used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn feedwater_ptx_forget(module: *mut Module) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `feedwater_ptx_parse` created the module, and does not use
+    // the module afterwards.
     drop(unsafe { Box::from_raw(module) });
 }
 
@@ -145,7 +147,7 @@ pub unsafe extern "C" fn feedwater_ptx_parameters(
     out: *mut [u64; 2],
     most: usize,
 ) -> c_int {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees a valid module, and a name that ends with a NUL byte.
     let (module, kernel) = unsafe { (&*module, text(kernel)) };
     let Ok(parameters) = module.parameters(&kernel) else { return -1 };
     for (at, (offset, bytes)) in parameters.iter().take(most).enumerate() {
@@ -173,7 +175,8 @@ pub unsafe extern "C" fn feedwater_ptx_launch(
     totals: *mut Totals,
     report: Report,
 ) -> u64 {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that all pointers are valid, that the name ends with a NUL
+    // byte, and that `params` has `bytes` bytes.
     let (module, memory, kernel, shape, params, totals) = unsafe {
         let params = std::slice::from_raw_parts(params.cast::<u8>(), bytes);
         (&*module, &mut *memory, text(kernel), &*shape, params.to_vec(), &mut *totals)

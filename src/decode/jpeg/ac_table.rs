@@ -68,8 +68,8 @@ pub struct Last {
 impl Last {
     /// Represents no coefficient. [`Last::of`] then reads the value 0 from a zero bit of `index`.
     const fn none(index: usize) -> Self {
-        // The value is one zero bit of the index. Every code that fits into the index has such a
-        // bit.
+        // The value 0 is read from one zero bit of the index. Every code that fits into the index
+        // has a zero bit.
         let zero = (!(index as u64) << (64 - INDEX_BITS)).leading_zeros();
         Self { offset: 0, begin: zero as u8 & 63, behind: 63, place: 0, unused: 0 }
     }
@@ -272,8 +272,8 @@ impl Drafts {
     fn new(code: &Code) -> Self {
         let takes = [NOTHING; 2 << MOST_REST];
         let mut drafts = Self { takes, actions: [Action::zeroed(); 2 << MOST_REST] };
-        // A draft is looked up with the index bits that remain after a first symbol. The shortest
-        // symbol leaves the most bits.
+        // A draft is the entry for the index bits that remain after a first symbol. The shortest
+        // symbol leaves the most bits, so no draft needs more.
         let used = code.indexes(INDEX_BITS).filter_map(|(len, _, symbol)| {
             let size = u32::from(symbol & 15);
             (size > 0).then_some(len + size)
@@ -361,7 +361,7 @@ impl Entry {
         let has_coefficient = follows & (advance_of(rest.take) != END);
         let later = Last { begin: used as u8, place: zeros as u8 + 1, ..Last::zeroed() };
         let later: u64 = cast(later);
-        // No byte of the sum exceeds 255, so no byte carries into the next one.
+        // No byte of `rest_last + later` exceeds 255, so no byte carries into the next one.
         let both = coefficient | pattern << (8 * zeros) << 8;
         let moved_last = rest_last.wrapping_add(later);
         let mask = if has_coefficient { !0 } else { 0 };

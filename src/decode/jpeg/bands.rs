@@ -179,7 +179,7 @@ impl Bands<'_> {
                         count = next;
                     };
                 }
-                // Two entries take at most 46 bits, so enough bits for an index remain.
+                // Two entries take at most 46 of 56 bits, so the 10 bits of an index remain.
                 entry!(refill: false);
                 entry!(refill: true);
             };
@@ -187,8 +187,7 @@ impl Bands<'_> {
                 return Some((bits, mask, 0));
             }
             if advance < END {
-                // The last decoded coefficient is the last one of the band, or it lies beyond the
-                // band.
+                // A last coefficient beyond the end of the band is damage.
                 if count + advance != last + 1 {
                     return None;
                 }
@@ -234,10 +233,10 @@ impl Bands<'_> {
         block: &mut Block,
     ) -> Option<Bits> {
         let Self { codes, band: [first, last], low, .. } = *self;
-        // Coefficients of the band that are not decoded yet.
+        // Mask of the coefficients of the band that are not decoded yet.
         let mut left = (!0 >> first) & (!0 << (63 - last));
-        // Coefficients that are nonzero since an earlier scan. This scan adds one bit to each of
-        // them, in zigzag order.
+        // Mask of the coefficients that an earlier scan made nonzero. This scan adds one bit to
+        // each of them, in zigzag order.
         let known = *mask & left;
         let mut more = 0;
         let mut found = 0;

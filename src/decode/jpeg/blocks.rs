@@ -155,7 +155,7 @@ fn decode_ac<W: Widening>(
     block: &mut Target,
     mut ahead: Ahead,
 ) -> Option<(Bits, u8)> {
-    // Number of decoded coefficients. The end of the block adds `END`.
+    // Number of coefficients decoded so far, with DC and zeros. The end of the block adds `END`.
     let mut count = 1;
     loop {
         let take = 'entries: loop {
@@ -174,7 +174,7 @@ fn decode_ac<W: Widening>(
                     }
                 };
             }
-            // Two entries take at most 46 bits, so enough bits for an index remain.
+            // Two entries take at most 46 of 56 bits, so the 10 bits of an index remain.
             entry!(refill: true);
             entry!(refill: false);
         };
@@ -193,7 +193,7 @@ fn decode_ac<W: Widening>(
         if !bits.refill(clean) {
             return None;
         }
-        // An entry without a symbol may have written a nonzero number here.
+        // The entry that marks a long code may have written a nonzero number here.
         block[count & 63] = 0;
         match table.codes.take(&mut bits)? {
             AcSymbol::Coefficient(zeros, value) => {
@@ -258,7 +258,7 @@ fn parse_ac(mut bits: Bits, clean: &Clean, table: &AcTable, mut next: Take) -> O
                     }
                 };
             }
-            // Two entries take at most 46 bits, as in `decode_ac`.
+            // Two entries take at most 46 of 56 bits, so the 10 bits of an index remain.
             entry!(refill: true);
             entry!(refill: false);
         };

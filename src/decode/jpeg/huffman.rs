@@ -79,7 +79,8 @@ impl Code {
         let mut code = 0;
         for (count, len) in counts.iter().zip(1..) {
             code += u32::from(*count);
-            // A code must not consist of ones only. `code` is 0 before the first code.
+            // JPEG does not allow a code that consists of ones only. `code` is 0 until the first
+            // length that has codes.
             if code > 0 && code >= 1 << len {
                 return None;
             }
@@ -206,7 +207,7 @@ impl DcTable {
     /// no code begins here.
     #[inline(always)]
     pub fn take(&self, bits: &mut Bits, clean: &Clean) -> Option<Difference> {
-        // The look-up does not wait for the refill.
+        // The look-up uses the bits from before the refill, so it does not wait for the refill.
         let entry = self.by_index[index(bits.buffer)];
         if !bits.refill(clean) {
             return None;

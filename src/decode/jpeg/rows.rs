@@ -58,7 +58,8 @@ impl DecodedPart {
             [left.saturating_sub(beside) / wide, (right + beside).div_ceil(wide).min(units_across)];
         let rows =
             [top.saturating_sub(below) / high, (bottom + below).div_ceil(high).min(units_down)];
-        // libjpeg also prepares the first two rows of pixels of the next row of units.
+        // If chroma is upsampled vertically, libjpeg also reads the units of the two rows of pixels
+        // below the window.
         let read_rows = (bottom + 2 * below).div_ceil(high);
         let read_rows = read_rows.next_multiple_of(shape.rows_together).min(units_down);
         let together = if [h, v] == [1, 1] { 4 } else { 2 };
@@ -105,7 +106,8 @@ impl DecodedPart {
         let across = if component == 0 { self.ratio[0] * self.across } else { self.across };
         let rows =
             self.sides[0] * self.sampling[1] / if component == 0 { 1 } else { self.ratio[1] };
-        // The last row of the previous row of units is kept.
+        // If chroma is upsampled vertically, the last row of the row of units above is kept for the
+        // interpolation.
         let kept = self.ratio[1] - 1;
         let mut plane = Plane { start: 0, pitch: across + 2 * EDGE, rows, kept };
         if component > 0 {

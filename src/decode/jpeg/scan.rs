@@ -73,7 +73,7 @@ impl Scan<'_> {
     ) -> Option<()> {
         let [first, end] = part.rows;
         let [across, down] = self.units;
-        // The index has no entry for the first row.
+        // The row index has no entry for the first row, because its start is known.
         let mut start = match first.checked_sub(1) {
             None => RowStart::default(),
             Some(skipped) => starts.nth(skipped)?,
@@ -88,7 +88,7 @@ impl Scan<'_> {
             self.decode_columns(part, painter)?;
             let is_last = row + 1 == end;
             if is_last {
-                // Parsing the rest of the row detects a row index of another image.
+                // Parsing the rest of the row detects a row index that belongs to another image.
                 self.parse(across - part.columns[1])?;
             }
             self.reader.is_sane().then_some(())?;

@@ -113,7 +113,7 @@ fn images_are_equal_to_those_of_libjpeg_turbo() {
                 is_noise: number % 5 < 2,
             };
             let bytes = file(&form);
-            // The decoder refuses chroma with at most two columns.
+            // Both decoders refuse images whose chroma has at most two columns.
             let expected = by_libjpeg(&bytes, form.size.window());
             let found = reference::decode(&bytes);
             for (name, kernels) in Kernels::all() {

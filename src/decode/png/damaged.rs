@@ -132,8 +132,9 @@ fn rows(layout: &PngLayout<'_>, shape: Shape, row: &mut EachRow<'_>) -> Result<b
                 current[filled..filled + found].copy_from_slice(step.output);
                 filled += found;
                 ended = step.state == PngStream::Ended;
-                // If a row is not complete, zlib has consumed all input, or the rest lies after
-                // zlib's end.
+                // If a row is not complete, zlib has consumed all input, or the rest of the input
+                // lies after the end of zlib's data. In both cases, no input is left for later
+                // rows.
                 input = if filled == length { &input[step.consumed..] } else { &[] };
             }
             unfilter(&mut current[..length], &previous[..length], pixel_bytes)?;

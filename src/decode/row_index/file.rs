@@ -43,7 +43,8 @@ pub fn read_row_indexes(input: &mut impl Read, mut each: impl FnMut(RowIndex)) {
     let mut len = [0; 4];
     while input.read_exact(&mut len).is_ok() {
         let len = u32::from_le_bytes(len) as usize;
-        // An index is never empty. A length of 0 occurs in a file of zeros.
+        // A row index is never empty, so a length of 0 is invalid. It occurs in a file that
+        // consists of zeros.
         if len == 0 || len > RowIndexWriter::most_bytes(MOST_ROWS) {
             return;
         }

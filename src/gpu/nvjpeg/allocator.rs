@@ -96,7 +96,8 @@ impl Work {
     /// with the stream `stream`.
     fn ends(&self, gpu: &Arc<Device>, stream: usize) -> Result<Vec<Arc<Event>>> {
         let _entered = gpu.enter()?;
-        // The lock is held until the end, so no call ends and no stream in the list is destroyed.
+        // The lock is held until the end of this function. Meanwhile no call can end, and no stream
+        // in the list can be destroyed.
         let known = self.known();
         if known.unmarked {
             let problem = "work of a failed call cannot be observed".into();
@@ -302,8 +303,9 @@ impl<M: PoolMemory> Source<M> {
     }
 
     fn free(&self, address: u64, stream: sys::cudaStream_t) {
-        // The list of freed buffers is locked from here on. The buffer is therefore always in one
-        // of the two lists when another thread's allocation finds its row full.
+        // The list of freed buffers stays locked while the buffer moves to it from the list of live
+        // buffers. So another thread's allocation that finds its row of the footprint full finds
+        // the buffer in one of the two lists.
         let mut all = self.freed();
         let buffer = self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(&address);
         let Some(buffer) = buffer else { return };

@@ -215,8 +215,8 @@ impl BatchDecoder {
             Ok(self.done.record(stream)?)
         };
         if let Err(error) = enqueue() {
-            // The failed call may have left work in the stream. On Hopper, the engines may also run
-            // before the stream reaches the call.
+            // The failed call may have left work in the stream, so `behind` waits for the stream.
+            // On Hopper, the engines may also run before the stream reaches the call.
             return Err(self.jpeg.behind(error, stream));
         }
         self.state = Some(state);

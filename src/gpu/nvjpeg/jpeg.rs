@@ -102,7 +102,8 @@ impl Jpeg {
         let allocators = Allocators::new(device, memory);
         let _entered = device.enter()?;
         device.keep_context();
-        // The allocators are boxed, and they are dropped after the handle.
+        // The allocators are boxed and dropped after the handle, so nvJPEG's pointers to them stay
+        // valid.
         let handle = create(&library, backend, Some(&*allocators))
             .map_err(|error| allocators.refusal().unwrap_or(error))?;
         // From here on, `drop` destroys all objects that exist.

@@ -75,8 +75,8 @@ pub(super) fn check_decode(call: &'static str, status: Status) -> Result<(), Dec
                 Status::NVJPEG_STATUS_INVALID_PARAMETER => "nvJPEG failed at it: invalid parameter",
                 Status::NVJPEG_STATUS_EXECUTION_FAILED => "nvJPEG failed at it: execution failed",
                 Status::NVJPEG_STATUS_INTERNAL_ERROR => "nvJPEG failed at it: internal error",
-                // One of nvJPEG's own threads may have requested the memory. The error is recorded
-                // for that thread, which is unknown here.
+                // One of nvJPEG's own threads may have requested the memory. The allocator's error
+                // is recorded for that thread, which is unknown here, so a general text is used.
                 Status::NVJPEG_STATUS_ALLOCATOR_FAILURE => NO_ROOM,
                 _ => return Err(DecodeError::Fatal(error)),
             };

@@ -51,7 +51,7 @@ pub fn check_windows(device: &Arc<Device>, mut say: impl FnMut(&str)) -> Result<
         let header =
             Header::parse(file).map_err(|error| Error::Internal { problem: error.to_string() })?;
         let size = header.size;
-        // A file that these engines reject does not show whether windows work. A loader decodes
+        // A file that the JPEG engines reject does not show whether windows work. A loader decodes
         // rejected files by other routes.
         match whole.decode(file, size, &[size.window()]) {
             Ok(pixels) => images.extend(pixels.into_iter().flatten().map(|it| (file, size, it))),

@@ -118,7 +118,8 @@ fn verdict(device: &Arc<Device>, library: &Library, again: bool) -> Option<bool>
 /// Returns the file name of a result: a hash of the check's version, the card, the driver, and the
 /// driver's libraries. The nvJPEG library is recorded in the file itself.
 fn key(device: &Device, library: &Library) -> String {
-    // The display driver's version. Many driver versions have the same CUDA version.
+    // The display driver's version. It is needed because many driver versions have the same CUDA
+    // version.
     let driver = fs::read("/proc/driver/nvidia/version").unwrap_or_default();
     let (major, minor) = device.capability();
     let card = format!(
@@ -155,7 +156,8 @@ fn ask_program(device: &Device, library: &Library) -> Found {
     let mut command = Command::new(file);
     command.args(first).arg(COMMAND).arg(device.ordinal().to_string()).env(CHECKING, "1");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    // Signals of the terminal, such as Ctrl-C, must not reach the program directly.
+    // In a process group of its own, the program does not receive signals of the terminal, such as
+    // that of Ctrl-C.
     command.process_group(0);
     // The program uses the libraries that this process uses, wherever they were found.
     let of_nvjpeg = library.file().or_else(|| device.runtime().file_of(LibraryName::NvJpeg));

@@ -22,7 +22,7 @@ pub(super) struct Checks<'a> {
 impl<'a> Checks<'a> {
     pub fn check(&mut self, marker: u8, body: &'a [u8]) -> Result<(), DataError> {
         match marker {
-            // Pillow reads a version from bytes 5 and 6 of both segments.
+            // Pillow reads a version from bytes 5 and 6 of both segments, so they need seven bytes.
             0xE0 if body.starts_with(b"JFIF") => at_least(7, "JFIF", body),
             0xEE if body.starts_with(b"Adobe") => at_least(7, "Adobe", body),
             0xE2 if body.starts_with(ICC) => {

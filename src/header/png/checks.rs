@@ -136,8 +136,8 @@ impl<'a> Checks<'a> {
             (_, 0) => at_least(2, "tRNS", data),
             (_, 2) => at_least(6, "tRNS", data),
             (_, 3) => {
-                // Exactly one color has alpha 0 and all others are opaque. Pillow's regular
-                // expression allows a trailing line feed.
+                // `transparent_color` is true if exactly one color has alpha 0 and all others are
+                // opaque. Pillow's regular expression for that allows a trailing line feed.
                 let alphas = data.strip_suffix(b"\n").unwrap_or(data);
                 self.transparent_color = alphas.iter().filter(|alpha| **alpha != 0xFF).eq(&[0]);
                 Ok(())

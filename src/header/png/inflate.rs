@@ -64,7 +64,8 @@ impl Inflater {
         last: bool,
     ) -> Result<Inflated<'_>, DataError> {
         if self.filled + most > self.output.len() {
-            // Distances reach at most 32 KiB back, and bytes that were never filled are not read.
+            // Distances reach at most 32 KiB back, so only the last 32 KiB are kept. Bytes that
+            // were never filled are not read.
             let kept = WINDOW_BYTES.min(self.filled);
             self.output.copy_within(self.filled - kept..self.filled, 0);
             self.filled = kept;

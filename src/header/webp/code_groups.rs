@@ -51,7 +51,8 @@ pub fn bytes(chunks: &[u8]) -> Option<u64> {
     match kind {
         b"VP8 " => Some(0),
         b"VP8L" => {
-            // If more data follows, libwebp reads beyond the end of the chunk.
+            // If more data follows the chunk, libwebp reads beyond the end of the chunk. So `data`
+            // is not cut there.
             let data = &chunks[CHUNK_HEAD..];
             let sides = le32(data, 1)?;
             let (width, height) = ((sides & 0x3FFF) + 1, (sides >> 14 & 0x3FFF) + 1);
@@ -162,7 +163,8 @@ impl Stream<'_> {
                 self.prefixed(prefix)?;
                 length
             } else {
-                // The pixel is a color from the cache. Its group is that of an earlier pixel, or 0.
+                // The color is in a cache of recent colors, which is not tracked here. The color's
+                // group is that of an earlier pixel, or 0.
                 group(0);
                 1
             };

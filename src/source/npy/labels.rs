@@ -70,7 +70,8 @@ impl LabelArray {
             );
             return Err(FileError::new(0, problem));
         };
-        // The size was checked against the length of the file.
+        // The size was checked against the length of the file, so a damaged header cannot cause a
+        // large allocation.
         let mut bytes = vec![0; (item.bytes * count) as usize];
         file.read_exact_at(&mut bytes, start)
             .map_err(|it| FileError::new(start, it.to_string()))?;

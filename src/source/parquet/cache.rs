@@ -310,7 +310,7 @@ impl Deref for Held<'_> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        // No thread can start to wait while the lock is held. Therefore no waiting thread misses
+        // A thread starts to wait only while it holds this lock. Therefore no waiting thread misses
         // that the pin is released and the value is counted.
         let mut state = self.cache.lock();
         self.block = None;

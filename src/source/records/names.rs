@@ -40,8 +40,8 @@ impl Names {
         let name = &name[..name.len().min(LONGEST)];
         let shared = match self.count % BLOCK {
             0 => {
-                // Blocks are limited to offsets that fit a `u32`. Names beyond 4 GiB of text are
-                // not stored.
+                // A block begins at an offset that must fit in a `u32`. So names beyond 4 GiB of
+                // text are not stored.
                 let Ok(start) = u32::try_from(self.text.len()) else { return };
                 self.blocks.push(start);
                 0

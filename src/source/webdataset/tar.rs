@@ -176,8 +176,8 @@ impl Members {
         name: &[u8],
     ) -> Result<Option<Data>, FileError> {
         if self.files.is_none() {
-            // With a table of its own, this scan records the contents of files by their names, and
-            // does not start another scan when it reaches a hard link.
+            // The scan `again` has its own table of files. So it records the contents of files by
+            // their names, and does not start another scan when it reaches a hard link.
             let (at, files) = (self.start, Some(Files::new()));
             let mut again = Members { at, files, ..Members::default() };
             while again.at < before && again.next(window)?.is_some_and(|it| it.offset < before) {}

@@ -30,8 +30,8 @@ impl Mapping {
     /// Maps the file. Returns `None` if it cannot be mapped, or if mapping has no advantage.
     pub fn new(file: &fs::File) -> Option<Self> {
         let len = usize::try_from(file.metadata().ok()?.len()).ok().filter(|&len| len > 0)?;
-        // The call may succeed or find nothing in memory. Any other error means that the file
-        // system does not report what is in memory.
+        // The read may succeed, or fail with `WouldBlock` because nothing is in memory. Any other
+        // error means that the file system does not report what is in memory.
         match read_resident(file, &mut [0], 0) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => return None,
             _ => {}

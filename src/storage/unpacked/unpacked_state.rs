@@ -191,8 +191,8 @@ impl UnpackedState {
     pub fn passed(&mut self, work: &Work, from: u64, bytes: &Arc<Vec<u8>>, decoder: &Decoder) {
         let (number, block) = work.key;
         let key = (number, from / BLOCK);
-        // If no thread waits for the target block, the blocks before it are not cached. They have
-        // already been read, or are not needed yet.
+        // A decoder that works ahead of reads caches only its target block. The blocks before the
+        // target have already been read, or are not needed yet.
         let wanted = !work.ahead || key.1 == block;
         if from.is_multiple_of(BLOCK) && !bytes.is_empty() && wanted {
             self.keep(key, bytes, work.ahead);

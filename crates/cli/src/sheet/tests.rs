@@ -48,8 +48,8 @@ fn images_lie_in_rows_with_their_captions_below() {
     for (level, left, top) in [(101, GAP, GAP), (102, second, GAP), (103, GAP, GAP + pitch)] {
         assert_eq!(extent(&sheet, [level; 3]), Some([left, left + 99, top, top + 39]), "{level}");
     }
-    // A title starts five rows below its image, and a file name one line below the title. An H has
-    // seven rows.
+    // A title starts five rows below its image, and a file name one line below the title. The
+    // letter H is seven pixel rows high.
     let title = GAP + 40 + 5;
     assert_eq!(extent(&sheet, TITLE), Some([GAP, GAP + 10, title, title + pitch + 6]));
     assert_eq!(
@@ -90,7 +90,7 @@ fn a_box_has_an_outline_and_its_category() {
     for (x, y) in [(18, 50), (23, 50), (40, 50), (61, 50), (40, 71)] {
         assert_eq!(at(x, y), [101; 3], "{x} {y}");
     }
-    // The name, a T, is above the box, on a background of ten rows.
+    // The name of the object is the letter T. It is above the box, on a background of ten rows.
     assert_eq!(at(20, 20), GREEN);
     assert_eq!([22, 23, 24, 25, 26].map(|x| at(x, 22)), [[0; 3]; 5]);
     assert_eq!([23, 24, 25].map(|x| at(x, 25)), [GREEN, [0; 3], GREEN]);

@@ -155,8 +155,8 @@ pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
         return Ok(Cause::TinyBatches);
     }
     let bounds = model.capacity();
-    // Skip the bounds of the ring and of the pages. Rule 6 above tests whether a longer ring would
-    // help.
+    // Skip the capacity bounds of the ring and of the pages. Rule 6 of this function's
+    // documentation tests whether a longer ring would help.
     let scarce = bounds.iter().find(|(limit, _)| !matches!(limit, Limit::Slots | Limit::Pages));
     if let Some(&(limit, most)) = scarce
         && (rate >= NEAR * most || (long < 1.03 && smooth < 1.03))

@@ -35,8 +35,9 @@ pub(super) fn contention(profile: &Profile, cores: u32) -> Option<Contention> {
     if let Some(quota) = told.quota {
         available = available.min(quota - beside);
     }
-    // The workers waited longer than the visible programs explain. So a limit exists that the
-    // system does not report. Assume that only the processor time that was used is available.
+    // If the workers waited longer than the visible programs explain, a limit exists that the
+    // system does not report. In this case, assume that only the processor time that was used is
+    // available.
     if waits.others / seconds > others + HIDDEN {
         available = available.min(ours);
     }

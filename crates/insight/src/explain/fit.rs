@@ -60,8 +60,8 @@ const MIN_SAMPLES_PER_THREAD: u64 = 16;
 pub fn fit(profile: &Profile, scaling: Option<&ReadScaling>) -> Result<Fit> {
     let found = Storage::of(profile, scaling);
     let fitted = fit_with(profile, found)?;
-    // Without measured scaling, `found` was estimated from the few reads that ran beside fewer
-    // other reads than usual. Drop this estimate if the model fits badly.
+    // Without measured scaling, the storage `found` was estimated from the few reads that ran
+    // beside fewer other reads than usual. Drop this estimate if the model fits badly.
     if found.is_some() && scaling.is_none() && (fitted.quality - 1.0).abs() > DOUBTFUL {
         return fit_with(profile, None);
     }
@@ -178,8 +178,8 @@ fn read(model: &mut Model, stage: &StageProfile, mean: f64, storage: Option<Stor
     match storage {
         Some(Storage { servers, others, seconds }) => {
             // While `1 + others` reads were in flight, the storage served `servers` of them at a
-            // time. So the measured wait was longer than that of a single read by the ratio of the
-            // two numbers.
+            // time. So the measured wait was `(1 + others) / servers` times as long as that of a
+            // single read.
             let alone = seconds.unwrap_or(wait / ((1.0 + others) / f64::from(servers)).max(1.0));
             let resource = model.resources.len();
             model.resources.push(Resource { name: STORAGE.into(), servers });
@@ -260,7 +260,8 @@ fn slowness(profile: &Profile) -> Vec<f64> {
     let all = vec![1.0; profile.setup.workers.max(1) as usize];
     // Take the lower median. Of two threads, the faster one is then the usual one.
     let usual = known.get(known.len().saturating_sub(1) / 2).copied();
-    // If samples take very little time, the times depend mostly on the operating system.
+    // If samples take very little time, the times depend mostly on the operating system, so no
+    // thread counts as a straggler.
     let Some(usual) = usual.filter(|usual| *usual >= LONG) else { return all };
     let mut slow: Vec<f64> = all;
     let variation = variation(profile);

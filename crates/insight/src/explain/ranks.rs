@@ -395,7 +395,7 @@ fn straggling(ranks: &[Rank], usual: &Usual) -> Result<Straggling> {
         Ok(forecast(&Model { consumer, ..loader.model.clone() })?.samples_per_second)
     };
     let mut without = f64::INFINITY;
-    // Simulate ranks with slow steps as if they had the median rank's steps.
+    // Simulate each rank that has slow steps with the median rank's steps instead.
     for rank in ranks.iter().filter(|it| it.line.slow_steps).take(NEXT) {
         let loader = if rank.slow_loader { usual.loader.report } else { rank.report };
         without = without.min(does(loader, usual.steps.own.consumer(&usual.steps.report.model))?);
@@ -422,8 +422,7 @@ fn straggling(ranks: &[Rank], usual: &Usual) -> Result<Straggling> {
 /// `slowest` has the slowest loader. `now` is the lowest throughput without the change.
 fn with_other_loaders(ranks: &[&Rank], slowest: &Rank, now: f64, usual: &Usual) -> Result<f64> {
     let mut without = f64::INFINITY;
-    // Another rank is over 10 % slower than `slowest`. All ranks wait for this rank's consumer, so
-    // other loaders do not help.
+    // Another rank is over 10 % slower than `slowest`, because of its consumer, not its loader.
     if SLOW * slowest.own.alone > now {
         without = now;
     }

@@ -148,8 +148,8 @@ impl Hardware {
         let slower = f64::from(model.cores) * f64::from(self.gpus_per_host) / f64::from(host);
         let cores = f64::from(model.cores);
         model.contention = model.contention.filter(|_| self.cores.is_none()).map(|it| {
-            // The new cores are slower, so the available processor time corresponds to more of
-            // them.
+            // A core of the model now stands for less than a full core, so the available processor
+            // time corresponds to more cores of the model.
             let part = it.available * slower / f64::from(self.gpus_per_host);
             Contention { available: part.min(cores), ..it }
         });

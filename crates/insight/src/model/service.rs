@@ -42,8 +42,8 @@ impl Service {
             let values: Vec<f64> = normal.iter().map(|z| (sigma * z).exp()).collect();
             relative(&values)
         };
-        // Search the sigma of the wider distribution. The coefficient of the table grows with
-        // sigma, and a sigma of 20 is far more than `MAX_CV` needs.
+        // Search for the sigma whose table has the coefficient of variation `cv`. The coefficient
+        // grows with sigma, and a sigma of 20 is far more than `MAX_CV` needs.
         let (mut low, mut high) = (0.0, 20.0);
         for _ in 0..60 {
             let middle = (low + high) / 2.0;
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(many.quantiles.len(), 64);
         assert!((many.mean - 500.5).abs() < 1e-9);
         assert!(many.quantiles.is_sorted());
-        // A uniform distribution from 0 has this coefficient of variation.
+        // The standard deviation of a uniform distribution from 0 is its mean divided by sqrt(3).
         assert!((many.cv() - 1.0 / 3f64.sqrt()).abs() < 0.001);
 
         let two = Service::from_histogram(&[(4.0, 1), (1.0, 3)]);

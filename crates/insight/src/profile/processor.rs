@@ -115,11 +115,12 @@ mod tests {
             (it.others, it.own, it.quota, it.stolen)
         };
         // Two threads run on two processors beside four busy threads of other programs. Each thread
-        // gets a third of a processor.
+        // gets a third of a processor, so it waits only because of the other programs.
         assert_eq!(split(13.0, 2, &machine(2, 1.5)), (13.0, 0.0, 0.0, 0.0));
-        // Eight threads run on two processors beside two busy threads of other programs.
+        // Eight threads run on two processors beside other programs, which cause 4 s of the waits.
         assert_eq!(split(64.0, 8, &machine(2, 0.4)), (4.0, 60.0, 0.0, 0.0));
-        // Eight threads run on two processors without other programs.
+        // Eight threads run on two processors without other programs, so they wait only for each
+        // other.
         assert_eq!(split(60.0, 8, &machine(2, 0.0)), (0.0, 60.0, 0.0, 0.0));
         // A quota allows one of two processors, and withholds the other.
         let quota = ProcessorProfile { throttled: Some(1.0), ..machine(2, 0.0) };
@@ -132,7 +133,8 @@ mod tests {
             ..machine(2, 1.5)
         };
         assert_eq!(split(75.0, 8, &quota), (2.5, 60.0, 12.5, 0.0));
-        // Two threads on two processors waited, and no other program was visible.
+        // Two threads on two processors waited for 5 s. Other threads of this process explain 2 s.
+        // The rest counts as other programs, although none was visible.
         assert_eq!(split(5.0, 2, &machine(2, 0.0)), (3.0, 2.0, 0.0, 0.0));
         let stolen = ProcessorProfile { stolen: Some(0.2), ..machine(2, 0.5) };
         assert_eq!(split(6.0, 8, &stolen), (4.0, 0.0, 0.0, 2.0));

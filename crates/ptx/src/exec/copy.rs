@@ -47,7 +47,7 @@ impl Machine<'_> {
             if !self.is_in_bounds(block, at, access, size, "shared") {
                 continue;
             }
-            // From now on, no other access may write the target.
+            // From now on until the copy is complete, no other access may write the target.
             self.shared_race(block, at, access, true);
             let me = block.clocks.stamp(at.warp, lane).pending();
             block.shared.shadow.access(to[lane], bytes.into(), me, true, |_| true);

@@ -170,7 +170,7 @@ impl Warp {
         if split.lanes == 0 {
             self.splits.remove(at);
         }
-        // Joins inside the function no longer expect these lanes.
+        // The lanes leave the function, so the joins inside the function no longer expect them.
         let mut passed = Vec::new();
         while join != NONE && (exits || self.joins[join as usize].call.is_none()) {
             self.joins[join as usize].lanes &= !lanes;
@@ -218,7 +218,7 @@ impl Warp {
             self.frames[callee as usize] = None;
         }
         self.free_joins.push(at);
-        // A free join must not complete again.
+        // A free join must not complete again, so `arrived` must differ from `lanes`.
         self.joins[at as usize].lanes = 0;
         self.joins[at as usize].arrived = u32::MAX;
         if join.lanes == 0 {

@@ -133,7 +133,8 @@ impl super::Memory {
         access: super::Access,
         contents: super::Contents,
     ) -> crate::Result<()> {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that the bytes stay allocated and accessible until the
+        // range is removed.
         let host = unsafe { HostRange::new(address, bytes) };
         self.insert(super::Range::new(name, host, None, access, contents))
     }

@@ -92,7 +92,8 @@ impl Graph {
                 predecessors[*successor].push(block);
             }
         }
-        // Postorder of the reversed graph from the exit. The exit has the highest number.
+        // Number the nodes in postorder of the reversed graph, starting at the exit. The exit has
+        // the highest number.
         let mut number = vec![usize::MAX; exit + 1];
         let mut order = Vec::new();
         let mut seen = vec![false; exit + 1];

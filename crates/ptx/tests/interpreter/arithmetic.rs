@@ -169,7 +169,8 @@ fn floats() {
         let value = a * b;
         if value > 0.0 { value.min(1.0) } else { 0.0 }
     });
-    // Rounds down and up. For these operands, the sum in double precision is exact.
+    // The modifiers `rm` and `rp` round down and up. For these operands, the sum in double
+    // precision is exact.
     for (text, down) in [("add.rm.f32 %f4, %f1, %f2;", true), ("add.rp.f32 %f4, %f1, %f2;", false)]
     {
         let inputs: Vec<[u64; 3]> = (0..500u32)
@@ -258,7 +259,8 @@ fn conversions() {
         let half = |it: u64| u64::from((it as i32).clamp(-32768, 32767) as u16);
         half(a) << 16 | half(b)
     });
-    // NaN becomes 0. If either side has 64 bits, it becomes the highest bit alone (PTX ISA, `cvt`).
+    // NaN is converted to 0. If the source or the target has 64 bits, NaN is converted to a number
+    // with only the highest bit set (PTX ISA, `cvt`).
     let nan = [[f32::NAN.to_bits().into(), 0, 0]];
     assert_eq!(evaluate("cvt.rzi.s32.f32 %r4, %f1;", 'f', 'r', &nan), [0]);
     assert_eq!(evaluate("cvt.rzi.u64.f32 %d5, %f1;", 'f', 'd', &nan), [1 << 63]);

@@ -5,7 +5,7 @@ use feedwater_ptx::{Access, Error, Launch, Memory, Module, Options, Schedule};
 
 #[test]
 fn lanes_diverge_and_meet_again() {
-    // Nested branches. After them, `activemask` contains all lanes again.
+    // After nested branches, `activemask` contains all lanes again.
     let body = format!(
         "and.b32 %r1, %r0, 1; setp.eq.s32 %p1, %r1, 0; and.b32 %r3, %r0, 2; setp.eq.s32 %p2, %r3, 0;
          @%p1 bra even;
@@ -94,7 +94,8 @@ fn functions_call_each_other() {
 
 #[test]
 fn barriers_with_numbers_counts_and_reductions() {
-    // Warp 0 produces and does not wait. Warp 1 consumes.
+    // Warp 0 stores values, and arrives at the barrier without waiting. Warp 1 waits at the barrier
+    // and loads the values.
     let body = format!(
         "setp.lt.u32 %p1, %r0, 32; mov.u32 %r2, 1; mov.u32 %r3, shared; and.b32 %r4, %r0, 31; shl.b32 %r4, %r4, 2;
          add.u32 %r4, %r3, %r4; @!%p1 bra consume;

@@ -217,7 +217,8 @@ impl Manifest {
             return Err(Error::Io { path, problem: format!("{problem}; {WAY_OUT}"), source: None });
         }
         let mut ends: Vec<u64> = self.shards.iter().map(|shard| shard.end).collect();
-        // Samples after the last shard, which were all skipped, have another record file.
+        // If the samples after the last shard were all skipped, there is one more record file for
+        // them.
         if self.complete && ends.last().is_none_or(|&end| end < source.len()) {
             ends.push(source.len());
         }

@@ -177,7 +177,7 @@ fn write_first_item(
 ) -> io::Result<()> {
     match format {
         ShardFormat::WebDataset => {
-            // Readers of WebDataset ignore a member whose name has no dot.
+            // Readers of WebDataset ignore a member whose name has no dot, such as this one.
             tar_member(out, CLASSES_NAME, &serde_json::to_vec(classes)?)?;
             tar_members(out, item)
         }

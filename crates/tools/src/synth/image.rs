@@ -120,6 +120,6 @@ fn level(value: f32) -> u8 {
     const SHOULDER: f32 = 215.0;
     let over = value - SHOULDER;
     let value = if over > 0.0 { SHOULDER + 40.0 * over / (over + 40.0) } else { value };
-    // `as` truncates to an integer, and clamps to 0..=255.
+    // The conversion with `as` truncates to an integer and clamps to 0..=255, so adding 0.5 rounds.
     (value + 0.5) as u8
 }

@@ -80,7 +80,8 @@ pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -
     let insanity = insane(dequantized[0]);
     let samples = samples::<SPARSE>(dequantized);
     for (row, two) in samples.into_iter().enumerate() {
-        // For each pair of blocks: a row of both blocks, and the row below it.
+        // Each half of `two` belongs to a pair of blocks: a row of both blocks, and the row below
+        // it.
         let two = cast(_mm512_permutex_epi64::<0b11_01_10_00>(two));
         let [[first, first_next], [second, second_next]]: [[[u8; 16]; 2]; 2] = two;
         planes.put_pair(0, 2 * row, first);

@@ -123,20 +123,20 @@ macro_rules! call {
     ($set:expr, $plain:expr, $name:ident $(::<$constant:tt>)? ($($argument:expr),*)) => {
         match $set {
             Set::Plain => $plain,
-            // SAFETY: only `here` and `all` create the set, and only if the CPU has its
-            // instructions.
+            // SAFETY: only `Kernels::here` and `Kernels::all` create a set, and only if the CPU has
+            // its instructions.
             #[cfg(target_arch = "x86_64")]
             Set::Sse41 => unsafe { sse41::$name$(::<$constant>)?($($argument),*) },
-            // SAFETY: only `here` and `all` create the set, and only if the CPU has its
-            // instructions.
+            // SAFETY: only `Kernels::here` and `Kernels::all` create a set, and only if the CPU has
+            // its instructions.
             #[cfg(target_arch = "x86_64")]
             Set::Avx2 => unsafe { avx2::$name$(::<$constant>)?($($argument),*) },
-            // SAFETY: only `here` and `all` create the set, and only if the CPU has its
-            // instructions.
+            // SAFETY: only `Kernels::here` and `Kernels::all` create a set, and only if the CPU has
+            // its instructions.
             #[cfg(target_arch = "x86_64")]
             Set::Avx512 => unsafe { avx512::$name$(::<$constant>)?($($argument),*) },
-            // SAFETY: only `here` and `all` create the set, and only if the CPU has its
-            // instructions.
+            // SAFETY: only `Kernels::here` and `Kernels::all` create a set, and only if the CPU has
+            // its instructions.
             #[cfg(target_arch = "aarch64")]
             Set::Neon => unsafe { neon::$name$(::<$constant>)?($($argument),*) },
         }
@@ -203,8 +203,8 @@ impl Kernels {
             #[cfg(target_arch = "aarch64")]
             Set::Neon => coding.decode::<neon::Wide>(blocks, reader),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: only `here` and `all` create the set, and only if the CPU has its
-            // instructions.
+            // SAFETY: only `Kernels::here` and `Kernels::all` create a set, and only if the CPU has
+            // its instructions.
             Set::Sse41 => unsafe { sse41::decode(coding, blocks, reader) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the CPU has the instructions of the set. `Avx512` includes those of `Avx2`.
@@ -219,8 +219,8 @@ impl Kernels {
             #[cfg(target_arch = "aarch64")]
             Set::Neon => coding.parse(units, reader),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: only `here` and `all` create the set, and only if the CPU has its
-            // instructions.
+            // SAFETY: only `Kernels::here` and `Kernels::all` create a set, and only if the CPU has
+            // its instructions.
             Set::Sse41 => unsafe { sse41::parse(coding, units, reader) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the CPU has the instructions of the set. `Avx512` includes those of `Avx2`.
@@ -241,8 +241,8 @@ impl Kernels {
             #[cfg(target_arch = "aarch64")]
             Set::Neon => bands.first(input.parts(), masks, blocks),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: only `here` and `all` create the set, and only if the CPU has its
-            // instructions.
+            // SAFETY: only `Kernels::here` and `Kernels::all` create a set, and only if the CPU has
+            // its instructions.
             Set::Sse41 => unsafe { sse41::first(bands, input, masks, blocks) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the CPU has the instructions of the set. `Avx512` includes those of `Avx2`.
@@ -263,8 +263,8 @@ impl Kernels {
             #[cfg(target_arch = "aarch64")]
             Set::Neon => bands.refine::<Plain>(input.parts(), masks, blocks),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: only `here` and `all` create the set, and only if the CPU has its
-            // instructions.
+            // SAFETY: only `Kernels::here` and `Kernels::all` create a set, and only if the CPU has
+            // its instructions.
             Set::Sse41 => unsafe { sse41::refine(bands, input, masks, blocks) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the CPU has the instructions of the set. `Avx512` includes those of `Avx2`.
@@ -295,8 +295,8 @@ impl Kernels {
             Set::Plain => plain::reduce::<SIDE>(four, planes),
             #[cfg(target_arch = "aarch64")]
             Set::Neon => plain::reduce::<SIDE>(four, planes),
-            // SAFETY: only `here` and `all` create the set, and only if the CPU has its
-            // instructions.
+            // SAFETY: only `Kernels::here` and `Kernels::all` create a set, and only if the CPU has
+            // its instructions.
             #[cfg(target_arch = "x86_64")]
             Set::Sse41 => unsafe { sse41::reduce::<SIDE>(four, planes) },
             // SAFETY: the CPU has the instructions of the set. `Avx512` includes those of `Avx2`.

@@ -266,7 +266,7 @@ fn between<const V: bool>(left: int16x8_t, sum: int16x8_t, right: int16x8_t) -> 
     let [even, odd] = [vaddq_s16(thrice, left), vaddq_s16(thrice, right)];
     let [even, odd] = match V {
         true => [vshrq_n_s16::<4>(even), vshrq_n_s16::<4>(vaddq_s16(odd, vdupq_n_s16(-1)))],
-        // The instruction `vrshrq_n_s16` adds half of what it shifts out.
+        // The instruction `vrshrq_n_s16::<2>` adds 2 before it shifts, so `odd` needs no addition.
         false => [vshrq_n_s16::<2>(vaddq_s16(even, vdupq_n_s16(1))), vrshrq_n_s16::<2>(odd)],
     };
     [vzip1q_s16(even, odd), vzip2q_s16(even, odd)]
@@ -287,8 +287,9 @@ fn write_colors(luma: uint8x16_t, blue: [int16x8_t; 2], red: [int16x8_t; 2], to:
 #[inline]
 #[target_feature(enable = "neon")]
 fn colors(luma: uint8x8_t, blue: int16x8_t, red: int16x8_t) -> [uint8x8_t; 3] {
-    // The instruction doubles a product and rounds it at 16 bits. For all 256 chroma values the
-    // result equals that of 16-bit factors.
+    // The instruction doubles the product, rounds it, and keeps the upper 16 bits. The factors have
+    // 14 fractional bits. For all 256 chroma values, the result still equals that of JFIF's
+    // factors, which have 16.
     let scaled = |chroma, factor| vqrdmulhq_n_s16(vaddq_s16(chroma, chroma), factor);
     let products =
         |blue, red| vrshrn_n_s32::<15>(vmlal_n_s16(vmull_n_s16(blue, -11277), red, -23401));

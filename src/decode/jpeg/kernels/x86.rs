@@ -104,8 +104,8 @@ macro_rules! arithmetic {
                 let products = |pairs: $Vector, first: i32, second: i32| {
                     multiply_add(pairs, splat32(x86::pair(first, second)))
                 };
-                // Scales to 13 fractional bits. The second product is the constant for rounding: half of what the shift
-                // drops.
+                // Scales to 13 fractional bits. For rounding, the second product adds half of what
+                // the later shift by $shift bits drops.
                 const ROUNDING: i32 = 1 << ($shift - 1);
                 let other = if ROUNDING < 1 << 13 { ROUNDING } else { 1 << 13 };
                 let wide = |row: $Vector| {
@@ -219,7 +219,9 @@ macro_rules! arithmetic {
         #[inline]
         #[target_feature(enable = $features)]
         fn colors(luma: $Vector, blue: $Vector, red: $Vector) -> [$Vector; 3] {
-            // The instruction rounds a product at 15 bits. For all 256 doubled chroma values the result equals that of 16-bit factors.
+            // The factors have 14 fractional bits: the instruction shifts by 15, and chroma is
+            // doubled. For all chroma values, JFIF's factors with 16 fractional bits give the same
+            // result.
             let scaled = |chroma: $Vector, factor: i16| {
                 multiply_rounded(add16(chroma, chroma), splat16(factor))
             };
@@ -352,7 +354,7 @@ macro_rules! reduction {
                 let products = |pairs: $Vector, first: i32, second: i32| {
                     multiply_add(pairs, splat32(x86::pair(first, second)))
                 };
-                // Scales to 14 fractional bits. For four samples, the second product is the rounding, half of what the shift drops.
+                // Scales to 14 fractional bits. For four samples, the second product also rounds: it adds half of what the later shift drops.
                 const ROUNDING: i32 = 1 << ($shift + 1);
                 let other = if ROUNDING < 1 << 14 { ROUNDING } else { 1 << 14 };
                 let middle =

@@ -5,7 +5,8 @@ use super::*;
 
 fn forms() -> impl Iterator<Item = Form> {
     let samplings = [SamplingFactor::F_1_1, SamplingFactor::F_2_1, SamplingFactor::F_2_2];
-    // Miri is several thousand times slower, so it tests one form of each sampling, and gray.
+    // Miri is several thousand times slower than native code. Under Miri, only one form of each
+    // sampling and of gray is tested.
     let [step, across, down] = if cfg!(miri) { [13, 20, 18] } else { [1, 31, 35] };
     (0..40u32).step_by(step as usize).map(move |at| Form {
         size: Size::new(5 + at * 7 % across, 1 + at * 11 % down),

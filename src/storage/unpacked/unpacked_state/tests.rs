@@ -82,8 +82,9 @@ fn look_ahead(unpacker: &Unpacker, files: &[File], key: Key, expected: &[Key]) {
     let slow = Turn { unpacker, work };
     thread::scope(|scope| {
         let reader = scope.spawn(|| read(files, key));
-        // Which blocks have been decompressed depends on timing until the reader only waits, so
-        // they are compared after this loop. The time limit only ends a test that fails.
+        // While the read waits, its thread decompresses other blocks. Timing determines how far it
+        // is, so the blocks are compared only when nothing but waiting is left. The time limit only
+        // ends a test that fails.
         let begin = Instant::now();
         while !waits(unpacker, key) && begin.elapsed() < Duration::from_secs(300) {
             thread::sleep(Duration::from_millis(1));

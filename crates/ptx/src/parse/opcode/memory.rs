@@ -141,7 +141,7 @@ fn atomic(d: &mut Decoder<'_>) -> Result<Instruction> {
         ("exch", Reduce::Exchange),
         ("cas", Reduce::CompareSwap),
     ])?;
-    // Atomic additions of f16 and bf16 keep subnormals.
+    // Atomic additions of f16 and bf16 keep subnormals, so the modifier `noftz` changes nothing.
     d.flag("noftz");
     let ty = d.ty()?;
     use Type::*;
