@@ -151,8 +151,8 @@ const NEGLIGIBLE: f64 = 0.02;
 const STALE: u32 = 512;
 /// Maximum number of large images that a queue may get beyond its share.
 const LARGE_AHEAD: f64 = 1.5;
-/// To keep the shares, a large image may be given to a queue where it finishes up to this many
-/// times later than on the best queue.
+/// Maximum expected time until a large image is finished on a queue that gets it to keep the
+/// shares, as a multiple of the time on the best queue.
 const LARGE_PATIENCE: f64 = 8.0;
 /// Share of images that count as large.
 const LARGE_SHARE: f64 = 0.05;
@@ -176,8 +176,8 @@ struct QueueState {
     outstanding: VecDeque<Outstanding>,
     /// Sum of the expected decoding times of all outstanding images, in seconds.
     backlog: f64,
-    /// Number of places that are not blocked. A place is blocked while more than two rounds of
-    /// later images have overtaken its image.
+    /// Number of places (images that the engine decodes at the same time) that are not blocked. A
+    /// place is blocked while more than two rounds of later images have overtaken its image.
     places: usize,
     /// Time at which all submitted work is expected to be finished.
     free_at: f64,

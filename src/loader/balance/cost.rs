@@ -32,7 +32,8 @@ const NEWEST_SPAN: f64 = 0.2;
 /// single such span may only contain one slow image.
 const BELIEVED_AFTER: u32 = 3;
 
-/// Assumed time of the two terms of an image, in seconds.
+/// Assumed time to decode an image, in seconds, as two terms: a fixed time, and a time that depends
+/// on the image's size.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Terms {
     pub fixed: f64,

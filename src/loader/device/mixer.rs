@@ -1,4 +1,4 @@
-//! Batch stage on the device.
+//! Batch operators on the device.
 
 use std::sync::Arc;
 

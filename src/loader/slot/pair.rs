@@ -1,4 +1,4 @@
-//! Jobs of the batch stage, which processes pairs of samples.
+//! Jobs of the batch operators, which process pairs of samples.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::op::batch::{TargetRow, plain_row, target_rows};
 use crate::plan::{BatchStage, Plan};
 use crate::random::SampleKey;
 
-/// Job of the batch stage: a pair whose samples are finished.
+/// Job to run the batch operators on a pair whose samples are finished.
 #[must_use = "the batch is published when the pair is returned by `Feed::complete_pair`"]
 pub(in crate::loader) struct PairJob<C> {
     /// Sequence number of the batch over all epochs.
@@ -25,13 +25,13 @@ pub(in crate::loader) struct PairJob<C> {
     pub blends: Blends,
 }
 
-/// Creates the jobs of the batch stage.
+/// Creates the jobs of the batch operators.
 pub(in crate::loader) struct Pairs {
     plan: Arc<Plan>,
 }
 
 impl Pairs {
-    /// Returns `None` if the plan has no batch stage.
+    /// Returns `None` if the plan has no batch operators.
     pub fn new(plan: &Arc<Plan>) -> Option<Self> {
         plan.stage.is_some().then(|| Self { plan: plan.clone() })
     }
