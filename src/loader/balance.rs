@@ -151,8 +151,8 @@ const NEGLIGIBLE: f64 = 0.02;
 const STALE: u32 = 512;
 /// Maximum number of large images that a queue may get beyond its share.
 const LARGE_AHEAD: f64 = 1.5;
-/// Maximum expected time until a large image is finished on a queue that gets it to keep the
-/// shares, as a multiple of the time on the best queue.
+/// A large image may be given to a slower queue, to keep the shares. This is the maximum of the
+/// expected time until it is finished there, as a multiple of the time on the best queue.
 const LARGE_PATIENCE: f64 = 8.0;
 /// Share of images that count as large.
 const LARGE_SHARE: f64 = 0.05;
@@ -204,7 +204,7 @@ struct Outstanding {
     terms: Terms,
     expected: f64,
     submitted: f64,
-    /// Number of later images that finished before this one.
+    /// Number of images that were submitted after this image and have finished before it.
     overtaken: usize,
 }
 

@@ -23,7 +23,7 @@ pub struct Counts {
     /// Maximum number of images per call on routes that [batch](super::Route::batches). 0 without such routes.
     pub hardware_group: usize,
     /// Number of decode states of each route that runs [on the device](super::Route::on_device) and
-    /// does not batch.
+    /// decodes one image per call.
     pub decoders: usize,
     /// Maximum number of samples per kernel launch.
     pub group: usize,

@@ -76,7 +76,7 @@ struct RouteSpec {
     name: &'static str,
     /// See [`Route::former_name`].
     former_name: Option<&'static str>,
-    /// Name of the footprint's entry for the decoder's own buffers.
+    /// Name of the footprint's row for the decoder's own buffers.
     row: &'static str,
     /// See [`Route::on_device`].
     on_device: bool,
@@ -235,7 +235,7 @@ impl Route {
         self.spec().cost
     }
 
-    /// Name of the footprint entry for the decoder's own buffers.
+    /// Name of the footprint's row for the decoder's own buffers.
     pub(super) const fn row(self) -> &'static str {
         self.spec().row
     }

@@ -22,7 +22,7 @@ const SPANS: usize = 4;
 
 /// Maximum number of unfinished spans (timed waits) of the consumer, per slot of the ring. The
 /// number is sufficient for a consumer that is several batches ahead of its stream. If it were too
-/// small, only waits of a busy stream would be skipped, which are short. The extrapolated waiting
+/// small, the waits of a busy stream would be skipped, which are short. The extrapolated waiting
 /// time would then be too long.
 const SPANS_PER_SLOT: usize = 4;
 
@@ -62,7 +62,7 @@ impl Clocks {
         self.keep(Stopwatch::new(&self.device, SPANS, meter)?)
     }
 
-    /// A stopwatch for the kernel of the batch operators.
+    /// A stopwatch for the kernel `mix`, which runs batch operators and writes soft targets.
     pub fn mix(&self) -> Result<Arc<Stopwatch>> {
         let meter = self.meters.device(Stage::Kernel, "mix");
         self.keep(Stopwatch::new(&self.device, SPANS, meter)?)

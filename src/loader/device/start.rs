@@ -28,7 +28,7 @@ pub(in crate::loader) struct Taken {
     pub slots: Vec<DeviceSlot>,
     pub pages: Vec<DevicePage>,
     pub blocks: Vec<Staged>,
-    /// Kernel of the batch operators, if the chain has any.
+    /// Runs the kernel `mix` (batch operators and soft targets), if the plan has a batch stage.
     pub mixer: Option<Mixer>,
     pub uploads: Arc<ObjectPool<Upload>>,
     pub router: Arc<Router>,
@@ -177,7 +177,7 @@ impl Pools {
         DevicePage::new(encoded, pixels, stream)
     }
 
-    /// Compiles the kernel of the batch operators and allocates its parameters.
+    /// Compiles the kernel `mix` (batch operators and soft targets) and allocates its parameters.
     fn mixer(
         &self,
         (plan, on_device): (&Plan, &DevicePlan),

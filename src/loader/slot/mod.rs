@@ -19,7 +19,8 @@ pub(super) struct BatchInfo {
     pub number: u64,
     pub records: Vec<SampleRecord>,
     pub labels: Vec<i64>,
-    /// Pairs of samples at the places 2k and 2k + 1. Empty without batch operators.
+    /// Pairs of samples at the places 2k and 2k + 1. Empty without batch operators and soft
+    /// targets.
     pub pairs: Vec<Pair>,
     /// Number of finished samples of each pair.
     pub finished: Vec<u8>,
@@ -47,7 +48,7 @@ const _: () =
 
 impl BatchInfo {
     /// Allocates memory for batches of at most `samples` samples. `paired` is whether the samples
-    /// form pairs, because the chain has batch operators.
+    /// form pairs, for batch operators or soft targets.
     pub fn with_room(samples: usize, paired: bool) -> Result<Self> {
         let mut info = Self::default();
         let pairs = if paired { samples.div_ceil(2) } else { 0 };
@@ -59,8 +60,8 @@ impl BatchInfo {
         Ok(info)
     }
 
-    /// Prepares for a batch of `len` samples. `paired` is whether the samples form pairs, because
-    /// the chain has batch operators.
+    /// Prepares for a batch of `len` samples. `paired` is whether the samples form pairs, for batch
+    /// operators or soft targets.
     pub fn start(&mut self, epoch: u32, number: u64, len: usize, paired: bool) {
         self.epoch = epoch;
         self.number = number;
