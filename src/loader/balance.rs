@@ -185,8 +185,8 @@ struct QueueState {
     next_due: f64,
     /// Running mean of the delay with which completions are observed, in seconds.
     lateness: f64,
-    /// Number of outstanding images below which the queue may run empty before the completion of
-    /// its last image is observed.
+    /// If fewer images than this are outstanding, the engine may run out of work before the host
+    /// has observed the completion of its last image.
     depth: usize,
     /// Number of large images that the queue got beyond its share.
     large_ahead: f64,
@@ -398,8 +398,8 @@ impl QueueState {
         Estimate { queue, finish: waiting + late + own, overdue: late > 0.0 }
     }
 
-    /// Seconds by which the next completion is later than the usual delay of observation can
-    /// explain.
+    /// Returns by how many seconds the next completion is overdue, beyond the usual delay with
+    /// which completions are observed.
     fn late(&self, now: f64) -> f64 {
         if self.outstanding.is_empty() {
             return 0.0;
@@ -461,8 +461,8 @@ impl QueueState {
         }
     }
 
-    /// Advances the measured times to `now`. Completions are observed in bursts, so a measuring
-    /// span with enough images ends only after the burst that filled it.
+    /// Advances the measured times to `now`. Completions are observed in bursts. A measuring span
+    /// that has enough images ends only after the current burst.
     fn advance(&mut self, now: f64) {
         if let Some(span) = self.measuring.end(self.cost.spans(), now) {
             self.cost.learn(span);

@@ -32,8 +32,9 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Values below which the other counts are reduced only after `prefetch` is 1. With fewer
-    /// pages, the JPEG engines would wait.
+    /// Smallest values of the other counts while `prefetch` is above 1. Smaller values are used
+    /// only after `prefetch` was reduced to 1, because with fewer pages the JPEG engines would
+    /// wait.
     pub const LEAN: Counts =
         Counts { reading: 4, hardware_group: 4, decoders: 2, group: 4, prefetch: 1 };
 

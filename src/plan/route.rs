@@ -209,7 +209,7 @@ impl Route {
     /// | progressive | `nvjpeg-hybrid`, `cpu` |
     /// | lossless, hierarchical, arithmetic, or not 8 bits | `cpu` |
     /// | gray, YCbCr 4:4:4, 4:2:2, 4:2:0, 4:4:0 | all routes |
-    /// | these subsamplings with multiples of the usual sampling factors | `nvjpeg-hybrid`, `cpu` |
+    /// | gray, YCbCr 4:4:4, 4:2:2, 4:2:0, 4:4:0, with unusual factors | `nvjpeg-hybrid`, `cpu` |
     /// | YCbCr 4:1:1, 4:1:0 | all routes but `nvjpeg-hardware` |
     /// | other chroma subsamplings | `cpu` |
     /// | RGB, CMYK, YCCK, two components | `cpu` |

@@ -159,7 +159,8 @@ impl Cost {
     }
 
     /// Learns from a span, which is a measuring interval. A span that is far slower than expected
-    /// counts like one that is twice as slow, until several consecutive spans agree.
+    /// counts like a span that is twice as slow as expected, unless [`BELIEVED_AFTER`] consecutive
+    /// spans were that slow.
     pub fn learn(&mut self, span: Span) {
         let expected = self.seconds(span.terms);
         if span.busy <= 0.0 || expected <= 0.0 {

@@ -5,7 +5,8 @@
 //! * The consumer only counts batches and takes snapshots. It never waits for a decision.
 //! * A window (measuring interval) has the number of batches that the tuner asks for, and lasts at
 //!   least [`SHORTEST`].
-//! * A choice by the user is never changed. Any thread may make one at any time (`tests/choose.rs`).
+//! * A choice by the user is never changed. Any thread may make a choice at any time
+//!   (`tests/choose.rs`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};

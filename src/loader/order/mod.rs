@@ -173,8 +173,8 @@ impl Order {
         Extent { settings: self.settings, begin, end }
     }
 
-    /// Position up to which all shards together have consumed an epoch after each has consumed
-    /// `batches` batches.
+    /// Number of positions of an epoch that all shards together have consumed when each shard has
+    /// consumed `batches` batches. Positions before the epoch's start are included.
     pub fn consumed(&self, epoch: u32, batches: u64) -> u64 {
         let OrderSettings { batch, world, .. } = self.settings;
         let Extent { begin, end, .. } = self.extent(epoch);

@@ -236,9 +236,9 @@ pub enum Move {
     },
     /// The image is mirrored.
     Mirror {
-        /// Whether it is mirrored left to right.
+        /// Whether the image is mirrored left to right.
         horizontal: bool,
-        /// Whether it is mirrored top to bottom.
+        /// Whether the image is mirrored top to bottom.
         vertical: bool,
         /// Width and height of the image.
         input: (i64, i64),

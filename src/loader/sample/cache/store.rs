@@ -21,7 +21,8 @@ const BLOCK_PART: u64 = 16;
 const LEAST_BLOCK_BYTES: u64 = 64 << 10;
 /// Maximum size of a block, in bytes.
 const MOST_BLOCK_BYTES: u64 = 16 << 20;
-/// Maximum number of blocks with free space. Beyond that, a new block replaces the fullest one.
+/// Maximum number of blocks whose free space is used. A further block takes the place of the
+/// fullest one, whose free space then stays unused.
 const MOST_OPEN: usize = 8;
 /// Number of entries (descriptions of cached samples) that are allocated together, as a segment.
 const SEGMENT: usize = 64;
