@@ -61,10 +61,12 @@
 //! WebP and PNM.
 //!
 //! * `remote`: files behind URLs (S3, Google Cloud Storage, Azure, HTTP), see [`storage`].
-//! * `beton`, `coco`, `lmdb`, `npy`, `parquet`, `recordio`, `tfrecord`: one source each.
+//! * `beton`, `coco`, `lmdb`, `npy`, `parquet`, `recordio`, `tfrecord`: each feature adds the
+//!   source with the same name.
 //! * `zstd`: shards compressed with Zstandard.
-//! * `all-sources`: all of the above.
-//! * `bmp`, `gif`, `tiff`: one image format each; `all-formats` adds all three.
+//! * `all-sources`: enables `remote`, `zstd` and the features of all sources.
+//! * `bmp`, `gif`, `tiff`: each feature adds the image format with the same name; `all-formats`
+//!   enables all three.
 //! * `tracing`: events of the `tracing` crate: stages of samples at level TRACE, batches at level
 //!   DEBUG.
 //!

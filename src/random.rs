@@ -112,10 +112,11 @@ impl SampleRng {
 pub struct OperatorPath(u64);
 
 impl OperatorPath {
-    /// Path of the chain.
+    /// Path at which the paths of a chain's operators begin.
     pub const CHAIN: Self = Self(0x6665_6564);
 
-    /// Path of the batch stage. Its operators draw random numbers for pairs of samples.
+    /// Path at which the paths of batch operators begin. Batch operators draw random numbers for
+    /// pairs of samples.
     pub const BATCH: Self = Self(0x7061_6972);
 
     /// Path of an operator `name` that is nested in this one. `before` is the number of operators

@@ -6,8 +6,8 @@ use super::{Axis, BoundingBox, Orientation, Size};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plane([f64; 9]);
 
-/// Minimum divisor of a visible point. Points with a smaller divisor are behind or beside the
-/// viewer.
+/// Minimum divisor (third homogeneous coordinate) of a visible point. A point with a smaller
+/// divisor is behind or beside the viewer.
 const NEAREST: f64 = 1e-6;
 
 impl Plane {

@@ -9,8 +9,9 @@ use super::{Axis, BoundingBox, Orientation, Plane, Roi, Size};
 ///   reduction (`prescale`) does not change coordinates.
 /// * A crop limits the visible part, even if it extends outside the image. No later operator
 ///   enlarges the visible part.
-/// * Crops, flips and resizes are exact: one scale and offset per axis. A warp ends such a part of
-///   the chain, and a new part begins after it.
+/// * Crops, flips and resizes are exact: each axis has one scale and one offset. A warp cannot be
+///   described in this way. So the chain is divided into parts: each warp ends a part, and the next
+///   operator begins a new part.
 /// * Boxes are clipped before each warp. After a warp, they become the smallest axis-aligned boxes
 ///   around the warped boxes, as in torchvision.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,7 +37,7 @@ pub struct View {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Kept {
     window: BoundingBox,
-    /// Number of warps before this position of the chain.
+    /// Number of warps in the chain before the position at which the rule was set.
     warps: u32,
     x: Axis,
     y: Axis,
@@ -107,8 +108,8 @@ impl View {
         self.warps == 0
     }
 
-    /// Returns the position in the upright image of a position in the result, or `None` if it is
-    /// not visible.
+    /// Maps a position in the result back to the upright image. Returns `None` if the result shows
+    /// no part of the image at this position.
     pub fn back(&self, x: f64, y: f64) -> Option<(f64, f64)> {
         let seen = |of: &BoundingBox, x: f64, y: f64| {
             of.left <= x && x < of.right && of.top <= y && y < of.bottom
@@ -139,8 +140,8 @@ impl View {
         self.size = size;
     }
 
-    /// Drops objects whose visible box has its centre outside the window of `size` at `(x, y)`, or
-    /// on the window's edge. Replaces an earlier rule.
+    /// Sets the rule that drops an object if the centre of its visible box is outside the window of
+    /// `size` at `(x, y)` or on the window's edge. A rule that was set earlier is replaced.
     pub fn drop_objects(&mut self, (x, y): (i64, i64), size: Size) {
         let window = BoundingBox::new(x as f64, y as f64, size.width.into(), size.height.into());
         let Self { warps, x, y, visible, .. } = *self;

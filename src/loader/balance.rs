@@ -151,8 +151,8 @@ const NEGLIGIBLE: f64 = 0.02;
 const STALE: u32 = 512;
 /// Maximum number of large images that a queue may get beyond its share.
 const LARGE_AHEAD: f64 = 1.5;
-/// To keep the shares, a large image may be given to a queue where it finishes up to this many
-/// times later than on the best queue.
+/// A large image may be given to a slower queue, to keep the shares. This is the maximum of the
+/// expected time until it is finished there, as a multiple of the time on the best queue.
 const LARGE_PATIENCE: f64 = 8.0;
 /// Share of images that count as large.
 const LARGE_SHARE: f64 = 0.05;
@@ -176,8 +176,8 @@ struct QueueState {
     outstanding: VecDeque<Outstanding>,
     /// Sum of the expected decoding times of all outstanding images, in seconds.
     backlog: f64,
-    /// Number of places that are not blocked. A place is blocked while more than two rounds of
-    /// later images have overtaken its image.
+    /// Number of places (images that the engine decodes at the same time) that are not blocked. A
+    /// place is blocked while more than two rounds of later images have overtaken its image.
     places: usize,
     /// Time at which all submitted work is expected to be finished.
     free_at: f64,
@@ -185,8 +185,8 @@ struct QueueState {
     next_due: f64,
     /// Running mean of the delay with which completions are observed, in seconds.
     lateness: f64,
-    /// Number of outstanding images below which the queue may run empty before the completion of
-    /// its last image is observed.
+    /// If fewer images than this are outstanding, the engine may run out of work before the host
+    /// has observed the completion of its last image.
     depth: usize,
     /// Number of large images that the queue got beyond its share.
     large_ahead: f64,
@@ -204,7 +204,7 @@ struct Outstanding {
     terms: Terms,
     expected: f64,
     submitted: f64,
-    /// Number of later images that finished before this one.
+    /// Number of images that were submitted after this image and have finished before it.
     overtaken: usize,
 }
 
@@ -398,8 +398,8 @@ impl QueueState {
         Estimate { queue, finish: waiting + late + own, overdue: late > 0.0 }
     }
 
-    /// Seconds by which the next completion is later than the usual delay of observation can
-    /// explain.
+    /// Returns by how many seconds the next completion is overdue, beyond the usual delay with
+    /// which completions are observed.
     fn late(&self, now: f64) -> f64 {
         if self.outstanding.is_empty() {
             return 0.0;
@@ -462,8 +462,8 @@ impl QueueState {
         }
     }
 
-    /// Advances the measured times to `now`. Completions are observed in bursts, so a measuring
-    /// span with enough images ends only after the burst that filled it.
+    /// Advances the measured times to `now`. Completions are observed in bursts. A measuring span
+    /// that has enough images ends only after the current burst.
     fn advance(&mut self, now: f64) {
         if let Some(span) = self.measuring.end(self.cost.spans(), now) {
             self.cost.learn(span);

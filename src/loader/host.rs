@@ -240,7 +240,7 @@ impl Worker {
         gate.close();
     }
 
-    /// Runs the batch stage on a pair.
+    /// Runs the batch operators on a pair of samples, and writes their soft targets.
     fn mix(&self, pair: &mut PairJob<HostCell>) {
         let PairJob { cells, rows, blends, .. } = pair;
         for (cell, row) in cells.iter_mut().flatten().zip(rows) {

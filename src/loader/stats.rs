@@ -137,8 +137,9 @@ pub struct StageSeconds {
     pub waiting_for_processor: Option<Waits>,
     /// Time that the consumer waited for a batch. If this is large, the loader is the bottleneck.
     pub consumer_waiting: f64,
-    /// Time for decoding on the device: the sum over its streams, by the device's clock,
-    /// extrapolated from the timed spans. 0 if nothing is decoded on the device.
+    /// Time for decoding on the device: the sum over its streams, by the device's clock. It is
+    /// extrapolated, because only some spans of the work are timed. 0 if nothing is decoded on the
+    /// device.
     pub device_decode: f64,
     /// Time that kernels ran on the device, measured like `device_decode`.
     pub device_kernel: f64,

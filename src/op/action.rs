@@ -19,7 +19,7 @@ pub struct Action {
     pub whole: Size,
     /// Window of the input that the action reads.
     pub input: Roi,
-    /// Window of the output that is needed.
+    /// Window of the output that the next action or the tensor needs.
     pub output: Roi,
 }
 

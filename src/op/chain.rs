@@ -62,8 +62,8 @@ impl Chain {
         self
     }
 
-    /// Appends an operator of the batch stage, which runs on the device (CPU or GPU) that holds the
-    /// finished batch. Batch operators produce soft targets. These need
+    /// Appends a batch operator, which runs on the device (CPU or GPU) that holds the finished
+    /// batch. Batch operators produce soft targets. These need
     /// [`TargetSettings::classes`](crate::plan::TargetSettings::classes) and an even batch size. A
     /// [`Preprocessor`](crate::Preprocessor) skips batch operators.
     pub fn then_batch(self, operator: impl BatchOperator) -> Self {
@@ -76,12 +76,12 @@ impl Chain {
         self
     }
 
-    /// Operators of the batch stage, in order.
+    /// Batch operators of the chain, in order.
     pub fn batch_operators(&self) -> &[Arc<dyn BatchOperator>] {
         &self.batch
     }
 
-    /// The same chain without a batch stage.
+    /// The same chain without batch operators.
     pub(crate) fn without_batch_operators(self) -> Self {
         Self { batch: Vec::new(), ..self }
     }

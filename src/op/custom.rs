@@ -45,7 +45,7 @@ pub struct Wanted {
     /// column and row. The decoder adds them if EXIF mirrors the axis and the reduction does not
     /// divide its side.
     pub padding: Size,
-    /// Window of the output that is needed.
+    /// Window of the output that the next action or the tensor needs.
     pub output: Roi,
 }
 

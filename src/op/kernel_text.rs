@@ -20,7 +20,7 @@ use crate::tensor::{DType, Layout};
 use super::kind::Tiling;
 use super::{Cuda, Kind, ParamBytes};
 
-/// Image that a kernel reads: the innermost type of the chain of C++ types.
+/// Image that a kernel reads. In the kernel's nested C++ types, it is the innermost type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Leaf {
     /// A decoded window of bytes, with an orientation: [`RoiParams`].
@@ -38,7 +38,7 @@ impl Leaf {
         }
     }
 
-    /// Pixel type of the leaf.
+    /// Pixel type of the image.
     pub const fn pixels(self) -> PixelType {
         match self {
             Leaf::Roi => PixelType::U8,
@@ -46,7 +46,7 @@ impl Leaf {
         }
     }
 
-    /// Size of the leaf's parameters, in bytes.
+    /// Size of the parameters that describe the image, in bytes.
     pub const fn params_bytes(self) -> usize {
         match self {
             Leaf::Roi => size_of::<RoiParams>(),

@@ -13,9 +13,9 @@ use super::memory::{RECORD_BYTES, SOURCE};
 const KEPT_FREE: u64 = 128 << 20;
 
 impl Plan {
-    /// Host memory that building and running the loader takes, in bytes: all entries of host and
-    /// page-locked memory, with caches at their limits. The entry of the source is excluded,
-    /// because the source is already open and its memory is already in use.
+    /// Host memory that building and running the loader takes, in bytes: all rows of the footprint
+    /// for host and page-locked memory, with caches at their limits. The row of the source is
+    /// excluded, because the source is already open and its memory is already in use.
     pub fn host_bytes_to_take(&self) -> u64 {
         let rows = &self.footprint;
         let all = rows.total_bytes(Memory::Host).saturating_add(rows.total_bytes(Memory::Pinned));
@@ -27,7 +27,7 @@ impl Plan {
     /// succeeds if the available memory is unknown or if `limits.overcommit` is set.
     ///
     /// # Errors
-    /// [`Error::Memory`] with all entries, if less than
+    /// [`Error::Memory`] with all rows of the footprint, if less than
     /// [`host_bytes_to_take`](Self::host_bytes_to_take) is available.
     pub fn check_memory(&self) -> Result<()> {
         let Some(Available { bytes: available, limit }) = &self.available else { return Ok(()) };

@@ -56,7 +56,7 @@ impl Counts {
     }
 }
 
-/// Function that returns one of the counts, for changes.
+/// Function that returns a mutable reference to one of the counts.
 type CountField = fn(&mut Counts) -> &mut usize;
 
 /// Counts with their names, in order of priority. The first one is reduced last.
@@ -73,7 +73,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`Error::Config`] if a limit is too small for the smallest counts. The message lists the
-    /// memory entries and the smallest sufficient limit.
+    /// rows of the footprint and the smallest sufficient limit.
     pub(super) fn fit(&mut self, facts: &Facts) -> Result<()> {
         let (all, most_ahead) = (self.workers.most, self.prefetch);
         let limits = Limit::of(self);

@@ -23,7 +23,7 @@ pub struct Counts {
     /// Maximum number of images per call on routes that [batch](super::Route::batches). 0 without such routes.
     pub hardware_group: usize,
     /// Number of decode states of each route that runs [on the device](super::Route::on_device) and
-    /// does not batch.
+    /// decodes one image per call.
     pub decoders: usize,
     /// Maximum number of samples per kernel launch.
     pub group: usize,
@@ -32,8 +32,9 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Values below which the other counts are reduced only after `prefetch` is 1. With fewer
-    /// pages, the JPEG engines would wait.
+    /// Smallest values of the other counts while `prefetch` is above 1. Smaller values are used
+    /// only after `prefetch` was reduced to 1, because with fewer pages the JPEG engines would
+    /// wait.
     pub const LEAN: Counts =
         Counts { reading: 4, hardware_group: 4, decoders: 2, group: 4, prefetch: 1 };
 

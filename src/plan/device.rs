@@ -90,28 +90,28 @@ pub struct RoutePlan {
     pub is_measured: bool,
 }
 
-/// Names of the footprint's entries for device and page-locked memory.
+/// Names of the footprint's rows for device and page-locked memory.
 pub mod rows {
     use crate::plan::Route;
 
-    /// Entry for the tensors of batches.
+    /// Row for the tensors of batches.
     pub const OUTPUT_SLOTS: &str = "output slots";
     /// Decoded windows.
     pub const PIXELS: &str = "decoded pixels";
     /// Encoded files.
     pub const ENCODED: &str = "encoded pages";
-    /// Entry for samples processed on the CPU, until they are uploaded to the GPU.
+    /// Row for samples processed on the CPU, until they are uploaded to the GPU.
     pub const UPLOADS: &str = "uploads";
-    /// Entry for the parameters and coefficient tables of a launch.
+    /// Row for the parameters and coefficient tables of a launch.
     pub const LAUNCHES: &str = "launch parameters";
-    /// Entry for intermediate images between kernels or passes of a kernel.
+    /// Row for intermediate images between kernels or passes of a kernel.
     pub const SCRATCH: &str = "kernel scratch";
-    /// Entry for the soft targets of batches.
+    /// Row for the soft targets of batches.
     pub const TARGETS: &str = "soft targets";
-    /// Entry for the parameters of a launch of the batch stage.
+    /// Row for the parameters of a launch of the kernel `mix` (batch operators and soft targets).
     pub const PAIRS: &str = "pair parameters";
 
-    /// Entry for nvJPEG's buffers on a route. The route `cpu` has none.
+    /// Row for nvJPEG's buffers on a route. The route `cpu` has none.
     pub const fn nvjpeg(route: Route) -> &'static str {
         route.row()
     }
@@ -303,7 +303,7 @@ impl DevicePlan {
         self.routes.iter().any(|it| property(it.route))
     }
 
-    /// Number of gatherer threads: one for each route that batches.
+    /// Number of gatherer threads: one for each route that decodes several images per call.
     pub fn gatherers(&self) -> usize {
         self.routes.iter().filter(|it| it.route.batches()).count()
     }
@@ -333,13 +333,13 @@ impl DevicePlan {
         self.passes_of(sample) + self.most(DeviceChain::passes_bytes)
     }
 
-    /// Size of one parameter block of the batch stage, in bytes. A launch completes at most one
-    /// pair per sample.
+    /// Size of one parameter block of the kernel `mix` (batch operators and soft targets), in
+    /// bytes. A launch completes at most one pair per sample.
     pub fn pairs_bytes(&self) -> usize {
         aligned(self.group * size_of::<PairParams>())
     }
 
-    /// Adds the entries of page-locked and device memory.
+    /// Adds the rows of page-locked and device memory to the footprint.
     pub(super) fn add_rows(&self, plan: &Plan, footprint: &mut Footprint) {
         let mut add = |memory, row, each: usize, count: usize, note: &str| {
             if each > 0 && count > 0 {

@@ -34,7 +34,7 @@ pub struct Facts {
     pub environment: Environment,
     /// Host memory available to this process. `None` if unknown.
     pub available: Option<Available>,
-    /// Whether samples come over a network and are prefetched.
+    /// Whether samples are read over a network and are prefetched.
     pub remote: bool,
     /// The GPU, or why there is none.
     pub device: DeviceFacts,

@@ -7,30 +7,32 @@ use super::device;
 use super::need::sum;
 use super::{CacheSettings, DevicePlan, Facts, Place, Plan, SampleRoom, Shuffle};
 
-/// Name of the source's entry. The source's memory is in use before the loader is built.
+/// Name of the source's row in the footprint. The source's memory is in use before the loader is
+/// built.
 pub(super) const SOURCE: &str = "source";
 
 /// Maximum memory per sample in a slot besides the tensor, in bytes.
 pub(crate) const RECORD_BYTES: u64 = 648;
 
-/// Maximum memory per pair of samples in a slot with a batch stage, in bytes.
+/// Maximum memory per pair of samples in a slot, in bytes, if there are batch operators or soft
+/// targets.
 pub(crate) const PAIR_BYTES: u64 = 256;
 
 /// Code, stacks, allocator overhead and fixed memory of the decoders, in bytes. The value was
 /// measured.
 const PROCESS_BYTES: u64 = 13 << 20;
 
-/// Name of the entry for samples that need more than their worker's share.
+/// Name of the row for samples that need more than their worker's share.
 pub const LARGE_IMAGES: &str = "large images";
 
-/// Memory per file for a shuffle by windows, in bytes: where the file ends in the source, and for
-/// each of two epochs the index of its first sample and its place in the order.
+/// Memory per file with `loader.shuffle_window`, in bytes: where the file ends in the source, and
+/// for each of two epochs the index of its first sample and its place in the order.
 const ORDER_BYTES: u64 = 8 + 2 * 16;
 
 /// Maximum read buffer of one of hyper's connections, in bytes: 8 KiB plus 100 pages of 4 KiB.
 const CONNECTION_BYTES: u64 = (8 + 400) << 10;
 
-/// Memory of a plan, as a list of entries.
+/// Predicted memory of a plan: one row for each kind of buffer.
 pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     let mut rows = Footprint::default();
     // A gatherer thread decodes images on the CPU if the JPEG engines reject them. So it needs the
@@ -116,8 +118,8 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     rows
 }
 
-/// Adds the entries of the caches at their limits, and of the memory in which workers decode whole
-/// images for them.
+/// Adds the rows of the caches at their limits, and of the memory in which workers decode whole
+/// images for the caches.
 fn add_caches(plan: &Plan, facts: &Facts, rows: &mut Footprint) {
     let CacheSettings { encoded, decoded, .. } = plan.settings.cache;
     let note = "maximum: grows as images are cached, never shrinks";

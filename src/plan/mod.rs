@@ -85,7 +85,8 @@ pub struct Plan {
     /// Shape of the largest batch that can occur: with `last_batch = "partial"` at most all samples of the shard, else
     /// `loader.batch_size`.
     pub shape: TensorShape,
-    /// Batch stage: soft targets and batch operators. `None` if there are neither.
+    /// Batch stage: soft targets and batch operators, which process finished batches. `None` if
+    /// there are neither.
     pub stage: Option<BatchStage>,
     /// Range of the number of workers.
     pub workers: Bounds,
@@ -115,7 +116,7 @@ pub struct Plan {
     pub dropped_routes: Vec<(Route, String)>,
     /// Counts that memory limits reduced.
     pub reductions: Vec<Reduction>,
-    /// Predicted memory, as a list of entries.
+    /// Predicted memory: one row for each kind of buffer.
     pub footprint: Footprint,
     /// Host memory that was available to this process when the plan was made. `None` if unknown.
     pub available: Option<Available>,

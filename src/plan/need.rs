@@ -15,10 +15,10 @@ use crate::tensor::CHANNELS;
 use super::windows::{Stage, Windows, bytes_of};
 use super::{Facts, Plan, SamplePlan};
 
-/// At most one in this many scanned samples is treated as an outlier, which may need more than a
-/// worker's share.
+/// At most `1 / OUTLIERS` of the scanned samples are treated as outliers. An outlier may need more
+/// memory than a worker's share.
 const OUTLIERS: usize = 64;
-/// A sample that needs at most `limits.large_image_memory` divided by this is never an outlier.
+/// A sample that needs at most `limits.large_image_memory / OUTLIER_PART` is never an outlier.
 const OUTLIER_PART: u64 = 8;
 
 /// Upper bound on the host memory that a worker needs for one sample, in bytes per buffer. Buffers
@@ -80,13 +80,13 @@ impl SampleMemory {
         self.max(&Self { resampling: ScratchBytes::default(), rows: 0, ..*drawn })
     }
 
-    /// Bytes for the tables of a sample that waits for its launch: the share, plus 25 % for samples
-    /// that were not scanned.
+    /// Bytes for the tables of a sample that waits for its launch: the tables of this bound, plus
+    /// 25 % for samples that were not scanned.
     pub fn waiting_tables(&self) -> u64 {
         self.tables.saturating_add(self.tables / 4)
     }
 
-    /// Bytes for the footprint's entry `worker scratch`.
+    /// Bytes for the footprint's row `worker scratch`.
     pub(super) fn scratch(&self) -> u64 {
         let Self { tables, resize_tables, resampling, resize, rows, windows, .. } = *self;
         sum([tables, resize_tables, sum(resampling.0), sum(resize.0), rows, sum(windows)])

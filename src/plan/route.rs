@@ -76,7 +76,7 @@ struct RouteSpec {
     name: &'static str,
     /// See [`Route::former_name`].
     former_name: Option<&'static str>,
-    /// Name of the footprint's entry for the decoder's own buffers.
+    /// Name of the footprint's row for the decoder's own buffers.
     row: &'static str,
     /// See [`Route::on_device`].
     on_device: bool,
@@ -209,7 +209,7 @@ impl Route {
     /// | progressive | `nvjpeg-hybrid`, `cpu` |
     /// | lossless, hierarchical, arithmetic, or not 8 bits | `cpu` |
     /// | gray, YCbCr 4:4:4, 4:2:2, 4:2:0, 4:4:0 | all routes |
-    /// | these subsamplings with multiples of the usual sampling factors | `nvjpeg-hybrid`, `cpu` |
+    /// | gray, YCbCr 4:4:4, 4:2:2, 4:2:0, 4:4:0, with unusual factors | `nvjpeg-hybrid`, `cpu` |
     /// | YCbCr 4:1:1, 4:1:0 | all routes but `nvjpeg-hardware` |
     /// | other chroma subsamplings | `cpu` |
     /// | RGB, CMYK, YCCK, two components | `cpu` |
@@ -235,7 +235,7 @@ impl Route {
         self.spec().cost
     }
 
-    /// Name of the footprint entry for the decoder's own buffers.
+    /// Name of the footprint's row for the decoder's own buffers.
     pub(super) const fn row(self) -> &'static str {
         self.spec().row
     }

@@ -230,10 +230,11 @@ pub struct Limits {
     /// Maximum size of an encoded sample, in bytes. Default 64 MiB.
     #[serde(deserialize_with = "byte_size")]
     pub max_file_bytes: u64,
-    /// Maximum host memory, page-locked memory included, in bytes: the sum of the footprint's host entries. The plan
-    /// reduces its counts to fit, see [`Counts`](super::Counts). If that is not enough, building the loader fails, and the
-    /// error names the smallest sufficient limit. Caches and `large_image_memory` are not reduced, so batches have the
-    /// same bytes under any limit. Default: no limit.
+    /// Maximum host memory, page-locked memory included, in bytes: the sum of the footprint's host
+    /// rows. The plan reduces its counts to fit, see [`Counts`](super::Counts). If that is not
+    /// enough, building the loader fails, and the error names the smallest sufficient limit. Caches
+    /// and `large_image_memory` are not reduced, so batches have the same bytes under any limit.
+    /// Default: no limit.
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
     pub host_memory: Option<u64>,
     /// Maximum device memory, in bytes, without the memory of the driver and its libraries. Handled like `host_memory`.
@@ -436,7 +437,7 @@ impl DecodeSettings {
 mod tests {
     use super::*;
 
-    /// Sums of the footprint's entries must fit 64 bits.
+    /// Sums of the footprint's rows must fit 64 bits.
     #[test]
     fn absurd_byte_and_pixel_counts_are_refused() {
         let key = |settings: Settings| match settings.check() {

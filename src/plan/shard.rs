@@ -35,7 +35,7 @@ struct Launcher {
     local: &'static [&'static str],
 }
 
-/// Launchers in order of precedence. Each comes before the launchers that may have started it.
+/// Launchers in order of precedence: each is listed before those that may have started it.
 const LAUNCHERS: [Launcher; 5] = [
     Launcher {
         choice: ShardFrom::OpenMpi,

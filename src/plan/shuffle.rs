@@ -1,4 +1,4 @@
-//! Order of the samples of an epoch, and the quality of a shuffle by windows.
+//! Order of the samples of an epoch, and the quality of a shuffle with `loader.shuffle_window`.
 
 use std::fmt;
 
@@ -21,11 +21,12 @@ pub enum Shuffle {
     Source,
     /// Full shuffle of the set.
     Whole,
-    /// Files in random order, and samples shuffled within windows.
+    /// Files in random order, and samples shuffled within windows (blocks of consecutive
+    /// positions).
     Windows(Windows),
 }
 
-/// Shuffle by files and windows, with the quality of the shuffle.
+/// Shuffle with `loader.shuffle_window`, and the quality of the shuffle.
 ///
 /// Quality is the entropy of the order per sample, relative to the entropy of a full shuffle. With
 /// ideal random keys all possible orders are equally likely, so the entropy is the logarithm of

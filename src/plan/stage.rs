@@ -16,7 +16,7 @@ pub struct BatchStage {
     pub operators: Vec<Arc<dyn BatchOperator>>,
     /// Number of classes.
     pub classes: u32,
-    /// Values of targets before any operator.
+    /// Values of the soft targets before batch operators blend them.
     pub coding: TargetCoding,
 }
 

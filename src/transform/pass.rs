@@ -183,8 +183,8 @@ impl Pass<'_> {
         self.put(y, Pixels::Bytes(row));
     }
 
-    /// Ends the pass after the source's last row. Stores the rows that lie outside the source.
-    /// Returns the image, if one was stored.
+    /// Ends the pass after the source's last row. Stores the rows of the result that lie outside
+    /// the source. Returns the image, if one was stored.
     pub fn end(mut self) -> Option<HostImage> {
         let source = i64::from(self.source.y)..i64::from(self.source.bottom());
         for y in self.run.needed_rows().filter(|y| !source.contains(y)) {

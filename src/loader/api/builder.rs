@@ -105,19 +105,19 @@ impl LoaderBuilder {
     /// the loader waits until the consumer drops one. Meant for bindings to languages whose
     /// programs free memory late. Default false.
     ///
-    /// The memory stays within `limits.host_memory` (for batches on a device
-    /// `limits.device_memory`) and within the available memory. If it would exceed one of them, the
-    /// loader ends with [`Error::Memory`]. The memory is not in the footprint.
-    /// [`Stats::batches_added`](crate::loader::Stats::batches_added) counts these batches.
+    /// The added memory stays within `limits.host_memory` (for batches on a device
+    /// `limits.device_memory`) and within the memory that the machine has available. If it would
+    /// exceed one of them, the loader ends with [`Error::Memory`]. The footprint does not contain
+    /// the added memory. [`Stats::batches_added`](crate::loader::Stats::batches_added) counts the
+    /// added batches.
     pub fn add_batches(mut self, add: bool) -> Self {
         self.add_batches = add;
         self
     }
 
     /// Interval at which a thread reads the utilization of the device through NVML. `None`, the
-    /// default, turns the readings off. They are in
-    /// [`Profile::device`](crate::measure::Profile::device). If NVML is missing, a warning reports
-    /// it.
+    /// default, turns this off. [`Profile::device`](crate::measure::Profile::device) contains the
+    /// readings. If NVML is missing, a warning reports it.
     pub fn watch_device(mut self, period: Option<Duration>) -> Self {
         self.watch_device = period;
         self
@@ -250,9 +250,9 @@ impl LoaderBuilder {
         self
     }
 
-    /// Number of latest spans to store for each thread, the consumer and the ring, for
-    /// [`Loader::trace_json`]. 0, the default, turns tracing off. The footprint lists the memory as
-    /// `trace`.
+    /// Number of latest spans (timed intervals of work) to store for each thread, for the consumer
+    /// and for the ring. [`Loader::trace_json`] writes them. 0, the default, turns tracing off. The
+    /// footprint lists the memory as `trace`.
     pub fn trace(mut self, spans_per_thread: usize) -> Self {
         self.watching.spans = spans_per_thread;
         self

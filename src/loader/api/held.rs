@@ -88,7 +88,8 @@ impl Loader {
         self.peeked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Called when the consumer waits while it holds all batches.
+    /// Handles a consumer that waits for a batch while it holds all batches: allocates memory for
+    /// another batch, or gives a warning.
     fn all_are_held(&self, batches: usize) {
         let Held { adds, added, warning } = &self.held;
         if !adds {

@@ -136,7 +136,7 @@ impl Loader {
         &self.plan
     }
 
-    /// Memory of the loader, as a list of entries.
+    /// Predicted memory of the loader: one row for each kind of buffer.
     pub fn footprint(&self) -> &Footprint {
         &self.plan.footprint
     }

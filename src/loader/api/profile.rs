@@ -11,7 +11,8 @@ use feedwater_insight::explain::{Options, Report, explain};
 
 use super::Loader;
 
-/// Guard of a named part of the consumer's step. The part ends when the guard is dropped.
+/// Guard of a named part of the consumer's step (the consumer's work on one batch). The part ends
+/// when the guard is dropped.
 #[must_use = "the span ends when this is dropped"]
 pub struct ConsumerSpan<'a> {
     loader: &'a Loader,

@@ -46,7 +46,7 @@ impl Loader {
     /// # Errors
     ///
     /// [`Error::Config`](crate::Error::Config) if the plan has no threads, memory or kernel for the
-    /// choice, or if the settings fix the value.
+    /// choice, or if the choice changes a value that the settings fix.
     pub fn choose(&self, choice: Choice) -> Result<()> {
         self.check_process()?;
         match &self.tuning {

@@ -32,7 +32,8 @@ const NEWEST_SPAN: f64 = 0.2;
 /// single such span may only contain one slow image.
 const BELIEVED_AFTER: u32 = 3;
 
-/// Assumed time of the two terms of an image, in seconds.
+/// Assumed time to decode an image, in seconds, as two terms: a fixed time, and a time that depends
+/// on the image's size.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Terms {
     pub fixed: f64,
@@ -158,7 +159,8 @@ impl Cost {
     }
 
     /// Learns from a span, which is a measuring interval. A span that is far slower than expected
-    /// counts like one that is twice as slow, until several consecutive spans agree.
+    /// counts like a span that is twice as slow as expected, unless [`BELIEVED_AFTER`] consecutive
+    /// spans were that slow.
     pub fn learn(&mut self, span: Span) {
         let expected = self.seconds(span.terms);
         if span.busy <= 0.0 || expected <= 0.0 {

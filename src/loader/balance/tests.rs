@@ -33,8 +33,8 @@ fn no_engine_idles_while_another_has_a_queue() {
     }
 }
 
-/// Each engine that gets images gets between a third of its share and twice its share of the
-/// largest images.
+/// The share of an engine in the largest images is between one third and twice its share in all
+/// images.
 #[test]
 fn the_largest_images_are_spread() {
     for (name, engines) in mixes() {

@@ -221,8 +221,8 @@ impl Batch {
     }
 
     /// Stream of the consumer, if the batch is in device memory. The stream was given to the
-    /// builder or created by the loader. When the batch is dropped, its slot is refilled only after
-    /// the work that is then in this stream.
+    /// builder or created by the loader. When the batch is dropped, the loader refills its slot
+    /// only after the work that is then in this stream has finished.
     pub fn stream(&self) -> Option<&Stream> {
         match &self.slot {
             BatchMemory::Host(_) => None,
@@ -232,10 +232,10 @@ impl Batch {
 
     /// Makes a stream wait for the batch, and lets it use the tensor. May be called repeatedly, and
     /// for any number of streams. Work that is enqueued in the stream after the call runs after the
-    /// tensor is filled. When the batch is dropped, the slot is refilled only after the work in the
-    /// stream. Later work in the consumer's stream also waits for that work. The host does not
-    /// wait. The per-thread default stream stands for the default streams of all threads. Does
-    /// nothing for a batch in host memory.
+    /// tensor is filled. When the batch is dropped, its slot is refilled only after the work that
+    /// is then in the stream has finished. Later work in the consumer's stream also waits for that
+    /// work. The host does not wait. The per-thread default stream stands for the default streams
+    /// of all threads. Does nothing for a batch in host memory.
     ///
     /// # Errors
     /// [`Error::Config`](crate::Error::Config) for a stream of another device, [`Error::Device`](crate::Error::Device) if
@@ -248,8 +248,8 @@ impl Batch {
     }
 
     /// Lets streams with unknown handles use the tensor. Blocks the host until the tensor is
-    /// filled. After the batch is dropped, the slot is refilled only after all work that was in the
-    /// GPU's primary context at that time.
+    /// filled. When the batch is dropped, the loader refills its slot only after all work that is
+    /// then queued in the GPU's primary context has finished.
     pub(crate) fn on_unnamed_streams(&self) -> Result<()> {
         match &self.slot {
             BatchMemory::Host(_) => Ok(()),
@@ -259,8 +259,9 @@ impl Batch {
 
     /// Event that is reached when the tensor is filled, for streams outside of this crate. `None`
     /// for a batch in host memory. The event belongs to the slot, so it is valid until the batch is
-    /// dropped. Waiting for the event does not keep the loader from refilling the slot.
-    /// [`wait_in`](Self::wait_in) does both.
+    /// dropped. A stream that waits for this event is unknown to the loader, so the loader may
+    /// refill the slot while the stream still reads the tensor. [`wait_in`](Self::wait_in) prevents
+    /// this.
     pub fn ready(&self) -> Option<&Event> {
         match &self.slot {
             BatchMemory::Host(_) => None,

@@ -7,21 +7,23 @@ use crate::gpu::{Device, Stopwatch};
 use crate::measure::{Meters, Stage};
 use crate::plan::Route;
 
-/// All stopwatches of a loader, which time device work. Each thread has its own stopwatch for each
-/// kind of span. The times of all stopwatches of one kind are summed.
+/// All stopwatches of a loader, which time spans of work on the device. Each thread has its own
+/// stopwatch for each kind of work. The times of all stopwatches of one kind are summed.
 pub(in crate::loader) struct Clocks {
     device: Arc<Device>,
     meters: Arc<Meters>,
     all: Mutex<Vec<Arc<Stopwatch>>>,
 }
 
-/// Maximum number of unfinished spans per thread and kind. While a worker has more unfinished work,
-/// it times no further spans. This changes only the number of measurements.
+/// Maximum number of unfinished spans (timed pieces of device work) per thread and kind of work.
+/// While a worker has more unfinished work, it times no further spans. This changes only the number
+/// of measurements.
 const SPANS: usize = 4;
 
-/// Maximum number of unfinished spans of the consumer, per slot of the ring, for a consumer that is
-/// several batches ahead of its stream. Skipping spans would make the measured waiting time too
-/// long, because spans are skipped while the stream is busy and does not wait.
+/// Maximum number of unfinished spans (timed waits) of the consumer, per slot of the ring. The
+/// number is sufficient for a consumer that is several batches ahead of its stream. If it were too
+/// small, the waits of a busy stream would be skipped, which are short. The extrapolated waiting
+/// time would then be too long.
 const SPANS_PER_SLOT: usize = 4;
 
 impl Clocks {
@@ -60,7 +62,7 @@ impl Clocks {
         self.keep(Stopwatch::new(&self.device, SPANS, meter)?)
     }
 
-    /// A stopwatch for the kernel of the batch stage.
+    /// A stopwatch for the kernel `mix`, which runs batch operators and writes soft targets.
     pub fn mix(&self) -> Result<Arc<Stopwatch>> {
         let meter = self.meters.device(Stage::Kernel, "mix");
         self.keep(Stopwatch::new(&self.device, SPANS, meter)?)

@@ -123,7 +123,8 @@ pub(super) struct WorkerParts<'a> {
     pub uploads: &'a ObjectPool<Upload>,
     /// Pipeline that planned the sample.
     pub pipeline: &'a mut SamplePipeline,
-    /// Stopwatch for spans of the stream; `None` on a route that batches.
+    /// Stopwatch for spans (timed work) in the stream. `None` on a route that decodes several
+    /// images per call.
     pub watch: Option<&'a Stopwatch>,
     pub target: Target<'a>,
 }
@@ -180,7 +181,7 @@ pub(super) struct Opening<'a> {
 /// An open decoder.
 pub(super) struct Opened {
     pub decoder: Box<dyn DeviceDecoder>,
-    /// The group decoder, for a route that batches.
+    /// The group decoder, if the route decodes several images per call.
     pub group: Option<Box<dyn GroupDecoder>>,
 }
 

@@ -23,7 +23,7 @@ use crate::ring::Producer;
 /// oldest waiting image, the subsampling of that image is chosen.
 ///
 /// A page is published only after the decoder's call has ended and the host has checked that the
-/// pixels were written. So a kernel launch never waits for such a call.
+/// pixels were written. So a kernel launch never waits for the decoder.
 pub(in crate::loader) struct Gatherer {
     parts: Parts,
     stream: Stream,

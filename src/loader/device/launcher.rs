@@ -36,7 +36,7 @@ pub(in crate::loader) struct Launcher {
     blocks: Vec<Block>,
     /// Sizes of the launch that is being prepared.
     extent: Extent,
-    /// The batch stage, if there is one.
+    /// Runs the kernel `mix` (batch operators and soft targets), if the plan has a batch stage.
     mixer: Option<Mixer>,
     /// Stream for uploads of the blocks. In `stream`, an upload would run only after earlier work,
     /// which waits for images and slots. Before the host writes a block again, it waits for the

@@ -1,4 +1,4 @@
-//! Batch stage on the device.
+//! Batch operators and soft targets on the device.
 
 use std::sync::Arc;
 
@@ -11,9 +11,10 @@ use crate::loader::slot::pair::PairJob;
 use crate::op::batch::PairParams;
 use crate::plan::Plan;
 
-/// Runs the batch operators on pairs whose samples are in the producer's stream. After each launch
-/// of the fused kernel, one launch of this kernel processes the pairs that the fused kernel
-/// completed, while their samples are in the L2 cache.
+/// Runs the kernel `mix`, which applies batch operators and writes soft targets, on pairs whose
+/// samples are in the producer's stream. After each launch of the fused kernel, one launch of this
+/// kernel processes the pairs that the fused kernel completed, while their samples are in the L2
+/// cache.
 pub(in crate::loader) struct Mixer {
     size: Size,
     classes: u32,

@@ -15,8 +15,8 @@ pub(in crate::loader) struct Router {
     /// Maximum number of threads that decode on the CPU at the same time.
     cpu_threads: CpuThreads,
     state: Mutex<RouterState>,
-    /// Events that a thread is querying. Not in `state`, because every image takes the lock of
-    /// `state`.
+    /// Events that a thread is querying. They are not in `state`, because every image takes the
+    /// lock of `state`, which must not be held during the queries.
     observed: Mutex<Vec<Arc<Event>>>,
     /// Notified when an image is finished or cancelled.
     changed: Condvar,

@@ -28,12 +28,12 @@ pub(in crate::loader) struct Taken {
     pub slots: Vec<DeviceSlot>,
     pub pages: Vec<DevicePage>,
     pub blocks: Vec<Staged>,
-    /// Batch stage, if there is one.
+    /// Runs the kernel `mix` (batch operators and soft targets), if the plan has a batch stage.
     pub mixer: Option<Mixer>,
     pub uploads: Arc<ObjectPool<Upload>>,
     pub router: Arc<Router>,
     pub decoders: Arc<Decoders>,
-    /// Group decoder of each route that batches.
+    /// Group decoder of each route that decodes several images per call.
     pub groups: GroupDecoders,
     pub spare: SpareSlots,
 }
@@ -177,7 +177,7 @@ impl Pools {
         DevicePage::new(encoded, pixels, stream)
     }
 
-    /// Compiles the kernel of the batch stage and allocates its parameters.
+    /// Compiles the kernel `mix` (batch operators and soft targets) and allocates its parameters.
     fn mixer(
         &self,
         (plan, on_device): (&Plan, &DevicePlan),

@@ -17,11 +17,12 @@ const MOST_ESTIMATES: usize = 16;
 /// Bytes that are planned in addition to the measured bytes.
 const SLACK_BYTES: usize = 256 << 10;
 
-/// One part in this many of the measured bytes is planned in addition, because images of other
-/// shapes have more blocks and longer rows.
+/// Divisor of the measured bytes: `measured / SLACK_DIVISOR` bytes are planned in addition, because
+/// images of other shapes have more blocks and longer rows.
 const SLACK_DIVISOR: usize = 8;
 
-/// Trials leave one part in this many of the free device memory to other programs.
+/// Divisor of the free device memory: trials leave `free / RESERVE_DIVISOR` bytes to other
+/// programs.
 const RESERVE_DIVISOR: u64 = 8;
 
 /// Decodes a trial image on each route of a plan, to measure memory that is only estimated in the

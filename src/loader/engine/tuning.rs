@@ -1,9 +1,12 @@
-//! Autotuning of a running loader: windows of batches are measured, and a separate thread decides.
+//! Autotuning of a running loader: the loader is measured over intervals of several batches, and a
+//! separate thread decides. An interval is called window in this file.
 //!
 //! * Batches that began under another configuration are not measured.
 //! * The consumer only counts batches and takes snapshots. It never waits for a decision.
-//! * A window has the number of batches that the tuner asks for, and lasts at least [`SHORTEST`].
-//! * A choice by the user is never changed. Any thread may make one at any time (`tests/choose.rs`).
+//! * A window (measuring interval) has the number of batches that the tuner asks for, and lasts at
+//!   least [`SHORTEST`].
+//! * A choice by the user is never changed. Any thread may make a choice at any time
+//!   (`tests/choose.rs`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,7 +22,7 @@ use crate::tune::{Choice, Decision, Space, Tuner};
 
 use crate::measure::{DECISIONS, push_latest};
 
-/// Minimum length of a window. Shorter measurements are too noisy.
+/// Minimum duration of a measuring interval. Shorter measurements are too noisy.
 const SHORTEST: Duration = Duration::from_millis(50);
 /// Number of first batches that are not measured, because threads and caches warm up.
 const START: u64 = 2;
@@ -45,7 +48,7 @@ pub(in crate::loader) struct Tuning {
 /// `chosen`.
 struct Shared {
     phase: Mutex<Phase>,
-    /// Number of batches per window.
+    /// Number of batches per measuring interval.
     window: AtomicU64,
     /// Number of batches that the consumer has received.
     batches: AtomicU64,
@@ -148,7 +151,7 @@ impl Tuning {
 }
 
 impl Shared {
-    /// Decides after each window, until the channel closes.
+    /// Decides after each measuring interval, until the channel closes.
     fn decide(
         &self,
         mut tuner: Tuner,

@@ -25,9 +25,9 @@ mod windows;
 ///   shards may differ before and after resuming, without an effect on the remaining positions.
 /// * A loader that is restricted to some positions ([`within`](Self::within)) has the same samples
 ///   at these positions as a loader of the whole epoch.
-/// * With `drop` and `pad`, all shards have the same number of batches, also in an epoch that
-///   starts in the middle. With `partial`, every position occurs exactly once, and shards may
-///   differ by one batch.
+/// * With `loader.last_batch` set to `drop` or `pad`, all shards have the same number of batches,
+///   also in an epoch that starts in the middle. With `partial`, every position occurs exactly
+///   once, and shards may differ by one batch.
 /// * `loader.shuffle` alone permutes the whole set. It computes each position separately, without a
 ///   table. It takes about 100 bytes, and some tens of nanoseconds per sample, for any size of the
 ///   set.
@@ -37,15 +37,15 @@ mod windows;
 ///   blocks: one or two files if files are longer than three blocks. A sample moves by at most 1.5
 ///   blocks.
 /// * The order depends only on the seed, the epoch, the number of samples and the repeats, and with
-///   windows also on the window size and the ends of the files. The order is part of the public
-///   contract: changing it is a breaking change.
+///   `loader.shuffle_window` also on the window size and the ends of the files. The order is part
+///   of the public contract: changing it is a breaking change.
 ///
 /// Cost for `N` = one billion samples: a full shuffle takes no memory that depends on `N`. It
 /// permutes numbers of `2 ceil(log2(N) / 2) = 30` bits. Results of `N` or more are permuted again,
-/// so a position takes 1.07 permutations on average (at most 4 for any `N`). With windows, `F`
-/// files take `40 F` bytes (4 MB for 100 000 files of 10 000 samples), `O(F)` time at the start of
-/// each epoch, and a search in `log2(F) = 17` steps per sample. Resuming computes one position:
-/// `O(1)`, or `O(F)` with windows.
+/// so a position takes 1.07 permutations on average (at most 4 for any `N`). With
+/// `loader.shuffle_window`, `F` files take `40 F` bytes (4 MB for 100 000 files of 10 000 samples),
+/// `O(F)` time at the start of each epoch, and a search in `log2(F) = 17` steps per sample.
+/// Resuming computes one position, which takes `O(1)` time, or `O(F)` with `loader.shuffle_window`.
 #[derive(Clone, Debug)]
 pub struct Order {
     samples: u64,
@@ -110,8 +110,8 @@ impl Order {
     ///
     /// # Errors
     ///
-    /// [`Error::Internal`](crate::Error::Internal) if there are windows and `file_ends` does not satisfy
-    /// [`Source::file_ends`](crate::source::Source::file_ends).
+    /// [`Error::Internal`](crate::Error::Internal) if `loader.shuffle_window` is set and
+    /// `file_ends` does not satisfy [`Source::file_ends`](crate::source::Source::file_ends).
     pub fn new(
         samples: u64,
         loader: &LoaderSettings,
@@ -147,8 +147,8 @@ impl Order {
         Self { begin: (epoch, position.min(self.samples)), ..self }
     }
 
-    /// Order of one epoch. With windows, computing it takes time proportional to the number of
-    /// files.
+    /// Order of one epoch. With `loader.shuffle_window`, computing it takes time proportional to
+    /// the number of files.
     pub fn epoch(&self, epoch: u32) -> EpochOrder {
         let OrderSettings { seed, shuffle, .. } = self.settings;
         let visit = match &self.files {
@@ -173,8 +173,8 @@ impl Order {
         Extent { settings: self.settings, begin, end }
     }
 
-    /// Position up to which all shards together have consumed an epoch after each has consumed
-    /// `batches` batches.
+    /// Number of positions of an epoch that all shards together have consumed when each shard has
+    /// consumed `batches` batches. Positions before the epoch's start are included.
     pub fn consumed(&self, epoch: u32, batches: u64) -> u64 {
         let OrderSettings { batch, world, .. } = self.settings;
         let Extent { begin, end, .. } = self.extent(epoch);
@@ -188,7 +188,8 @@ impl Order {
 }
 
 impl Extent {
-    /// Number of remaining samples of this shard, without padding.
+    /// Number of samples that this shard reads in the epoch, without padding. Positions that were
+    /// consumed before the loader was resumed do not count.
     pub fn own(&self) -> u64 {
         let OrderSettings { rank, world, .. } = self.settings;
         self.left().saturating_sub(rank).div_ceil(world)

@@ -1,4 +1,5 @@
-//! Shuffle by files and windows.
+//! Order for `loader.shuffle_window`: shuffles the files, and the samples within blocks of
+//! consecutive positions.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ const FILES: u16 = u16::MAX - 1;
 const FIRST_PASS: u16 = u16::MAX - 2;
 const SECOND_PASS: u16 = u16::MAX - 3;
 
-/// Files of a source, and the window size.
+/// Files of a source, and `loader.shuffle_window`, the number of samples in a block.
 #[derive(Debug)]
 pub struct Files {
     /// Index after the last sample of each file that has samples.

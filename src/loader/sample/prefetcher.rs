@@ -46,7 +46,7 @@ pub(in crate::loader) struct Prefetcher {
     /// Current number of positions to prefetch, and the maximum.
     window: AtomicUsize,
     most: usize,
-    /// The tuner of the window, and its decisions, if the window is tuned.
+    /// The tuner of `window`, and its decisions. `None` if `window` is not tuned.
     chosen: Option<Mutex<(PrefetchDepth, Vec<PrefetchDecision>)>>,
     began: Instant,
     /// Maximum size of a prefetched sample, in bytes.
@@ -82,16 +82,17 @@ struct Request {
 pub struct PrefetcherReport {
     /// Current maximum of samples in flight or waiting to be read.
     pub window: usize,
-    /// Maximum of the window, for which memory is allocated.
+    /// Maximum of `window`, for which memory is allocated.
     pub most: usize,
-    /// Tuning decisions with their reasons, in order, at most the latest 100; empty if the window is not tuned.
+    /// Tuning decisions with their reasons, in order, at most the latest 100; empty if `window` is
+    /// not tuned.
     pub decisions: Vec<PrefetchDecision>,
 }
 
 impl Prefetcher {
     /// Creates a prefetcher for at most `most` positions ahead of the workers, and for samples of
-    /// at most `limit` bytes. `chooses` is whether the window is tuned. If not, the window is
-    /// always `most`.
+    /// at most `limit` bytes. If `chooses`, the number of positions is tuned. If not, it is always
+    /// `most`.
     pub fn new(
         source: Arc<dyn Source>,
         order: Order,
@@ -121,14 +122,14 @@ impl Prefetcher {
         self.window.load(Relaxed)
     }
 
-    /// The window and the decisions about it.
+    /// The current number of positions to prefetch, and the decisions about it.
     pub fn report(&self) -> PrefetcherReport {
         let decisions = self.chosen.as_ref().map(|it| lock(it).1.clone()).unwrap_or_default();
         PrefetcherReport { window: self.window(), most: self.most, decisions }
     }
 
-    /// Records that the consumer received a batch. If the window is tuned, calls `batch` with the
-    /// time at which the prefetcher was created.
+    /// Records that the consumer received a batch. If the number of positions to prefetch is tuned,
+    /// calls `batch` with the time at which the prefetcher was created.
     pub fn batch_taken(&self, batch: impl FnOnce(Instant) -> TakenBatch) {
         let Some(chosen) = &self.chosen else { return };
         let batch = batch(self.began);

@@ -120,7 +120,7 @@ impl Outcome {
     }
 }
 
-/// Result of the batch stage for the two samples at the places 2k and 2k + 1 of a batch.
+/// Result of the batch operators for the two samples at the places 2k and 2k + 1 of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
     pub(in crate::loader) outcome: PairOutcome,

@@ -7,7 +7,8 @@
 //! * If a cell fails, the ring ends with the cell's error after all previous batches. If several
 //!   cells of a batch fail, the error of the first one counts. So the batches before an error do
 //!   not depend on timing.
-//! * With a batch stage, the thread that finishes the second sample of a pair also runs the batch operators on it.
+//! * If the plan has a batch stage (batch operators or soft targets), the thread that finishes the
+//!   second sample of a pair also runs this stage on the pair.
 //! * When the consumer has moved to a later epoch, the rest of the older epoch is skipped, and a
 //!   partly filled batch returns its slot.
 
@@ -63,13 +64,13 @@ impl<C> Job<C> {
     }
 }
 
-/// Result of a job.
+/// Result of a job, which is to fill one cell.
 pub(in crate::loader) struct Done<C> {
     pub batch: u64,
     pub place: usize,
     pub cell: C,
     pub result: Result<SampleRecord>,
-    /// Errors of samples that failed before the result was found.
+    /// Errors of the samples that were tried for this cell before `result`, and failed.
     pub errors: Vec<SampleError>,
 }
 
@@ -82,7 +83,7 @@ pub(in crate::loader) struct Feed<S: BatchSlot> {
     /// The consumer's current epoch.
     wanted_epoch: AtomicU32,
     stopped: AtomicBool,
-    /// Creates the jobs of the batch stage, if there is one.
+    /// Creates the jobs of the batch stage (batch operators and soft targets), if there is one.
     pairs: Option<Pairs>,
     /// Label of samples that are replaced by zeros.
     ignore_label: i64,
@@ -225,9 +226,9 @@ impl<S: BatchSlot> Feed<S> {
         true
     }
 
-    /// Takes back a finished cell. If its pair is now finished, returns the job of the batch stage
-    /// for this pair. The caller must do the job and then call
-    /// [`complete_pair`](Self::complete_pair).
+    /// Takes back a finished cell. If its pair is now finished, returns the job to run the batch
+    /// stage (batch operators and soft targets) on this pair. The caller must do the job and then
+    /// call [`complete_pair`](Self::complete_pair).
     pub fn complete(&self, done: Done<S::Cell>) -> Option<PairJob<S::Cell>> {
         let mut open = lock(&self.open);
         let batch = find(&mut open, done.batch)?;
@@ -260,7 +261,8 @@ impl<S: BatchSlot> Feed<S> {
         None
     }
 
-    /// Takes back the cells of a pair after the batch stage.
+    /// Takes back the cells of a pair after the batch stage (batch operators and soft targets) ran
+    /// on the pair.
     pub fn complete_pair(&self, job: PairJob<S::Cell>) {
         let mut open = lock(&self.open);
         let Some(batch) = find(&mut open, job.batch) else { return };

@@ -19,7 +19,8 @@ pub(super) struct BatchInfo {
     pub number: u64,
     pub records: Vec<SampleRecord>,
     pub labels: Vec<i64>,
-    /// Pairs of samples at the places 2k and 2k + 1. Empty without a batch stage.
+    /// Pairs of samples at the places 2k and 2k + 1. Empty without batch operators and soft
+    /// targets.
     pub pairs: Vec<Pair>,
     /// Number of finished samples of each pair.
     pub finished: Vec<u8>,
@@ -46,7 +47,8 @@ const _: () =
     assert!((size_of::<Pair>() + 1 + 2 * size_of::<Option<BytesMut>>()) as u64 <= PAIR_BYTES);
 
 impl BatchInfo {
-    /// Allocates memory for batches of at most `samples` samples, which form pairs if there is a batch stage.
+    /// Allocates memory for batches of at most `samples` samples. `paired` is whether the samples
+    /// form pairs, for batch operators or soft targets.
     pub fn with_room(samples: usize, paired: bool) -> Result<Self> {
         let mut info = Self::default();
         let pairs = if paired { samples.div_ceil(2) } else { 0 };
@@ -58,7 +60,8 @@ impl BatchInfo {
         Ok(info)
     }
 
-    /// Prepares for a batch of `len` samples, which form pairs if there is a batch stage.
+    /// Prepares for a batch of `len` samples. `paired` is whether the samples form pairs, for batch
+    /// operators or soft targets.
     pub fn start(&mut self, epoch: u32, number: u64, len: usize, paired: bool) {
         self.epoch = epoch;
         self.number = number;

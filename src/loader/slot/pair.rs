@@ -1,4 +1,4 @@
-//! Jobs of the batch stage, which processes pairs of samples.
+//! Jobs of the batch stage, which runs batch operators on pairs of samples and writes soft targets.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use crate::op::batch::{TargetRow, plain_row, target_rows};
 use crate::plan::{BatchStage, Plan};
 use crate::random::SampleKey;
 
-/// Job of the batch stage: a pair whose samples are finished.
+/// Job of the batch stage: a pair whose samples are finished, with the blends and the soft targets
+/// to apply.
 #[must_use = "the batch is published when the pair is returned by `Feed::complete_pair`"]
 pub(in crate::loader) struct PairJob<C> {
     /// Sequence number of the batch over all epochs.
@@ -25,13 +26,13 @@ pub(in crate::loader) struct PairJob<C> {
     pub blends: Blends,
 }
 
-/// Creates the jobs of the batch stage.
+/// Creates the jobs of the batch stage (batch operators and soft targets).
 pub(in crate::loader) struct Pairs {
     plan: Arc<Plan>,
 }
 
 impl Pairs {
-    /// Returns `None` if the plan has no batch stage.
+    /// Returns `None` if the plan has neither batch operators nor soft targets.
     pub fn new(plan: &Arc<Plan>) -> Option<Self> {
         plan.stage.is_some().then(|| Self { plan: plan.clone() })
     }

@@ -165,9 +165,10 @@ fn around_zero<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<[f64
     range(deserializer, 0.0, |change| [-change, change])
 }
 
-/// Reads a setting as a range. Returns `None` for the range that changes nothing, as in
-/// torchvision: converting an image to hue bytes and back changes pixels even if the hue is rotated
-/// by 0. A negative change becomes a range that `check` refuses.
+/// Reads a setting as a range. Returns `None` if the range changes nothing. The step is then
+/// skipped, as in torchvision, because even a hue rotation by 0 changes pixels: converting an image
+/// to hue bytes and back rounds. If the setting is one negative number, returns a range that
+/// `check` refuses.
 fn range<'de, D: Deserializer<'de>>(
     deserializer: D,
     neutral: f64,

@@ -50,8 +50,8 @@ impl ColourFormula for ToYcbcr {
     }
 }
 
-/// Fraction bits of the weights beyond the 6 fraction bits that the products in Pillow's tables
-/// have.
+/// A weight has 6 + `BITS` fraction bits. The product of a byte and a weight is shifted right by
+/// `BITS`. So the product has 6 fraction bits, as in Pillow's tables.
 const BITS: u32 = 15;
 const ROUND: i32 = 1 << (BITS - 1);
 /// 0.5 with 6 + `BITS` fraction bits.

@@ -86,7 +86,7 @@ struct Probability {
     probability: f64,
 }
 
-/// Default of torchvision's `RandomApply`.
+/// Default probability of torchvision's `RandomApply`.
 fn half() -> f64 {
     0.5
 }
@@ -222,7 +222,7 @@ fn in_proportion(len: u32, numerator: u32, denominator: u32) -> u32 {
     u32::try_from(product.div_ceil(u64::from(denominator.max(1)))).unwrap_or(u32::MAX)
 }
 
-/// Number of coefficients of all operators together.
+/// Number of resampling coefficients of all operators together.
 fn coefficients(operators: &Inner, bounds: Bounds) -> usize {
     operators.iter().map(|it| it.coefficients(bounds)).fold(0, usize::saturating_add)
 }

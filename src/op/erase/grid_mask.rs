@@ -157,5 +157,5 @@ impl Params {
     }
 }
 
-/// Side of a tile in the unit of positions: 2^32.
+/// Side of a tile, in the unit of the fixed-point positions: 2^32 units are one tile.
 const UNIT: f64 = 4_294_967_296.0;

@@ -182,8 +182,8 @@ impl PositionFormula for RandomErasing {
         Some(Cuda::new("RandomErasing", include_str!("../../../kernels/random_erasing.cu")));
     const FLOATS: bool = true;
 
-    /// New value of a pixel of bytes: as for floats, then clamped to 0..=255 and truncated.
-    /// torchvision does the same if its value is a number.
+    /// New value of a pixel of bytes. The value is computed as in `floats`, then
+    /// clamped to 0..=255 and truncated. torchvision does the same if its value is a number.
     #[inline(always)]
     fn bytes(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
         let byte = |value: f32| truncated(value) as u8;

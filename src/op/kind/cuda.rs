@@ -7,8 +7,8 @@ pub struct Cuda {
     /// Name of the C++ type that `text` declares.
     pub type_name: &'static str,
     /// CUDA text that declares the type. For a formula, it is a struct with a static function `of`.
-    /// For other kinds, it is `template <class Src> struct <type_name>`, which wraps the image
-    /// below it.
+    /// For other kinds, it is `template <class Src> struct <type_name>`, where `Src` is the type of
+    /// the image that the action reads.
     pub text: &'static str,
     /// Role of the type in the tiled kernel (`kernels/tile.cu`).
     pub(crate) tiling: Tiling,

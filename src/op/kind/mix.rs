@@ -71,7 +71,7 @@ impl ActionKind for Mix {
 pub struct Inside(bool);
 
 impl Inside {
-    /// Passes the next action. Returns whether it belongs to a mix.
+    /// Goes on to the next action of the list. Returns whether this action belongs to a mix.
     pub fn pass(&mut self, params: &ActionParams) -> bool {
         if let ActionParams::Mix(mix) = params {
             self.0 = !matches!(mix, Mix::Add { last: true, .. });
@@ -97,7 +97,7 @@ struct Windows {
 pub struct Branches(Option<Windows>);
 
 impl Branches {
-    /// Passes an action in a backward pass. `window` is the window that is needed of the image
+    /// Handles one action of a backward pass. `window` is the window that is needed of the image
     /// after the action. Returns the window that the action must output. The two windows differ
     /// only for actions of a mix.
     pub fn pass_back(&mut self, params: &mut ActionParams, window: Roi) -> Roi {

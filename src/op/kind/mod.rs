@@ -63,7 +63,7 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            /// What is known about the kind before actions are drawn.
+            /// Facts about the kind that are known before actions are drawn.
             pub(crate) fn facts(self) -> &'static Facts {
                 match self {
                     $(Kind::$kind $(($formula))? => kinds!(@facts $module $($formula)?),)+
@@ -131,7 +131,7 @@ kinds! {
     Image(formula: ImageKind) in image,
 }
 
-/// What is known about a kind before actions are drawn.
+/// Facts about a kind that are known before actions are drawn.
 #[derive(Debug)]
 pub struct Facts {
     /// Identifies the kind, and its formula if it has one.
@@ -144,8 +144,8 @@ pub struct Facts {
     pub(crate) cuda: Option<Cuda>,
     /// Size of an action's parameters for a kernel, in bytes.
     pub(crate) params_bytes: usize,
-    /// Whether the CUDA type is a template that wraps the image below it. A fused kernel consists
-    /// of such types.
+    /// Whether the CUDA type is a template whose argument is the type of the image that the action
+    /// reads. A fused kernel consists of such nested types.
     pub(crate) nests: bool,
     /// Maximum number of 32-bit entries in an action's table, without those that
     /// `Operator::coefficients` counts.
@@ -236,9 +236,9 @@ pub enum Move {
     },
     /// The image is mirrored.
     Mirror {
-        /// Whether it is mirrored left to right.
+        /// Whether the image is mirrored left to right.
         horizontal: bool,
-        /// Whether it is mirrored top to bottom.
+        /// Whether the image is mirrored top to bottom.
         vertical: bool,
         /// Width and height of the image.
         input: (i64, i64),

@@ -94,13 +94,15 @@ impl Operation {
 pub enum Magnitudes {
     /// No magnitude.
     None,
-    /// From the first number to the second, never negated.
+    /// Magnitudes from the first number to the second, never negated.
     Plain(f64, f64),
-    /// From 0 to this number, negated with probability 1/2.
+    /// Magnitudes from 0 to this number, negated with probability 1/2.
     Signed(f64),
-    /// From 0 to this function of the image's size, negated with probability 1/2.
+    /// Magnitudes from 0 to the result of this function of the image's size, negated with
+    /// probability 1/2.
     Sides(fn(Size) -> f64),
-    /// Number of bits: from the first number down by up to the second, rounded half to even.
+    /// Numbers of bits that are kept: the first number minus 0 to the second number, rounded half
+    /// to even.
     Bits(f32, f32),
 }
 

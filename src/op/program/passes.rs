@@ -66,7 +66,7 @@ impl<'a> Passes<'a> {
     }
 
     /// Maximum number of passes that an action of this kind adds. All actions of a sample together
-    /// need one more.
+    /// need one pass more than the sum of these numbers.
     pub fn most(kind: Kind) -> usize {
         match kind.facts().execution {
             Execution::Pointwise => 0,

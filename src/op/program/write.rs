@@ -177,8 +177,8 @@ impl ProgramText {
     }
 }
 
-/// Positions that a pass reads for the pixels of its output window: positions in the input of the
-/// first of the pointwise actions `which`.
+/// Returns the maps from the pixels of a pass's output window to the positions that the pass reads.
+/// These are positions in the input of the first of the pointwise actions `which`.
 fn positions(actions: &Actions, which: Range<usize>, output: &Image) -> (Along, Along) {
     let mut columns = Along { at: output.window.x as i32, step: 1 };
     let mut rows = Along { at: output.window.y as i32, step: 1 };

@@ -34,7 +34,7 @@ type Weights = [[i16; 16]; 2];
 /// Memory of the passes, besides the table of coefficients.
 #[derive(Debug, Default)]
 pub(super) struct Passes {
-    /// Stored input rows, each with padding because outputs read past its end.
+    /// Stored input rows. Each row has padding, because the passes read past the end of the row.
     lines: Vec<u8>,
     line_len: usize,
     input: Roi,
@@ -43,7 +43,7 @@ pub(super) struct Passes {
     offsets: Vec<u32>,
     /// Number of pairs of taps per output.
     pairs: usize,
-    /// Coefficients of every two outputs, `pairs` entries each.
+    /// Coefficients: `pairs` entries for every two neighbouring outputs.
     weights: Vec<Weights>,
     /// Pairs of ring rows that the current output row reads.
     rows: Vec<RowPair>,

@@ -23,8 +23,9 @@ impl Blur {
         axis(output.width, kernel[0]).saturating_add(axis(output.height, kernel[1]))
     }
 
-    /// Appends bounds and coefficients of the outputs `wanted` on the axis `axis` (0: columns, 1:
-    /// rows), which has `len` pixels. Returns the number of coefficients per output.
+    /// Appends the bounds (first input and number of inputs) and the coefficients of the outputs
+    /// `wanted` to the table. `axis` is 0 for columns and 1 for rows, and has `len` pixels. Returns
+    /// the number of coefficients per output.
     pub(super) fn append(
         &self,
         axis: usize,

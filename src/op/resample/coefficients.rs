@@ -31,8 +31,8 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Appends bounds and coefficients of the outputs `wanted` to `table`. Returns the number of
-    /// coefficients per output.
+    /// Appends the bounds (first input and number of inputs) and the coefficients of the outputs
+    /// `wanted` to `table`. Returns the number of coefficients per output.
     pub fn append(&self, wanted: Range<u32>, table: &mut Vec<i32>) -> usize {
         match self.filter {
             Filter::Nearest => self.append_nearest(wanted, table),
@@ -109,9 +109,9 @@ impl Line {
 
 /// Maximum number of coefficients of one output if the axis shrinks by at most the factor `scale`.
 ///
-/// Pillow's bound is `ceil(support) * 2 + 1`. Two more taps cover rounding: the most elongated
-/// image needs the most coefficients on both axes together only if the taps of an axis are not
-/// rounded up.
+/// Pillow's bound is `ceil(support) * 2 + 1`. Two taps (input pixels that an output reads) are
+/// added for the bound on a whole table. That bound is computed for the most elongated images.
+/// Because the number of taps is rounded up, another image may need slightly more.
 pub(super) fn most_taps(filter: Filter, scale: f64) -> u64 {
     match filter {
         Filter::Nearest => 1,

@@ -126,8 +126,8 @@ pub fn fill_table(
 /// Sizes of the images within `bounds` whose tables have the most entries: the widest and the
 /// highest image.
 ///
-/// The number of entries grows with columns and rows. For a given number of pixels, the sum of
-/// columns and rows is largest for the most elongated image.
+/// A table has entries for every column and row, so it grows with the sum of columns and rows. For
+/// a given number of pixels, this sum is largest for the most elongated image.
 pub(super) fn longest_inputs(bounds: Bounds) -> [(f64, f64); 2] {
     let long = u64::from(bounds.side).min(bounds.pixels).max(1);
     let short = (bounds.pixels / long).clamp(1, long);

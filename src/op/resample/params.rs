@@ -103,12 +103,12 @@ impl Params {
         Size::new(self.out_width as u32, self.out_height as u32)
     }
 
-    /// Entries of the columns, for the horizontal pass.
+    /// Table entries of the columns, for the horizontal pass.
     pub fn columns<'a>(&self, table: &'a [i32]) -> Axis<'a> {
         Axis::new(table, self.width, self.h_bounds, self.h_coefs, self.h_taps)
     }
 
-    /// Entries of the rows, for the vertical pass.
+    /// Table entries of the rows, for the vertical pass.
     pub fn rows<'a>(&self, table: &'a [i32]) -> Axis<'a> {
         Axis::new(table, self.height, self.v_bounds, self.v_coefs, self.v_taps)
     }

@@ -138,8 +138,8 @@ mod tests {
         }
     }
 
-    /// Compares with the same formula in f64, for all distances and for directions in all parts of
-    /// the circle.
+    /// Compares the numbers with those of the same formula in f64, for all distances and for
+    /// directions in all parts of the circle.
     #[test]
     fn numbers_are_points_of_the_plane() {
         let mut most = 0.0f64;

@@ -1,6 +1,6 @@
-//! Writes a sample's tensor row by row. Rows are written past the caches, with non-temporal stores,
-//! if all batches of the ring together are larger than the caches. A consumer would rarely find
-//! these rows in the caches.
+//! Writes a sample's tensor row by row. If all batches of the ring together are larger than the
+//! caches, rows are written past the caches, with non-temporal stores. The reason is that a
+//! consumer would rarely find these rows in the caches.
 //!
 //! An ordinary store first reads the cache line that it changes, and evicts data that the decoder
 //! needs.

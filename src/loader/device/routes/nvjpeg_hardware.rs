@@ -21,9 +21,9 @@ use crate::plan::SamplePlan;
 /// Reason for decoding an image on the CPU if the engines do not support its kind of file.
 const UNSUPPORTED: &str = "nvJPEG's engines do not support it";
 
-/// Whether the engines decode files, by class of headers. nvJPEG is queried for the first file of a
-/// class. If calls then reject several files of the class, without decoding one in between, the
-/// engines get no more files of the class.
+/// For each class of headers: whether the engines decode files of the class. nvJPEG is queried for
+/// the first file of a class. If calls then reject several files of the class, without decoding one
+/// in between, the engines get no more files of the class.
 struct Classes {
     known: Mutex<HashMap<HeaderClass, Known>>,
     support: Mutex<Support>,

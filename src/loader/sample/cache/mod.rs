@@ -68,7 +68,8 @@ impl Caches {
         self.encoded.is_some() || self.decoded.is_some()
     }
 
-    /// Whether a cache of files or images holds this original, so the source is not needed.
+    /// Whether a cache of files or images holds the sample with the index `original`, so the source
+    /// is not needed.
     pub fn hold(&self, original: u64) -> bool {
         [&self.encoded, &self.decoded].into_iter().flatten().any(|store| store.holds(original))
     }

@@ -32,7 +32,7 @@ use crate::geometry::{Orientation, Size};
 use crate::source::Source;
 use crate::storage::{File, Storage, exists, is_url};
 
-/// Bytes of the cache's limit for each bucket of its table.
+/// The hash table of the cache has one bucket for this many bytes of the cache's limit.
 const BYTES_PER_BUCKET: u64 = 256;
 
 /// Usual length of an index, in bytes.
@@ -50,7 +50,7 @@ pub(in crate::loader) struct RowIndexes {
     rejected: AtomicU64,
     storage: Option<Storage>,
     place: Option<PathBuf>,
-    /// Number of indexes that are stored in the file.
+    /// Number of indexes that are stored in the file in the cache folder.
     stored: AtomicU64,
     /// First epoch that has begun, and latest epoch that has begun.
     first_epoch: AtomicU32,
@@ -149,8 +149,9 @@ impl RowIndexes {
         self.store.keep(number, size, Orientation::UPRIGHT, None, index);
     }
 
-    /// Reads a file of indexes in parts, while the cache has space for them. Other programs may
-    /// have written the file, and a server may announce any length.
+    /// Reads a file of indexes in parts, while the cache has space for them. The file is not read
+    /// at once, because its length is not trusted: another program may have written the file, and a
+    /// server may announce any length.
     fn read(&self, path: &Path) {
         let Some(Ok(file)) = self.storage.as_ref().map(|storage| storage.open(path)) else {
             return;

@@ -8,7 +8,7 @@ use serde::Serialize;
 pub struct CacheStats {
     /// `encoded`, `decoded` or `row_index`.
     pub cache: &'static str,
-    /// Maximum memory of the cache, in bytes. This is its entry in the footprint.
+    /// Maximum memory of the cache, in bytes. The footprint has a row with this number.
     pub limit_bytes: u64,
     /// Allocated memory, in bytes, including the table and blocks that are not full yet.
     pub taken_bytes: u64,

@@ -14,18 +14,20 @@ use crate::error::{Tolerated, reserve};
 use crate::geometry::{Orientation, Size};
 use crate::measure::{EPOCHS, push_latest};
 
-/// The limit of the store divided by this is the size of a block, within the following range.
+/// A block has `limit / BLOCK_PART` bytes, where `limit` is the limit of the store. The result is
+/// clamped to the following range.
 const BLOCK_PART: u64 = 16;
 /// Minimum size of a block, in bytes.
 const LEAST_BLOCK_BYTES: u64 = 64 << 10;
 /// Maximum size of a block, in bytes.
 const MOST_BLOCK_BYTES: u64 = 16 << 20;
-/// Maximum number of blocks with free space. Beyond that, a new block replaces the fullest one.
+/// Maximum number of blocks whose free space is used. A further block takes the place of the
+/// fullest one, whose free space then stays unused.
 const MOST_OPEN: usize = 8;
-/// Number of entries that are allocated together.
+/// Number of entries (descriptions of cached samples) that are allocated together, as a segment.
 const SEGMENT: usize = 64;
-/// Bytes of the limit for each bucket of the table, in a store of files or images. A bucket takes 4
-/// bytes, a thousandth of that.
+/// The hash table has one bucket for this many bytes of the limit, in a store of files or images. A
+/// bucket takes 4 bytes, so the table takes a thousandth of the limit.
 const BYTES_PER_BUCKET: u64 = 4096;
 /// Size of the pages in which the system allocates memory, in bytes.
 const PAGE_BYTES: u64 = 4096;
@@ -54,7 +56,7 @@ struct Asked {
 pub(in crate::loader) struct Kept {
     /// Size of the image, in pixels.
     pub size: Size,
-    /// Orientation that is still to be applied.
+    /// Orientation that is still to be applied to the cached image.
     pub orientation: Orientation,
     /// Damage that was accepted when the image was decoded.
     pub tolerated: Option<Tolerated>,
@@ -62,7 +64,7 @@ pub(in crate::loader) struct Kept {
 }
 
 struct StoreState {
-    /// For each bucket, the index plus one of its newest entry; 0 if the bucket is empty.
+    /// For each bucket: the index of its newest entry, plus one. 0 if the bucket is empty.
     buckets: Vec<u32>,
     segments: Vec<Vec<Entry>>,
     /// Unused ends of the blocks that still have space.
@@ -74,7 +76,7 @@ struct StoreState {
 
 struct Entry {
     number: u64,
-    /// Index plus one of the next older entry of the bucket; 0 if there is none.
+    /// Index of the next older entry in the same bucket, plus one. 0 if there is none.
     older: u32,
     /// The cached sample. Its bytes are empty while they are being copied, and after they were
     /// dropped.
@@ -83,13 +85,13 @@ struct Entry {
 
 impl Store {
     /// Creates an empty store of files or images, for at most `limit` bytes and for `numbers`
-    /// different numbers.
+    /// different sample numbers.
     pub fn new(limit: u64, numbers: u64) -> Self {
         Self::with_table(limit, numbers, BYTES_PER_BUCKET)
     }
 
-    /// Creates an empty store for at most `limit` bytes and for `numbers` different numbers. The
-    /// table of the store takes 4 bytes for each `bytes_per_bucket` bytes of the limit.
+    /// Creates an empty store for at most `limit` bytes and for `numbers` different sample numbers.
+    /// The table of the store takes 4 bytes for each `bytes_per_bucket` bytes of the limit.
     pub fn with_table(limit: u64, numbers: u64, bytes_per_bucket: u64) -> Self {
         let buckets = (limit / bytes_per_bucket).min(numbers).clamp(1, 1 << 27);
         let taken = block_cost(4 * buckets);
@@ -103,7 +105,7 @@ impl Store {
         Self { limit, state: RwLock::new(state), asked: Mutex::default() }
     }
 
-    /// Looks up a number. Counts a hit or a miss.
+    /// Returns the cached sample with this number. Counts a hit or a miss.
     pub fn get(&self, number: u64, epoch: u32) -> Option<Kept> {
         let kept = self.read().find(number).map(|entry| entry.kept.clone());
         let kept = kept.filter(|kept| !kept.bytes.is_empty());
@@ -116,7 +118,7 @@ impl Store {
         self.read().samples == 0
     }
 
-    /// Whether a number is cached. Does not count as a hit or a miss.
+    /// Whether a sample with this number is cached. Does not count as a hit or a miss.
     pub fn holds(&self, number: u64) -> bool {
         self.read().find(number).is_some_and(|entry| !entry.kept.bytes.is_empty())
     }
@@ -158,7 +160,8 @@ impl Store {
         Some(copy)
     }
 
-    /// Drops the bytes of a number and never stores bytes under it again. The memory is not reused.
+    /// Drops the bytes of the sample with this number, and never stores bytes under this number
+    /// again. The memory is not reused.
     pub fn drop_for_good(&self, number: u64) {
         let mut state = self.write();
         let Some(place) = state.place(number) else { return };
@@ -251,14 +254,15 @@ impl StoreState {
         self.segments.get(place / SEGMENT)?.get(place % SEGMENT)
     }
 
-    /// Bucket of a number, by Fibonacci hashing.
+    /// Bucket of a sample number, by Fibonacci hashing.
     fn bucket(&self, number: u64) -> usize {
         let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         ((u128::from(hash) * self.buckets.len() as u128) >> 64) as usize
     }
 
-    /// Bytes that must be allocated to store `bytes` bytes with their entry: for a segment of
-    /// entries, and for a block. `None` if they exceed the limit.
+    /// Returns the numbers of bytes that must be allocated to store `bytes` bytes: for a new
+    /// segment of entries, and for a new block. Each is 0 if nothing must be allocated. `None` if
+    /// they exceed the limit.
     fn room(&self, limit: u64, bytes: u64) -> Option<(u64, u64)> {
         if self.buckets.is_empty() || self.entries() >= u32::MAX as usize - 1 {
             return None;
@@ -449,7 +453,8 @@ mod tests {
         assert_eq!((store.get(1, 0), store.stats().taken_bytes), (None, 0));
     }
 
-    /// 10 million numbers under a limit of 1 GiB: the table takes a thousandth of the limit.
+    /// With 10 million sample numbers and a limit of 1 GiB, the table takes a thousandth of the
+    /// limit.
     #[test]
     fn the_table_is_a_small_part_of_the_limit() {
         let store = Store::new(1 << 30, 10_000_000);

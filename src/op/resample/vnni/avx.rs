@@ -24,7 +24,7 @@ fn spread(digit: [i8; QUAD]) -> __m256i {
     _mm256_set1_epi32(quad(digit))
 }
 
-/// Combines the sums of the three digits and shifts the result.
+/// Combines three sums, one for each digit of the coefficients, and shifts the result.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn join(sums: [__m256i; 3]) -> __m256i {

@@ -13,8 +13,9 @@ use super::data::{Block, Digits, Passes, QUAD, RING_PIXEL, RowQuad, quad};
 use crate::op::resample::params::HALF;
 use crate::op::resample::row_ring::ROWS_AT_ONCE;
 
-/// Permutation of two vectors of sums, in which each lane belongs to one row. It takes the upper
-/// halves of the sums and brings the four rows side by side.
+/// Permutation of two vectors of 32-bit sums. Each 128-bit lane of a vector has the sums of one
+/// row. The result has the upper 16 bits of each sum. The values of the four rows for one channel
+/// are next to each other.
 const PIXEL_WORDS: [i16; 32] = {
     let mut words = [0; 32];
     let mut at = 0;
@@ -27,8 +28,9 @@ const PIXEL_WORDS: [i16; 32] = {
     words
 };
 
-/// Permutation of four outputs packed to bytes, in groups of four bytes (one channel of four rows):
-/// red, green and blue of the first output, then of the second, and so on.
+/// Permutation of the bytes of four outputs. The bytes are in groups of four, which hold one
+/// channel of four rows. The result has the groups red, green and blue of the first output, then
+/// those of the second, and so on.
 const PIXEL_ORDER: [i32; 16] = {
     let mut order = [0; 16];
     let mut at = 0;
@@ -39,7 +41,8 @@ const PIXEL_ORDER: [i32; 16] = {
     order
 };
 
-/// Permutation of two vectors of sums that takes the upper halves of the sums, in order.
+/// Permutation of two vectors of 32-bit sums. The result has the upper 16 bits of each sum, in the
+/// order of the sums.
 const WORDS: [i16; 32] = {
     let mut words = [0; 32];
     let mut at = 0;
@@ -50,7 +53,8 @@ const WORDS: [i16; 32] = {
     words
 };
 
-/// Permutation of four vectors packed to bytes that brings their groups of four bytes into order.
+/// Permutation of 64 bytes that were packed from four vectors of sums. Packing has changed the
+/// order of the groups of four bytes. The permutation restores it.
 const ORDER: [i32; 16] = {
     let mut order = [0; 16];
     let mut at = 0;
@@ -61,8 +65,8 @@ const ORDER: [i32; 16] = {
     order
 };
 
-/// Position of the four-byte group `at` after two vectors of words are packed. Packing works within
-/// 128-bit lanes.
+/// Position of group `at` of four bytes after two vectors of 16-bit numbers were packed to bytes.
+/// Packing works separately in each 128-bit lane, so it changes the order of the groups.
 const fn packed_at(at: usize) -> i32 {
     let (vector, at) = (at / 8, at % 8);
     (4 * (at / 2) + at % 2 + 2 * vector) as i32
@@ -79,7 +83,7 @@ fn spread(digit: [i8; QUAD]) -> __m512i {
     _mm512_set1_epi32(quad(digit))
 }
 
-/// Combines the sums of the three digits.
+/// Combines three sums, one for each digit of the coefficients.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn join(sums: [__m512i; 3]) -> __m512i {

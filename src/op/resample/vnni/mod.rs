@@ -7,10 +7,10 @@
 //!
 //! The four bytes of a dot product have to be neighbours in memory. **Quads** are the stored rows
 //! in this order. A block of 64 bytes has four pixels of four rows: for each row four reds, four
-//! greens, four blues and four unused bytes. An output reads blocks from the one with its first tap
-//! on. Other pixels in these blocks get the weight 0. **The ring** holds the rows after the
-//! horizontal pass, four rows together: for each byte of a row, the bytes of the four rows are side
-//! by side.
+//! greens, four blues and four unused bytes. An output reads consecutive blocks. Its first tap is
+//! in the first of these blocks. Other pixels in these blocks get the weight 0. **The ring** holds
+//! the rows after the horizontal pass, four rows together: for each byte of a row, the bytes of the
+//! four rows are side by side.
 
 #![allow(unsafe_code)]
 
@@ -194,9 +194,9 @@ fn ring_stride(width: usize) -> usize {
     ((RING_PIXEL * width.next_multiple_of(4)) / size_of::<Block>() + 1).next_multiple_of(4)
 }
 
-/// Number of groups of four rows in the ring. While four new rows are written, the ring still holds
-/// all taps of an output but the last, at any alignment. So no row is overwritten before its last
-/// output is read.
+/// Number of groups of four rows in the ring. One group is being written. The other groups hold all
+/// taps of an output except its last one, wherever the taps begin in a group. So no row is
+/// overwritten before the last output that needs it has read it.
 fn ring_quads(taps: usize) -> usize {
     taps.saturating_sub(1).div_ceil(ROWS_AT_ONCE) + 1
 }
