@@ -15,10 +15,10 @@ mod libjpeg;
 mod nvjpeg_settings;
 
 use std::ffi::{CStr, CString, OsString, c_char, c_int, c_long, c_uchar, c_void};
-use std::{env, fs, thread};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::{env, fs, thread};
 
 pub use counts::{SimCounts, SimTotals};
 use feedwater::gpu::{LibraryName, Runtime, Stream};
