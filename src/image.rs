@@ -139,8 +139,8 @@ impl HostImage {
         }
     }
 
-    /// Size of the image in device memory, in bytes. Rows of bytes begin [`Roi::pitch_bytes`] apart
-    /// there. Rows of floats are contiguous.
+    /// Size of the image in device memory, in bytes. There, rows of bytes are padded to
+    /// [`Roi::pitch_bytes`] bytes, and rows of floats have no padding.
     pub fn bytes_on_device(&self) -> usize {
         match self {
             HostImage::U8(image) => image.window().pitched_bytes(),

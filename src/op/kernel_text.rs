@@ -245,8 +245,8 @@ impl Text {
     }
 }
 
-/// Whether an operator resamples, and all operators after the last resampling one are
-/// [`Tiling::Follows`].
+/// Whether an operator resamples, and all operators after the last operator that resamples have the
+/// role [`Tiling::Follows`].
 fn is_tiled(wrappers: &[Cuda]) -> bool {
     let last = wrappers.iter().rposition(|cuda| cuda.tiling == Tiling::Resamples);
     last.is_some_and(|last| wrappers[last + 1..].iter().all(|cuda| cuda.tiling == Tiling::Follows))

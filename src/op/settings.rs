@@ -89,7 +89,7 @@ pub(super) fn around_zero<'de, D: Deserializer<'de>>(
     })
 }
 
-/// Reads the same forms as [`around_zero`], for a setting that may be left out.
+/// Reads a range or one number like [`around_zero`], for a setting that may be left out.
 pub(super) fn around_zero_or_none<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<[f64; 2]>, D::Error> {

@@ -94,8 +94,9 @@ impl BatchStage {
 
 impl Plan {
     /// Warning if batch operators mix repeats of the same sample with each other. The two samples
-    /// of a pair are neighbours in the order of the shard. In the order of the epoch, they are as
-    /// many positions apart as there are shards.
+    /// of a pair are neighbours in the order of the shard. In the order of the epoch, their
+    /// distance is the number of shards. If this is less than the number of repeats, they can be
+    /// repeats of one sample.
     pub(crate) fn repeated_pairs(&self) -> Option<String> {
         let (repeats, world) = (self.settings.loader.repeats, self.shard.world);
         let operator = self.stage.as_ref()?.operators.first()?;

@@ -377,8 +377,9 @@ impl Windows {
         self.mixes = std::array::from_fn(|at| self.mixes[at].max(bytes[at]));
     }
 
-    /// Stores an image for each possible current buffer: in the other buffer of the same type, or
-    /// in the first buffer of the other type. Returns the buffers that may hold the image.
+    /// Records that an image is stored. From each buffer that may hold the current image, the new
+    /// image goes into the other buffer of the same pixel type, or into the first buffer of the
+    /// other type. Returns the buffers that may hold the new image.
     fn put(&mut self, buffers: Buffers, (pixels, size): (PixelType, Size)) -> Buffers {
         let sort = usize::from(pixels == PixelType::F32);
         let (same, other) = (buffers >> (2 * sort) & 0b11, buffers >> (2 - 2 * sort) & 0b11);

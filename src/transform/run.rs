@@ -323,7 +323,7 @@ impl Run {
         filled_bytes(&self.bytes, &self.tables, y, row);
     }
 
-    /// Like [`change`](Self::change), from one row to another.
+    /// Like [`change`](Self::change), but writes the changed row to `out`.
     fn changed(&self, y: i64, row: &[u8], out: &mut [u8]) {
         let mut stages = &*self.bytes;
         if let [Stage::Table(table), rest @ ..] = stages {

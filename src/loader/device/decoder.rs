@@ -170,7 +170,7 @@ pub(super) enum Submission {
 /// Arguments for opening a decoder.
 pub(super) struct Opening<'a> {
     pub device: &'a Arc<Device>,
-    /// Pool of the planned device memory. The decoder uses the entry of its route.
+    /// Pool of the planned device memory. The decoder uses the part that is planned for its route.
     pub device_pool: &'a DevicePool,
     pub pinned_pool: &'a PinnedPool,
     pub on_device: &'a DevicePlan,

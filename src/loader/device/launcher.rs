@@ -179,8 +179,9 @@ impl Launcher {
         }
     }
 
-    /// Enqueues the content of a page. If the page holds pixels, writes their parameters into the
-    /// block instead, as those of sample number `count`, and returns true.
+    /// Enqueues the content of a page. If the page holds pixels, enqueues nothing, but writes the
+    /// parameters of the pixels into the block at the place of sample number `count`, and returns
+    /// true.
     fn fill(
         &mut self,
         (device, cut): (&DevicePlan, usize),

@@ -3,7 +3,7 @@
 //!
 //! * Batches that began under another configuration are not measured.
 //! * The consumer only counts batches and takes snapshots. It never waits for a decision.
-//! * A window (measuring interval) has the number of batches that the tuner asks for, and lasts at
+//! * A window (measuring interval) has the number of batches that the tuner requests, and lasts at
 //!   least [`SHORTEST`].
 //! * A choice by the user is never changed. Any thread may make a choice at any time
 //!   (`tests/choose.rs`).

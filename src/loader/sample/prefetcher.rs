@@ -222,7 +222,8 @@ impl Prefetcher {
         lock(&self.state)
     }
 
-    /// Records that a worker has read a prefetched sample, for which it asked at `began`.
+    /// Records that a worker has read a prefetched sample. `began` is the time at which the worker
+    /// requested the sample.
     fn was_read(&self, arrival: &Arrival, began: Instant) {
         if let Some(chosen) = &self.chosen {
             let waited = match arrival.after() {

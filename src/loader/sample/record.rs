@@ -30,8 +30,8 @@ pub struct SampleRecord {
     /// device. For example, no route supported the image, or it did not fit into a page. The
     /// pixels are the same as without a device. `None` if there was no fallback.
     pub cpu_fallback: Option<&'static str>,
-    /// Damage that was accepted because of `decode.strict = false`. If there are several kinds, it
-    /// is one of them. Damage outside of the decoded window may not be detected.
+    /// Damage that was accepted because of `decode.strict = false`. If an image has several kinds
+    /// of damage, this is one of them. Damage outside of the decoded window may not be detected.
     pub tolerated: Option<Tolerated>,
     /// Decoder on the CPU, if the image is a JPEG and was not in a cache of decoded images.
     pub jpeg: Option<JpegBy>,

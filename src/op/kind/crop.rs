@@ -60,8 +60,8 @@ impl Params {
         }
     }
 
-    /// The same crop, which also removes objects whose bounding box has its centre outside the
-    /// window.
+    /// Returns the same crop with an additional effect: it removes objects whose bounding box has
+    /// its centre outside the window.
     pub fn dropping_objects(self) -> Self {
         Self { drops_objects: 1, ..self }
     }

@@ -17,8 +17,9 @@ use super::{
 
 /// A function from an image to an image. Its actions have the kind [`Image`](super::Kind::Image).
 ///
-/// Such an operator can be combined with all others. The input and the output of the function are
-/// both stored as images, because the library cannot know which pixels the function reads.
+/// An operator with an image formula can be combined with all other operators. The input and the
+/// output of the function are both stored as images, because the library cannot know which pixels
+/// the function reads.
 pub trait ImageFormula: 'static {
     /// Parameters of one sample as plain bytes, identical on CPU and GPU. Their size is a multiple
     /// of 8 and at most [`MAX_PARAMS_BYTES`](crate::op::custom::MAX_PARAMS_BYTES) bytes.

@@ -24,7 +24,7 @@ pub struct Warping {
     pub fill: [u8; 3],
 }
 
-/// Kinds of the actions of at most `most` steps. `blurs` tells whether a step may blur.
+/// Kinds of the actions of at most `most` steps. `blurs` is whether a step may blur.
 pub fn kinds(most: usize, blurs: bool) -> Kinds {
     let mut kinds = vec![
         Kind::Warp,

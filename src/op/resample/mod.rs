@@ -19,8 +19,8 @@
 //! coefficients, zero-padded. Offsets are counted from the first entry that the operator's `demand`
 //! appends.
 //!
-//! The filter `nearest` uses the same table with one tap of weight 1. Adding half and shifting
-//! reproduce the byte.
+//! The filter `nearest` uses the same kind of table, with one tap of weight 1. Adding half and
+//! shifting then give the byte itself.
 //!
 //! **After a reduction by the decoder** (by the factor r = `Wanted::reduction` > 1), the box is
 //! `box / r`. It may be fractional, as in Pillow's `resize(box=...)`, and the input consists of the

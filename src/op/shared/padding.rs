@@ -75,7 +75,8 @@ pub struct PaddedAxis {
     start: i64,
 }
 
-/// Adjacent outputs whose inputs are adjacent too, or all the same.
+/// Adjacent columns or rows of the output that read adjacent columns or rows of the input, or that
+/// all read the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Input of the first output.
@@ -126,7 +127,8 @@ impl PaddedAxis {
         Some((self.first + at) as u32)
     }
 
-    /// Divides a range of outputs into runs, in which inputs are adjacent or all the same.
+    /// Divides a range of columns or rows of the output into runs. The outputs of a run read
+    /// adjacent inputs, or all read the same input.
     pub fn runs(self, outputs: Range<u32>) -> impl Iterator<Item = Run> {
         let mut first = outputs.start;
         std::iter::from_fn(move || {

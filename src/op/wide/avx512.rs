@@ -179,7 +179,8 @@ pub fn look_up(tables: &Tables, same: bool, row: &mut [u8]) {
     }
 }
 
-/// Does the same as [`look_up`], from one row to another of the same length.
+/// Like [`look_up`], but reads the bytes of the row `from` and writes the entries to the row `to`.
+/// Both rows have the same length.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 pub fn look_up_to(tables: &Tables, same: bool, from: &[u8], to: &mut [u8]) {
     let tables = Registers::new(tables, same);

@@ -55,7 +55,8 @@ impl Tables {
         }
     }
 
-    /// Does the same as [`look_up`](Self::look_up), from one row to another of the same length.
+    /// Like [`look_up`](Self::look_up), but reads the bytes of the row `from` and writes the
+    /// entries to the row `to`. Both rows have the same length.
     pub fn look_up_to(&self, from: &[u8], to: &mut [u8], instructions: Instructions) {
         debug_assert_eq!(from.len(), to.len());
         if let Pattern::Bits { and, xor } = self.pattern {

@@ -21,8 +21,8 @@ pub struct CacheStats {
     /// Number of lookups that did not find the sample.
     pub misses: u64,
     /// Hits and misses of each of the latest [`Stats::EPOCHS`](crate::loader::Stats::EPOCHS)
-    /// epochs. Those of the last epoch may still grow. Earlier epochs are only in `hits` and
-    /// `misses`.
+    /// epochs. The counts of the last epoch may still grow. Hits and misses of earlier epochs are
+    /// only in `hits` and `misses`.
     pub epochs: Vec<CacheEpoch>,
     /// Number of row indexes that did not match their files. Those images were decoded without an
     /// index.

@@ -87,7 +87,8 @@ struct Stripe<'a> {
     chroma: Steps,
     /// First column of the stripe.
     left: u32,
-    /// Number of columns, a multiple of 32. Columns beyond the last one of `src` repeat it.
+    /// Number of columns, a multiple of 32. Columns beyond the last column of `src` repeat that
+    /// column.
     width: usize,
 }
 

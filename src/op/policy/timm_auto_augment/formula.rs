@@ -86,8 +86,8 @@ pub struct AutoAugment {
 pub enum Policy {
     /// Applies one of these pairs of operations.
     Pairs(&'static [[Entry; 2]]),
-    /// Applies one of these pairs. Posterizing becomes stronger with the magnitude, for `v0r` and
-    /// `originalr`.
+    /// Applies one of these pairs of operations. Posterizing becomes stronger with the magnitude.
+    /// This is for the policies `v0r` and `originalr`.
     PairsIncreasing(&'static [[Entry; 2]]),
     /// Applies one of these operations.
     Single(&'static [Entry]),

@@ -152,8 +152,8 @@ pub(super) fn horizontal(passes: &mut Passes, ring_start: usize) {
     }
 }
 
-/// Computes outputs with few blocks each. Their number is a constant, so that the compiler can
-/// unroll the loop over blocks.
+/// Computes outputs that read few blocks each. The number of blocks is the constant `GROUPS`, so
+/// that the compiler can unroll the loop over the blocks.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 fn outputs<const GROUPS: usize>(
