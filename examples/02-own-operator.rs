@@ -4,7 +4,8 @@
 //! may compute each pixel from any pixels of its input. It is written in Rust and in CUDA. The
 //! tests check both operators bit for bit, with the test harness of the built-in operators.
 //!
-//! `cargo run --release --example 02-own-operator -- DIRECTORY`, and `cargo test --example 02-own-operator`.
+//! `cargo run --release --example 02-own-operator -- DIRECTORY`, and `cargo test --example
+//! 02-own-operator`.
 
 use bytemuck::{Pod, Zeroable};
 use feedwater::loader::Loader;

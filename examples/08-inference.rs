@@ -1,4 +1,5 @@
-//! Preprocesses images on several threads with one preprocessor, and prints the throughput and the rejected images.
+//! Preprocesses images on several threads with one preprocessor, and prints the throughput and the
+//! rejected images.
 //!
 //! `cargo run --release --example 08-inference -- DIRECTORY [THREADS]`
 

@@ -1,5 +1,5 @@
-// Tiled kernel, for chains that only move pixels or map single channels after the last resampling. Each block computes a tile of
-// one sample's tensor. `Shape::tiles` in src/gpu/shape.rs chooses the tiles.
+// Tiled kernel, for chains that only move pixels or map single channels after the last resampling.
+// Each block computes a tile of one sample's tensor. src/gpu/shape.rs chooses the tiles.
 //
 // Both passes of a resampling are matrix products on the tensor cores (matrix.cu). A coefficient is
 // a fixed-point number of three bytes with 22 fractional bits. Its highest byte is signed, so its
@@ -24,19 +24,15 @@
 // or there is one tap per axis (nearest), where tiling gains nothing. So one launch handles samples
 // of every size, and an unusual sample slows down only itself.
 //
-// Cost, counted in the PTX for sm_90 and not measured on a device
-// (benches/results/device-code-2026-11-23.md). A multiprocessor issues four warp instructions per
-// cycle. A 224x224 sample from an average window (318x318) of a 500x375 image takes 54,650 issue
-// cycles of a multiprocessor with high tiles, and 95,208 with low tiles. A sample from a window
-// (1303x1303) of a 2048x1536 image takes 317,768 cycles with high tiles, and 419,261 with low
-// tiles. All multiprocessors of an H100 together have 232 G cycles per second. At 20,000 images/s
-// of 500x375 the kernel takes 0.5 to 0.8 % of them (goal: at most 2 %).
+// Cost, counted in the PTX for sm_90 and not measured on a device: a 224x224 sample from an average
+// window (318x318) of a 500x375 image takes 54,650 issue cycles of a multiprocessor with high tiles,
+// and 95,208 with low tiles. So at 20,000 images/s the kernel takes 0.5 to 0.8 % of an H100's cycles
+// (goal: at most 2 %; benches/results/device-code-2026-11-23.md).
 //
 // The goal is a maximum share of the device's cycles, because the model that runs on the device
-// loses this share. Being as fast as a plain copy is not a goal. Exactness needs three products
-// instead of one: 5,500 of a sample's 218,600 warp instructions. The cycles above leave out two
-// costs: 228 bytes per thread of spilled registers, and bank conflicts (39 % more passes over
-// shared memory).
+// loses this share. Exactness needs three products instead of one: 5,500 of a sample's 218,600 warp
+// instructions. The cycles above leave out two costs: 228 bytes per thread of spilled registers, and
+// bank conflicts (39 % more passes over shared memory).
 
 // Rectangle of the tensor. `right` and `bottom` are exclusive.
 struct Window {

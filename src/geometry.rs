@@ -39,7 +39,8 @@ impl Size {
         Roi { x: 0, y: 0, width: self.width, height: self.height }
     }
 
-    /// Size after a decoder's reduction: each side divided by `reduction` and rounded up, as in libjpeg.
+    /// Size after a decoder's reduction: each side divided by `reduction` and rounded up, as in
+    /// libjpeg.
     pub const fn reduced(self, reduction: u32) -> Self {
         Self::new(self.width.div_ceil(reduction), self.height.div_ceil(reduction))
     }

@@ -94,7 +94,8 @@ pub struct Header {
     pub format: Format,
     /// Size as stored, before the orientation is applied. Width and height are at least 1.
     pub size: Size,
-    /// Rotation and mirroring to apply to the stored pixels, equal to Pillow's `ImageOps.exif_transpose`.
+    /// Rotation and mirroring to apply to the stored pixels, equal to Pillow's
+    /// `ImageOps.exif_transpose`.
     pub orientation: Orientation,
     /// JPEG properties. `None` for other formats.
     pub jpeg: Option<JpegHeader>,

@@ -1,11 +1,12 @@
 //! A data loader for vision models: compressed images in, model-ready batches out.
 //!
-//! feedwater reads images (JPEG, PNG, WebP, PNM) from folders, record files, archives and object storage, decodes
-//! them, runs a chain of operators, and returns batches in host memory or on a GPU. It does for Rust what NVIDIA DALI
-//! does for Python.
+//! feedwater reads images (JPEG, PNG, WebP, PNM) from folders, record files, archives and object
+//! storage, decodes them, runs a chain of operators, and returns batches in host memory or on a
+//! GPU. It does for Rust what NVIDIA DALI does for Python.
 //!
 //! * Pixels decoded and transformed on the CPU equal Pillow's and torchvision's bit for bit.
-//! * The same seed gives the same samples for any number of workers, batch size and number of shards.
+//! * The same seed gives the same samples for any number of workers, batch size and number of
+//!   shards.
 //! * Memory is predicted before the run ([`footprint`]), allocated once, and limited if you set a
 //!   limit.
 //! * Every sample's outcome is counted ([`loader::Stats`]).
@@ -36,7 +37,8 @@
 //! }
 //! ```
 //!
-//! The same pipeline as a TOML file: `Pipeline::from_file("pipeline.toml")?.builder()?.build()?` ([`Pipeline`]).
+//! The same pipeline as a TOML file: `Pipeline::from_file("pipeline.toml")?.builder()?.build()?`
+//! ([`Pipeline`]).
 //!
 //! # The main types
 //!
@@ -72,8 +74,10 @@
 //!
 //! # Rules
 //!
-//! * Build with `panic = "unwind"`, the default. `panic = "abort"` does not compile, because errors of libjpeg unwind.
-//! * Build loaders after `fork`. A child process gets [`Error::Forked`] from a loader of its parent.
+//! * Build with `panic = "unwind"`, the default. `panic = "abort"` does not compile, because errors
+//!   of libjpeg unwind.
+//! * Build loaders after `fork`. A child process gets [`Error::Forked`] from a loader of its
+//!   parent.
 //!
 //! The repository has guides and recipes in its folder `docs`, and programs in `examples`.
 
@@ -144,7 +148,8 @@ pub use storage::Storage;
 #[doc(inline)]
 pub use tensor::{DType, Layout, Tensor, TensorShape};
 
-/// Compiles the Rust code blocks of the pages in `docs`. `tests/docs.rs` checks that every page is listed.
+/// Compiles the Rust code blocks of the pages in `docs`. `tests/docs.rs` checks that every page is
+/// listed.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../README.md")]

@@ -65,7 +65,8 @@ impl Drawn {
 }
 
 impl DeviceSamples {
-    /// Prepares `count` samples of upright images of one size, and compiles the kernels of the chain.
+    /// Prepares `count` samples of upright images of one size, and compiles the kernels of the
+    /// chain.
     pub fn new(
         device: &Arc<Device>,
         chain: &[Arc<dyn Operator>],

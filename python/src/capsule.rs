@@ -36,8 +36,8 @@ pub fn new(py: Python<'_>, tensor: Tensor) -> PyResult<Bound<'_, PyAny>> {
         Tensor::Versioned(tensor) => (tensor.into_raw().cast(), VERSIONED, free_versioned),
         Tensor::Legacy(tensor) => (tensor.into_raw().cast(), LEGACY, free_legacy),
     };
-    // SAFETY: the pointer is not null, the name is static, and the interpreter is attached. If the capsule cannot be made, the
-    // tensor leaks.
+    // SAFETY: the pointer is not null, the name is static, and the interpreter is attached. If the
+    // capsule cannot be made, the tensor leaks.
     unsafe {
         let capsule = ffi::PyCapsule_New(pointer, name.as_ptr(), Some(free));
         Bound::from_owned_ptr_or_err(py, capsule)

@@ -1,4 +1,5 @@
-//! The compiled part of the Python package `feedwater`: pipelines from TOML, loaders, batches and their tensors.
+//! The compiled part of the Python package `feedwater`: pipelines from TOML, loaders, batches and
+//! their tensors.
 //!
 //! Users call the Python code of the package. It writes settings as TOML, so that only Rust reads
 //! settings, and converts batches to arrays of other libraries. The Rust code detaches from the

@@ -101,7 +101,8 @@ impl Packer {
         Ok((sizes, PyBytes::new(py, &bytes)))
     }
 
-    /// Writes a shard of these pieces, reads it back if `verify`, and returns what was written, as JSON.
+    /// Writes a shard of these pieces, reads it back if `verify`, and returns what was written, as
+    /// JSON.
     fn write(
         &self,
         py: Python<'_>,

@@ -1,6 +1,7 @@
 //! Equivalents for names of torchvision, DALI, albumentations and PyTorch's `DataLoader`.
 //!
-//! To add a name, add an entry to `equivalents/tables.rs`. The tests parse every suggestion as a pipeline file.
+//! To add a name, add an entry to `equivalents/tables.rs`. The tests parse every suggestion as a
+//! pipeline file.
 
 use super::nearest::nearest;
 use crate::op::NAMES;

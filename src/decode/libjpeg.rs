@@ -1,12 +1,14 @@
-//! JPEG decoding with libjpeg-turbo, in the copy that mozjpeg-sys builds. All `unsafe` code that calls libjpeg-turbo is
-//! here.
+//! JPEG decoding with libjpeg-turbo, in the copy that mozjpeg-sys builds. All `unsafe` code that
+//! calls libjpeg-turbo is here.
 //!
-//! A decompressor is created per image. libjpeg could reuse one, but a file without quantization or Huffman tables
-//! would then silently use those of the previous file. Creation takes about a microsecond.
+//! A decompressor is created per image. libjpeg could reuse one, but a file without quantization or
+//! Huffman tables would then silently use those of the previous file. Creation takes about a
+//! microsecond.
 //!
-//! Errors unwind. libjpeg's `error_exit` must not return, so our version of it records the error and starts a panic
-//! without the hook's message. The panic passes through the C frames, which have unwind tables, and is caught in
-//! `decode`. With `panic = "abort"` a corrupt image would end the process, so such a build is refused.
+//! Errors unwind. libjpeg's `error_exit` must not return, so our version of it records the error
+//! and starts a panic without the hook's message. The panic passes through the C frames, which have
+//! unwind tables, and is caught in `decode`. With `panic = "abort"` a corrupt image would end the
+//! process, so such a build is refused.
 #![allow(unsafe_code)]
 
 #[cfg(panic = "abort")]
@@ -42,8 +44,9 @@ mod memory;
 /// Name of the decoder.
 pub(super) const NAME: &str = "libjpeg-turbo";
 
-/// Number of columns that are decoded and dropped on either side of a window. libjpeg treats the outermost column of a
-/// crop as the edge of the image, where the upsampling filter has no neighbour. Only that column differs.
+/// Number of columns that are decoded and dropped on either side of a window. libjpeg treats the
+/// outermost column of a crop as the edge of the image, where the upsampling filter has no
+/// neighbour. Only that column differs.
 const MARGIN: u32 = 1;
 
 /// Minimum width of a crop. libjpeg uses plain upsampling for components of at most 2 samples per
@@ -123,14 +126,15 @@ fn decode(
     let mut session = Session::new(image.bytes, image.strict);
     let address = &raw mut session;
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: `session` stays where it is until it is dropped at the end of this function, and is used only
-        // through `address` until the closure has ended.
+        // SAFETY: `session` stays where it is until it is dropped at the end of this function, and
+        // is used only through `address` until the closure has ended.
         unsafe {
             open(address);
             let cinfo = &mut (*address).cinfo;
             read(cinfo, image, rows, sink)?;
             if (*address).cinfo.output_scanline == (*address).cinfo.output_height {
-                // As in Pillow, an error after the last row fails the decode, but the end of the file does not.
+                // As in Pillow, an error after the last row fails the decode, but the end of the
+                // file does not.
                 (*address).finishing = true;
                 let ended = sys::jpeg_finish_decompress(&mut (*address).cinfo);
                 // Pillow's libjpeg refuses a second frame header at its marker. This libjpeg stops
@@ -155,12 +159,13 @@ pub(super) fn simd() -> bool {
     unsafe extern "C" {
         fn jsimd_can_idct_islow() -> c_int;
     }
-    // SAFETY: both of libjpeg-turbo's variants (jsimd.c and jsimd_none.c) define this function. It only detects the
-    // CPU's features.
+    // SAFETY: both of libjpeg-turbo's variants (jsimd.c and jsimd_none.c) define this function. It
+    // only detects the CPU's features.
     unsafe { jsimd_can_idct_islow() != 0 }
 }
 
-/// Decompressor and the structures that libjpeg points to. Must not move between `open` and its drop.
+/// Decompressor and the structures that libjpeg points to. Must not move between `open` and its
+/// drop.
 struct Session {
     cinfo: jpeg_decompress_struct,
     errors: sys::jpeg_error_mgr,
@@ -181,9 +186,11 @@ struct Raised;
 impl Session {
     fn new(bytes: &[u8], strict: bool) -> Self {
         Session {
-            // SAFETY: zero is valid for every field (integers, pointers, enumerations). libjpeg fills in the structure.
+            // SAFETY: zero is valid for every field (integers, pointers, enumerations). libjpeg
+            // fills in the structure.
             cinfo: unsafe { mem::zeroed() },
-            // SAFETY: zero is valid for every field (integers, pointers, `Option`s of functions). libjpeg fills it in.
+            // SAFETY: zero is valid for every field (integers, pointers, `Option`s of functions).
+            // libjpeg fills it in.
             errors: unsafe { mem::zeroed() },
             source: sys::jpeg_source_mgr {
                 next_input_byte: bytes.as_ptr(),
@@ -219,8 +226,8 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // SAFETY: `cinfo` is zeroed or was made by jpeg_CreateDecompress. Destroying either is allowed after any
-        // error, frees all that libjpeg allocated and cannot fail.
+        // SAFETY: `cinfo` is zeroed or was made by jpeg_CreateDecompress. Destroying either is
+        // allowed after any error, frees all that libjpeg allocated and cannot fail.
         unsafe { sys::jpeg_destroy_decompress(&mut self.cinfo) }
     }
 }
@@ -230,8 +237,8 @@ impl Drop for Session {
 /// # Safety
 /// `session` must be valid, and its target must not move until it is dropped.
 unsafe fn open(session: *mut Session) {
-    // SAFETY: the caller guarantees a valid session. The pointers live as long as the decompressor, which is part of the
-    // same session.
+    // SAFETY: the caller guarantees a valid session. The pointers live as long as the decompressor,
+    // which is part of the same session.
     unsafe {
         sys::jpeg_std_error(&mut (*session).errors);
         (*session).errors.error_exit = Some(raise);
@@ -285,8 +292,8 @@ unsafe fn read(
     if !unsafe { smooths(cinfo) } {
         let (left, mut width) = columns(window, full.width);
         x = left;
-        // SAFETY: decompression has started and no row has been read. Columns and rows are inside the image.
-        // libjpeg moves `x` left to the edge of an MCU.
+        // SAFETY: decompression has started and no row has been read. Columns and rows are inside
+        // the image. libjpeg moves `x` left to the edge of an MCU.
         unsafe {
             sys::jpeg_crop_scanline(cinfo, &mut x, &mut width);
             sys::jpeg_skip_scanlines(cinfo, window.y);
@@ -304,8 +311,8 @@ unsafe fn read(
         let end = if first < window.y { window.y } else { window.bottom() };
         let count = group_end(first, end) - first;
         let group = &mut rows[..pitch * count as usize];
-        // SAFETY: the group holds `count` rows of `output_width` pixels with `samples` bytes each. A row in the chosen
-        // color space has this size.
+        // SAFETY: the group holds `count` rows of `output_width` pixels with `samples` bytes each.
+        // A row in the chosen color space has this size.
         unsafe { read_group(cinfo, group, count)? };
         if first < window.y {
             continue;
@@ -347,7 +354,8 @@ unsafe fn read_group(
     Ok(())
 }
 
-/// Returns the columns to request from libjpeg: the window with its margin, at least the minimum width.
+/// Returns the columns to request from libjpeg: the window with its margin, at least the minimum
+/// width.
 fn columns(window: Roi, width: u32) -> (u32, u32) {
     let left = window.x.saturating_sub(MARGIN);
     let right = window.right().saturating_add(MARGIN).max(left + MIN_WIDTH).min(width);
@@ -355,14 +363,14 @@ fn columns(window: Roi, width: u32) -> (u32, u32) {
     (left, right - left)
 }
 
-/// Whether libjpeg will smooth over coefficients that are missing in a progressive file. Smoothing reads neighbouring
-/// blocks, which a crop does not have, so such files are decoded whole.
+/// Whether libjpeg will smooth over coefficients that are missing in a progressive file. Smoothing
+/// reads neighbouring blocks, which a crop does not have, so such files are decoded whole.
 ///
 /// # Safety
 /// Decompression must have started.
 unsafe fn smooths(cinfo: &jpeg_decompress_struct) -> bool {
-    /// Number of coefficients that affect libjpeg's smoothing: the DC coefficient and the 9 AC coefficients that it
-    /// estimates.
+    /// Number of coefficients that affect libjpeg's smoothing: the DC coefficient and the 9 AC
+    /// coefficients that it estimates.
     const SMOOTHED: usize = 10;
     if cinfo.coef_bits.is_null() {
         return false;
@@ -400,8 +408,8 @@ unsafe extern "C-unwind" fn raise(common: &mut jpeg_common_struct) {
     }
 }
 
-/// `emit_message`: a warning about corrupt data raises an error if the decode is strict. Otherwise it is recorded.
-/// Harmless warnings and traces are ignored.
+/// `emit_message`: a warning about corrupt data raises an error if the decode is strict. Otherwise
+/// it is recorded. Harmless warnings and traces are ignored.
 unsafe extern "C-unwind" fn weigh(common: &mut jpeg_common_struct, level: c_int) {
     // SAFETY: called by libjpeg with its own decompressor.
     let code = unsafe { (*common.err).msg_code };
@@ -417,7 +425,8 @@ unsafe extern "C-unwind" fn weigh(common: &mut jpeg_common_struct, level: c_int)
         return;
     }
     let session = common.client_data.cast::<Session>();
-    // SAFETY: `client_data` is the session. Nothing else refers to these fields during a call into libjpeg.
+    // SAFETY: `client_data` is the session. Nothing else refers to these fields during a call into
+    // libjpeg.
     if unsafe { (*session).strict } {
         // SAFETY: called by libjpeg with its own decompressor.
         unsafe { raise(common) }
@@ -440,7 +449,8 @@ unsafe extern "C-unwind" fn count_scans(common: &mut jpeg_common_struct) {
 
 /// `fill_input_buffer`: the buffer holds the whole file, so an empty buffer is the end of the file.
 unsafe extern "C-unwind" fn out_of_bytes(cinfo: &mut jpeg_decompress_struct) -> c_int {
-    // SAFETY: `client_data` is the session. Nothing else refers to this field during a call into libjpeg.
+    // SAFETY: `client_data` is the session. Nothing else refers to this field during a call into
+    // libjpeg.
     if unsafe { (*cinfo.common.client_data.cast::<Session>()).finishing } {
         return 0;
     }
@@ -460,7 +470,8 @@ unsafe extern "C-unwind" fn skip(cinfo: &mut jpeg_decompress_struct, count: c_lo
         unsafe { out_of_bytes(cinfo) };
         return;
     }
-    // SAFETY: at most `bytes_in_buffer` bytes further, so the result points into the file or to its end.
+    // SAFETY: at most `bytes_in_buffer` bytes further, so the result points into the file or to its
+    // end.
     source.next_input_byte = unsafe { source.next_input_byte.add(count) };
     source.bytes_in_buffer -= count;
 }
@@ -473,7 +484,8 @@ unsafe extern "C-unwind" fn ignore(_: &mut jpeg_decompress_struct) {}
 /// # Safety
 /// `client_data` is the session, and the frames up to `decode` are libjpeg's.
 unsafe fn throw(client_data: *mut c_void, error: DataError) -> ! {
-    // SAFETY: `client_data` is the session. Nothing else refers to this field during a call into libjpeg.
+    // SAFETY: `client_data` is the session. Nothing else refers to this field during a call into
+    // libjpeg.
     unsafe { (*client_data.cast::<Session>()).error = Some(error) };
     resume_unwind(Box::new(Raised))
 }
@@ -490,8 +502,9 @@ unsafe fn words(common: &mut jpeg_common_struct) -> String {
     let mut text = [0u8; LENGTH];
     // SAFETY: `err` is the session's error manager.
     let Some(format) = (unsafe { (*common.err).format_message }) else { return String::new() };
-    // SAFETY: in jpeglib.h the buffer is a `char *` of JMSG_LENGTH_MAX bytes that is written to; mozjpeg-sys
-    // declares it too short and read-only. The calling convention is the same. The text ends in a zero.
+    // SAFETY: in jpeglib.h the buffer is a `char *` of JMSG_LENGTH_MAX bytes that is written to;
+    // mozjpeg-sys declares it too short and read-only. The calling convention is the same. The text
+    // ends in a zero.
     unsafe {
         let format = mem::transmute::<Declared, Real>(format);
         format(common, text.as_mut_ptr().cast());

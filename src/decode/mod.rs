@@ -15,7 +15,8 @@
 //! [`tolerated`](Decoders::tolerated) returns the damage that they accepted. They return an error
 //! for the files that Pillow refuses.
 //!
-//! To add a decoder, add a file here with a type that implements [`HostDecoder`], and one line in `decoders!`.
+//! To add a decoder, add a file here with a type that implements [`HostDecoder`], and one line in
+//! `decoders!`.
 
 use std::fmt;
 
@@ -128,7 +129,8 @@ pub struct EncodedImage<'a> {
     /// Window to decode, in stored pixels after the reduction and before the orientation. Lies
     /// inside the image and is not empty.
     pub window: Roi,
-    /// Factor by which both sides are reduced: one of [`Format::reductions`](crate::header::Format::reductions).
+    /// Factor by which both sides are reduced: one of
+    /// [`Format::reductions`](crate::header::Format::reductions).
     pub reduction: u32,
     /// Whether damage that Pillow accepts is an error.
     pub strict: bool,
@@ -257,10 +259,10 @@ impl Decoders {
     /// Sets whether corrupt data is an error (the default), or is tolerated as in Pillow (setting
     /// `decode.strict`).
     ///
-    /// For PNGs, `tests/images/png_damage/` compares with Pillow's results and pixels. It tests files that
-    /// are truncated anywhere, have any byte changed, have wrong or missing checksums, or have
-    /// malformed chunks. A strict decoder refuses every PNG that Pillow refuses, even because of a
-    /// chunk that does not affect pixels (a `gAMA` chunk of three bytes).
+    /// For PNGs, `tests/images/png_damage/` compares with Pillow's results and pixels. It tests
+    /// files that are truncated anywhere, have any byte changed, have wrong or missing checksums,
+    /// or have malformed chunks. A strict decoder refuses every PNG that Pillow refuses, even
+    /// because of a chunk that does not affect pixels (a `gAMA` chunk of three bytes).
     ///
     /// Strict and tolerant decoders both refuse a PNG whose header violates the standard, although
     /// Pillow guesses the header's meaning: IHDR is not the first chunk or has more than 13 bytes;
@@ -288,7 +290,8 @@ impl Decoders {
         })
     }
 
-    /// Row layouts in which an image with this header can be decoded. Empty if no decoder accepts it.
+    /// Row layouts in which an image with this header can be decoded. Empty if no decoder accepts
+    /// it.
     pub fn layouts(&self, header: &Header) -> &'static [RowLayout] {
         self.place(header).map_or(&[], |at| self.all.list()[at].layouts(header))
     }

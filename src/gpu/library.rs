@@ -4,20 +4,23 @@
 //! in this order. The first file that opens is used until the process ends. CUDA libraries must
 //! never be closed, so the handles are leaked.
 //!
-//! 1. The path in the [`Runtime`], or else in `FEEDWATER_LIBCUDA`, `FEEDWATER_LIBNVJPEG`, `FEEDWATER_LIBNVRTC`
-//!    or `FEEDWATER_LIBNVML`. If that file does not open, the result is an error.
-//! 2. For nvJPEG and NVRTC: a library of that name that the process has already loaded, for example PyTorch's.
+//! 1. The path in the [`Runtime`], or else in `FEEDWATER_LIBCUDA`, `FEEDWATER_LIBNVJPEG`,
+//!    `FEEDWATER_LIBNVRTC` or `FEEDWATER_LIBNVML`. If that file does not open, the result is an
+//!    error.
+//! 2. For nvJPEG and NVRTC: a library of that name that the process has already loaded, for example
+//!    PyTorch's.
 //! 3. The dynamic linker's search by name (`LD_LIBRARY_PATH`, `ldconfig`). For the driver and NVML,
 //!    which is installed with the driver, the search ends here.
-//! 4. `lib64` and `targets/x86_64-linux/lib` under `CUDA_HOME`, `CUDA_PATH`, `/usr/local/cuda`, `/usr/local/cuda-*` and
-//!    `/opt/cuda`.
-//! 5. The Python wheels `nvidia-nvjpeg`, `nvidia-cuda-nvrtc` and `torchvision` in the `site-packages` of `VIRTUAL_ENV`,
-//!    `CONDA_PREFIX` and `/usr/local`, then `CONDA_PREFIX/lib`.
+//! 4. `lib64` and `targets/x86_64-linux/lib` under `CUDA_HOME`, `CUDA_PATH`, `/usr/local/cuda`,
+//!    `/usr/local/cuda-*` and `/opt/cuda`.
+//! 5. The Python wheels `nvidia-nvjpeg`, `nvidia-cuda-nvrtc` and `torchvision` in the
+//!    `site-packages` of `VIRTUAL_ENV`, `CONDA_PREFIX` and `/usr/local`, then `CONDA_PREFIX/lib`.
 //!
 //! A profiler's library for NVTX is not searched for. The profiler sets the library's path (see
 //! `nvtx`).
 //!
-//! A missing library is an [`Error::Unavailable`]. Its message lists the searched places and says what to install.
+//! A missing library is an [`Error::Unavailable`]. Its message lists the searched places and says
+//! what to install.
 
 use std::env;
 use std::ffi::{CString, OsStr, c_int};
@@ -65,7 +68,8 @@ impl Found {
     /// # Safety
     /// `F` must be a function pointer type that fits the function of that name.
     pub(super) unsafe fn function<F: Copy>(&self, symbol: &'static str) -> Result<F> {
-        // SAFETY: the caller guarantees the type. The library is never closed, so a copy stays valid.
+        // SAFETY: the caller guarantees the type. The library is never closed, so a copy stays
+        // valid.
         unsafe { self.library.get::<F>(symbol.as_bytes()) }
             .map(|it| *it)
             .map_err(|_| missing(&self.path, symbol))
@@ -87,7 +91,8 @@ pub(super) fn file_at(function: usize) -> Option<PathBuf> {
     line.find('/').map(|start| PathBuf::from(&line[start..]))
 }
 
-/// Returns the files that are mapped into this process and whose names begin with one of `names`, without duplicates.
+/// Returns the files that are mapped into this process and whose names begin with one of `names`,
+/// without duplicates.
 pub(super) fn mapped_files(names: &[&str]) -> Vec<PathBuf> {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let paths = maps.lines().filter_map(|line| Some(&line[line.find('/')?..]));
@@ -201,12 +206,12 @@ impl Name {
         }
     }
 
-    /// Returns the file names to try, with the driver's version first. A library of a newer CUDA version than the
-    /// driver's does not run.
+    /// Returns the file names to try, with the driver's version first. A library of a newer CUDA
+    /// version than the driver's does not run.
     fn file_names(self, cuda_major: Option<u32>) -> Vec<String> {
         if self == Name::Driver {
-            // Only the driver installs `libcuda.so.1`. A file `libcuda.so` may also be a stub of a CUDA toolkit for
-            // linking. All functions of a stub return `CUDA_ERROR_STUB_LIBRARY`.
+            // Only the driver installs `libcuda.so.1`. A file `libcuda.so` may also be a stub of a
+            // CUDA toolkit for linking. All functions of a stub return `CUDA_ERROR_STUB_LIBRARY`.
             return vec!["libcuda.so.1".into(), "libcuda.so".into()];
         }
         if self == Name::Nvml {
@@ -280,7 +285,8 @@ fn dlopen(file: &OsStr, flags: c_int) -> Result<Library, String> {
     if CString::new(file.as_encoded_bytes()).is_err() {
         return Err("the name holds a NUL byte".into());
     }
-    // SAFETY: runs the initialisers of a library that has the name of an NVIDIA library or that the user specified.
+    // SAFETY: runs the initialisers of a library that has the name of an NVIDIA library or that the
+    // user specified.
     unsafe { Library::open(Some(file), RTLD_NOW | RTLD_LOCAL | flags) }
         .map_err(|error| error.to_string())
 }
@@ -317,8 +323,8 @@ fn directories() -> Vec<PathBuf> {
     all
 }
 
-/// Returns the files of a directory that may be the library. Exact names come first, then copies with a hash in the
-/// name, as in wheels (`libnvjpeg.36e11081.so.13`).
+/// Returns the files of a directory that may be the library. Exact names come first, then copies
+/// with a hash in the name, as in wheels (`libnvjpeg.36e11081.so.13`).
 fn files_in(directory: &Path, name: Name, names: &[String]) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> =
         names.iter().map(|file| directory.join(file)).filter(|path| path.exists()).collect();
@@ -399,7 +405,8 @@ fn missing(path: &str, symbol: &str) -> Error {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The contents of the mutexes are replaced as a whole, so a panic elsewhere leaves them consistent.
+    // The contents of the mutexes are replaced as a whole, so a panic elsewhere leaves them
+    // consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -219,7 +219,8 @@ pub fn read_back(
         return Ok(());
     }
     let _entered = stream.device().enter()?;
-    // SAFETY: the range is within the source, and the destination is borrowed until the stream is empty.
+    // SAFETY: the range is within the source, and the destination is borrowed until the stream is
+    // empty.
     let copy = unsafe {
         result::memcpy_dtoh_async(bytes, source.address() + offset as u64, stream.handle())
     };

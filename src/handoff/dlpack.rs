@@ -23,8 +23,8 @@
 //!   do not wait for non-blocking streams. [`ConsumerStream::On`] keeps a stream of cudarc alive.
 //!   PyTorch's streams live as long as the process. A consumer that destroys its streams earlier
 //!   (CuPy) passes -1 and orders its work itself.
-//! * A shared batch ([`Arc`]) may be exported any number of times, and is marked read-only each time. The legacy
-//!   structure has no such mark, so exporting a shared batch there is an error.
+//! * A shared batch ([`Arc`]) may be exported any number of times, and is marked read-only each
+//!   time. The legacy structure has no such mark, so exporting a shared batch there is an error.
 //!
 //! A Python object implements `__dlpack__(max_version=...)` with [`export`] if the major version in
 //! `max_version` is 1 or higher, and with [`export_legacy`] if `max_version` is absent. It
@@ -144,7 +144,8 @@ pub struct DLManagedTensorVersioned {
     pub dl_tensor: DLTensor,
 }
 
-/// Stream on which the consumer will use a batch in device memory. Ignored for a batch in host memory.
+/// Stream on which the consumer will use a batch in device memory. Ignored for a batch in host
+/// memory.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum ConsumerStream {
@@ -175,8 +176,8 @@ impl ConsumerStream {
     /// above 2 are stream handles.
     ///
     /// # Errors
-    /// [`Error::Config`] for 0, which the standard forbids because it could mean either default stream, and for numbers
-    /// below -1.
+    /// [`Error::Config`] for 0, which the standard forbids because it could mean either default
+    /// stream, and for numbers below -1.
     ///
     /// # Safety
     /// If `number` is a handle, its stream must belong to the primary context of the batch's GPU,
@@ -219,7 +220,8 @@ impl ConsumerStream {
 /// is exported as read-only.
 ///
 /// # Errors
-/// [`Error::Config`] if the stream belongs to another GPU. [`Error::Device`] if a driver call fails.
+/// [`Error::Config`] if the stream belongs to another GPU. [`Error::Device`] if a driver call
+/// fails.
 pub fn export(
     batch: impl Into<Arc<Batch>>,
     stream: &ConsumerStream,
@@ -227,8 +229,8 @@ pub fn export(
     export_as(batch.into(), stream, TensorView::images)
 }
 
-/// Exports the soft targets of a batch as a DLPack tensor of f32, `[samples, classes]`. Share the batch ([`Arc`]) to
-/// export both images and targets.
+/// Exports the soft targets of a batch as a DLPack tensor of f32, `[samples, classes]`. Share the
+/// batch ([`Arc`]) to export both images and targets.
 ///
 /// # Errors
 /// Errors of [`export`], and [`Error::Config`] if the batch has no soft targets.
@@ -245,10 +247,12 @@ pub fn export_soft_targets(
     export_as(batch, stream, TensorView::soft_targets)
 }
 
-/// Exports a batch as a DLPack tensor in the form before version 1, for consumers that support only that form.
+/// Exports a batch as a DLPack tensor in the form before version 1, for consumers that support only
+/// that form.
 ///
 /// # Errors
-/// Errors of [`export`], and [`Error::Config`] if the batch is shared, because this form has no read-only mark.
+/// Errors of [`export`], and [`Error::Config`] if the batch is shared, because this form has no
+/// read-only mark.
 pub fn export_legacy(
     batch: impl Into<Arc<Batch>>,
     stream: &ConsumerStream,
@@ -284,8 +288,8 @@ impl<M: Managed> Exported<M> {
         unsafe { self.managed.as_ref() }
     }
 
-    /// Passes ownership of the structure to a consumer. The consumer calls `deleter` with this pointer once, on any
-    /// thread, and does not use the structure or the data afterwards.
+    /// Passes ownership of the structure to a consumer. The consumer calls `deleter` with this
+    /// pointer once, on any thread, and does not use the structure or the data afterwards.
     #[must_use = "the batch leaks unless the deleter is called"]
     pub fn into_raw(self) -> *mut M {
         let raw = self.managed.as_ptr();

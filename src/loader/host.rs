@@ -1,4 +1,5 @@
-//! Batches in host memory: every worker reads, decodes and transforms a sample directly into its cell.
+//! Batches in host memory: every worker reads, decodes and transforms a sample directly into its
+//! cell.
 
 use std::sync::Arc;
 
@@ -44,7 +45,8 @@ struct Split {
 }
 
 impl HostSlot {
-    /// Allocates `samples` cells of `sample_bytes` each, and `target_bytes` for each sample's soft target.
+    /// Allocates `samples` cells of `sample_bytes` each, and `target_bytes` for each sample's soft
+    /// target.
     ///
     /// # Errors
     /// [`Error::Memory`] if the allocation fails.

@@ -65,7 +65,8 @@ pub struct Stats {
     pub caches: Vec<CacheStats>,
     /// Memory in bytes, predicted and measured.
     pub memory: MemoryStats,
-    /// Entries that the source skipped, with the reason, such as the keys of an archive without an image.
+    /// Entries that the source skipped, with the reason, such as the keys of an archive without an
+    /// image.
     pub excluded: Vec<Exclusion>,
     /// Requests to servers, and hits in the disk cache, of the storage handles of the source.
     /// Includes requests made while the source was opened, and those of other loaders that share a

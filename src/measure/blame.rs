@@ -75,7 +75,8 @@ pub(super) fn blame(profile: &mut Profile, measured: &Snapshot) {
 }
 
 impl Snapshot {
-    /// Time that the loader's threads waited for a processor, by cause; `None` if the system does not report it.
+    /// Time that the loader's threads waited for a processor, by cause; `None` if the system does
+    /// not report it.
     pub fn waits_for_processor(&self) -> Option<Waits> {
         // The waiting that is split by cause includes that of the consumer's thread, because it
         // waits in the same run queues. Only the loader's part of the split is returned.

@@ -1,6 +1,7 @@
 //! Metrics in Prometheus's text format, version 0.0.4.
 //!
-//! * Names begin with `feedwater_`; units are seconds, bytes and ratios from 0 to 1; counters end in `_total`.
+//! * Names begin with `feedwater_`; units are seconds, bytes and ratios from 0 to 1; counters end
+//!   in `_total`.
 //! * A family (all values of one metric) is written once, with `# HELP` and `# TYPE` before its
 //!   values. Label values are escaped.
 //! * Histograms have cumulative buckets at fixed bounds from 10 microseconds to 10 seconds, so

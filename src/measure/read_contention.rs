@@ -82,8 +82,9 @@ impl Reads {
         }
     }
 
-    /// Relative slowdown of a read per other read in flight, from 0 (independent) to 1 (served one after another). `None`
-    /// if it cannot be determined, because the number in flight hardly varied or there were fewer than 100 reads.
+    /// Relative slowdown of a read per other read in flight, from 0 (independent) to 1 (served one
+    /// after another). `None` if it cannot be determined, because the number in flight hardly
+    /// varied or there were fewer than 100 reads.
     pub fn slowdown(self) -> Option<f64> {
         let Self { reads, others, others_squared, micros, micros_by_others } = self;
         let [n, x, xx, y, xy] =

@@ -347,7 +347,8 @@ impl ThreadMeter {
         (!short || number.is_multiple_of(CLOCKED)).then(|| CpuClock(thread_time()))
     }
 
-    /// Attributes the CPU time since the clock was last read to these stages, in proportion to their durations.
+    /// Attributes the CPU time since the clock was last read to these stages, in proportion to
+    /// their durations.
     pub fn clocked(&self, stages: &[(Stage, Duration)], clock: &mut CpuClock) {
         let now = thread_time();
         let cpu = now.saturating_sub(std::mem::replace(&mut clock.0, now)) as f64;

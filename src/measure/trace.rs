@@ -9,8 +9,8 @@
 //! * The consumer has two tracks: one with its waits and steps, and one with the named parts of its
 //!   steps.
 //! * The ring has two counters: batches that are ready, and batches that are being filled.
-//! * A third counter is the number of threads that waited for a processor, averaged from one batch to the next, if the
-//!   system reports it.
+//! * A third counter is the number of threads that waited for a processor, averaged from one batch
+//!   to the next, if the system reports it.
 //! * An arrow leads from the last span of a batch to the moment when the consumer received it.
 //! * Memory is constant: each track stores its latest spans. `otherData.lost_events` is the number
 //!   of older spans that were dropped.

@@ -101,7 +101,8 @@ macro_rules! operators {
             /// Names of the built-in operators, as in TOML.
             pub const NAMES: &[&str] = &[$(<$type as BuiltIn>::NAME),+];
 
-            /// Reads the settings of the built-in operator `name`. Returns `None` if there is no such operator.
+            /// Reads the settings of the built-in operator `name`. Returns `None` if there is no
+            /// such operator.
             pub fn read<'de, D: Deserializer<'de>>(
                 name: &str,
                 settings: D,
@@ -274,7 +275,8 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
         draw.rng.has_drawn()
     }
 
-    /// Whether [`draw`](Self::draw) reads the boxes of the sample's objects ([`Draw::by_boxes`]). Default false.
+    /// Whether [`draw`](Self::draw) reads the boxes of the sample's objects ([`Draw::by_boxes`]).
+    /// Default false.
     fn reads_boxes(&self) -> bool {
         false
     }

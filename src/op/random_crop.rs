@@ -23,7 +23,8 @@ pub struct RandomCrop {
     pub width: u32,
     /// Output height, in pixels.
     pub height: u32,
-    /// Padding on the left, top, right and bottom, in pixels. In TOML also one number for all four. Default 0.
+    /// Padding on the left, top, right and bottom, in pixels. In TOML also one number for all four.
+    /// Default 0.
     #[serde(default, deserialize_with = "one_or_each")]
     pub padding: [u32; 4],
     /// Whether both sides are padded by the missing number of pixels if the padded image is still

@@ -9,7 +9,8 @@ use super::resample::{self, Filter};
 use super::settings::{check_range, check_side};
 use super::{Bounds, BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 
-/// Crops a window of random area and aspect ratio and resizes it: torchvision's `RandomResizedCrop`.
+/// Crops a window of random area and aspect ratio and resizes it: torchvision's
+/// `RandomResizedCrop`.
 ///
 /// Draws an area (uniform in `scale`, as a fraction of the image) and an aspect ratio (log-uniform
 /// in `ratio`), up to ten times, until a window fits into the image. Draws the position of this

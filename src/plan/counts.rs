@@ -20,7 +20,8 @@
 pub struct Counts {
     /// Number of pages (buffers) for samples that workers are processing.
     pub reading: usize,
-    /// Maximum number of images per call on routes that [batch](super::Route::batches). 0 without such routes.
+    /// Maximum number of images per call on routes that [batch](super::Route::batches). 0 without
+    /// such routes.
     pub hardware_group: usize,
     /// Number of decode states of each route that runs [on the device](super::Route::on_device) and
     /// decodes one image per call.

@@ -79,7 +79,8 @@ pub struct RoutePlan {
     /// Number of decode states: concurrent calls of nvJPEG. For the route `cpu`, number of workers
     /// that may decode at the same time.
     pub decoders: usize,
-    /// nvJPEG's device buffers per decode state, in bytes. An image that needs more is decoded on the CPU.
+    /// nvJPEG's device buffers per decode state, in bytes. An image that needs more is decoded on
+    /// the CPU.
     pub device_bytes: usize,
     /// nvJPEG's page-locked buffers per decode state, in bytes.
     pub pinned_bytes: usize,

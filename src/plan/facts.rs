@@ -14,7 +14,8 @@ pub struct Facts {
     pub largest_bytes: u64,
     /// Size of the largest image among the scanned samples.
     pub image: Size,
-    /// Scanned samples. If empty, every sample is assumed to be an already decoded image of size `image`.
+    /// Scanned samples. If empty, every sample is assumed to be an already decoded image of size
+    /// `image`.
     pub scanned: Vec<ScannedSample>,
     /// Whether `scanned` contains all usable samples of the source.
     pub scanned_all: bool,

@@ -82,8 +82,8 @@ pub struct Plan {
     pub decode: Place,
     /// Operators in order: those on the CPU, then those on the GPU.
     pub steps: Vec<PlannedStep>,
-    /// Shape of the largest batch that can occur: with `last_batch = "partial"` at most all samples of the shard, else
-    /// `loader.batch_size`.
+    /// Shape of the largest batch that can occur: with `last_batch = "partial"` at most all samples
+    /// of the shard, else `loader.batch_size`.
     pub shape: TensorShape,
     /// Batch stage: soft targets and batch operators, which process finished batches. `None` if
     /// there are neither.

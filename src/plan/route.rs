@@ -174,8 +174,8 @@ impl Route {
         self.spec().name
     }
 
-    /// Whether the GPU decodes, with decode states whose memory the plan counts. Otherwise the CPU decodes and a
-    /// window is uploaded.
+    /// Whether the GPU decodes, with decode states whose memory the plan counts. Otherwise the CPU
+    /// decodes and a window is uploaded.
     pub const fn on_device(self) -> bool {
         self.spec().on_device
     }

@@ -28,7 +28,8 @@ pub struct SamplePlan {
     pub stored_window: Roi,
     /// Actions of all operators of the chain, with their tables.
     pub actions: Actions,
-    /// Images between the passes of the CPU transform, in bytes: two of bytes, two of floats, and two that a mix keeps.
+    /// Images between the passes of the CPU transform, in bytes: two of bytes, two of floats, and
+    /// two that a mix keeps.
     pub windows: [u64; 6],
     /// Stages from which `windows` is computed.
     pub(super) stages: Vec<Stage>,
@@ -133,8 +134,8 @@ impl Plan {
     /// for its pixels.
     ///
     /// # Errors
-    /// Errors of [`Header::parse_as`]; [`Reason::Oversized`](crate::error::Reason::Oversized), whose message names the
-    /// limit's key.
+    /// Errors of [`Header::parse_as`]; [`Reason::Oversized`](crate::error::Reason::Oversized),
+    /// whose message names the limit's key.
     pub fn header(&self, bytes: &[u8]) -> Result<Header, DataError> {
         self.settings.limits.header(bytes, self.settings.decode.strict)
     }

@@ -31,8 +31,8 @@ pub struct Settings {
     pub cache: CacheSettings,
     /// `[limits]`.
     pub limits: Limits,
-    /// `[storage]`. If the source was opened with a storage handle, the handle's settings apply instead
-    /// ([`Hints::storages`](crate::source::Hints::storages)).
+    /// `[storage]`. If the source was opened with a storage handle, the handle's settings apply
+    /// instead ([`Hints::storages`](crate::source::Hints::storages)).
     pub storage: StorageSettings,
 }
 
@@ -47,29 +47,33 @@ pub struct LoaderSettings {
     /// [`Bounds`](super::Bounds). Default: the number of cores.
     #[serde(alias = "workers")]
     pub num_workers: AutoCount,
-    /// Batches ahead of the consumer, including the one being filled, or `auto`: see [`Bounds`](super::Bounds).
-    /// Default 2.
+    /// Batches ahead of the consumer, including the one being filled, or `auto`: see
+    /// [`Bounds`](super::Bounds). Default 2.
     pub prefetch: AutoCount,
-    /// Whether the loader keeps adjusting `auto` values, automatic placements and the number of prefetched samples
-    /// while it runs. If false, the first choice is kept. Batches have the same bytes either way. Default true.
+    /// Whether the loader keeps adjusting `auto` values, automatic placements and the number of
+    /// prefetched samples while it runs. If false, the first choice is kept. Batches have the same
+    /// bytes either way. Default true.
     pub tune: bool,
     /// Seed of all random numbers. Default 0.
     pub seed: u64,
     /// Whether each epoch has its own random order. Default false.
     pub shuffle: bool,
-    /// Window size in samples, for sources whose files hold many samples. Files are read in random order, and samples
-    /// are shuffled within windows of this size, so that files are read nearly sequentially. Needs `shuffle`. Default:
-    /// a full shuffle, which is better if random reads are cheap.
+    /// Window size in samples, for sources whose files hold many samples. Files are read in random
+    /// order, and samples are shuffled within windows of this size, so that files are read nearly
+    /// sequentially. Needs `shuffle`. Default: a full shuffle, which is better if random reads are
+    /// cheap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shuffle_window: Option<u64>,
-    /// Repeated augmentation: number of consecutive occurrences of a sample in an epoch's order over all shards. Each
-    /// occurrence has its own random numbers. 1 to 256; more than 1 needs `shuffle`. The length of an epoch does not
-    /// change, so an epoch contains only `1 / repeats` of the samples. Default 1.
+    /// Repeated augmentation: number of consecutive occurrences of a sample in an epoch's order
+    /// over all shards. Each occurrence has its own random numbers. 1 to 256; more than 1 needs
+    /// `shuffle`. The length of an epoch does not change, so an epoch contains only `1 / repeats`
+    /// of the samples. Default 1.
     pub repeats: u32,
     /// Handling of the samples that do not fill the last batch of an epoch. Default `drop`.
     #[serde(alias = "last")]
     pub last_batch: LastBatch,
-    /// Where `rank` and `world_size` come from if they are not set. Default `environment`: the launcher.
+    /// Where `rank` and `world_size` come from if they are not set. Default `environment`: the
+    /// launcher.
     pub shard: ShardFrom,
     /// Index of the shard that this loader reads, from 0. Default: the rank that `shard` finds.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,8 +83,8 @@ pub struct LoaderSettings {
     pub world_size: Option<u64>,
     /// Handling of unusable samples. Default `stop`.
     pub on_error: OnError,
-    /// Label in [`Batch::labels`](crate::loader::Batch::labels) of a sample that `on_error = "substitute"` replaced by
-    /// zeros. Default -100, which PyTorch's losses ignore.
+    /// Label in [`Batch::labels`](crate::loader::Batch::labels) of a sample that `on_error =
+    /// "substitute"` replaced by zeros. Default -100, which PyTorch's losses ignore.
     pub ignore_label: i64,
 }
 
@@ -115,8 +119,8 @@ pub struct DecodeSettings {
     pub placement: Placement,
     /// Decode routes allowed when decoding is on the GPU, in any order. Default all.
     ///
-    /// Without `cpu`, images are decoded on the CPU only if no listed route supports them or nvJPEG rejects them. Each
-    /// such fallback is counted.
+    /// Without `cpu`, images are decoded on the CPU only if no listed route supports them or nvJPEG
+    /// rejects them. Each such fallback is counted.
     pub routes: Vec<Route>,
     /// Maximum number of workers that decode on the CPU at the same time (routes `nvjpeg-hybrid`
     /// and `cpu`) when anything runs on the GPU. Default: all workers, or all but one while
@@ -139,11 +143,12 @@ pub struct DecodeSettings {
     pub jpeg: JpegDecoder,
     /// Whether images are rotated according to their EXIF orientation. Default true.
     pub orientation: bool,
-    /// Whether a corrupt image is an error, handled by `loader.on_error`. If false, the loader accepts what Pillow 12
-    /// accepts and returns Pillow's pixels, with lost parts gray or black: JPEGs that are truncated or cause libjpeg
-    /// warnings, and PNGs with wrong checksums of pixel data, without an end, or with too few rows or colors. Such
-    /// samples are counted in [`Stats::tolerated`](crate::loader::Stats::tolerated). Images that Pillow refuses are
-    /// errors in both cases. Default true.
+    /// Whether a corrupt image is an error, handled by `loader.on_error`. If false, the loader
+    /// accepts what Pillow 12 accepts and returns Pillow's pixels, with lost parts gray or black:
+    /// JPEGs that are truncated or cause libjpeg warnings, and PNGs with wrong checksums of pixel
+    /// data, without an end, or with too few rows or colors. Such samples are counted in
+    /// [`Stats::tolerated`](crate::loader::Stats::tolerated). Images that Pillow refuses are errors
+    /// in both cases. Default true.
     pub strict: bool,
 }
 
@@ -172,27 +177,31 @@ pub struct OutputSettings {
     pub layout: Layout,
 }
 
-/// `[cache]`: what is cached in host memory across epochs. The cache never evicts, so a set larger than the limit has
-/// a hit rate of `limit / set` in every epoch. Batches have the same bytes with and without caches, except for
-/// `presize`.
+/// `[cache]`: what is cached in host memory across epochs. The cache never evicts, so a set larger
+/// than the limit has a hit rate of `limit / set` in every epoch. Batches have the same bytes with
+/// and without caches, except for `presize`.
 ///
-/// With several shards and `loader.shuffle`, a shard reads different samples in each epoch, so a cached sample is a
-/// hit only when the same shard reads it again. Each shard's cache would have to hold the whole set.
+/// With several shards and `loader.shuffle`, a shard reads different samples in each epoch, so a
+/// cached sample is a hit only when the same shard reads it again. Each shard's cache would have to
+/// hold the whole set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CacheSettings {
-    /// Maximum size of the cache of encoded files, in bytes. Later epochs are bound by decoding. Default: no cache.
+    /// Maximum size of the cache of encoded files, in bytes. Later epochs are bound by decoding.
+    /// Default: no cache.
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
     pub encoded: Option<u64>,
-    /// Maximum size of the cache of whole decoded images, in bytes (three per pixel). Later epochs are bound by the
-    /// operators. Images to be cached are decoded whole on the CPU, which takes longer than decoding only their
-    /// window. So the cache pays off after one epoch if windows are small, and at once if they are large. Not together
-    /// with `decode.prescale`, whose pixels depend on the window. Default: no cache.
+    /// Maximum size of the cache of whole decoded images, in bytes (three per pixel). Later epochs
+    /// are bound by the operators. Images to be cached are decoded whole on the CPU, which takes
+    /// longer than decoding only their window. So the cache pays off after one epoch if windows are
+    /// small, and at once if they are large. Not together with `decode.prescale`, whose pixels
+    /// depend on the window. Default: no cache.
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
     pub decoded: Option<u64>,
-    /// Maximum shorter side, in pixels. Larger images are rotated upright and resized to it (bilinear) before the
-    /// chain runs, whether they are cached or not. This changes pixels and lets the decoded cache hold more images.
-    /// Images that are not cached are decoded whole and resized in each epoch. At most 32767. Default: no resizing.
+    /// Maximum shorter side, in pixels. Larger images are rotated upright and resized to it
+    /// (bilinear) before the chain runs, whether they are cached or not. This changes pixels and
+    /// lets the decoded cache hold more images. Images that are not cached are decoded whole and
+    /// resized in each epoch. At most 32767. Default: no resizing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presize: Option<u32>,
     /// Maximum size of the cache of row indexes, in bytes; 0 for none. An index stores where the
@@ -210,14 +219,16 @@ pub struct CacheSettings {
     pub row_index: Option<u64>,
 }
 
-/// `[limits]`: limits of a sample, checked on its header before memory is allocated, and limits of the loader.
+/// `[limits]`: limits of a sample, checked on its header before memory is allocated, and limits of
+/// the loader.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Maximum number of pixels of an image. Default 178956970, above which Pillow warns of a decompression bomb.
+    /// Maximum number of pixels of an image. Default 178956970, above which Pillow warns of a
+    /// decompression bomb.
     pub max_pixels: u64,
-    /// Maximum width and height of an image, in pixels. Row buffers and resampling tables grow with the sides, not with
-    /// the number of pixels. Default 65535, the maximum of JPEG.
+    /// Maximum width and height of an image, in pixels. Row buffers and resampling tables grow with
+    /// the sides, not with the number of pixels. Default 65535, the maximum of JPEG.
     pub max_side: u32,
     /// Host memory, in bytes, shared by all samples that need more than their worker's share: large
     /// progressive JPEGs, interlaced PNGs and WebPs. Such a sample reserves its excess, after a
@@ -237,15 +248,16 @@ pub struct Limits {
     /// Default: no limit.
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
     pub host_memory: Option<u64>,
-    /// Maximum device memory, in bytes, without the memory of the driver and its libraries. Handled like `host_memory`.
-    /// Default: no limit.
+    /// Maximum device memory, in bytes, without the memory of the driver and its libraries. Handled
+    /// like `host_memory`. Default: no limit.
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
     pub device_memory: Option<u64>,
     /// Maximum page-locked host memory, in bytes. Handled like `host_memory`. Default: no limit.
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
     pub pinned_memory: Option<u64>,
-    /// Maximum number of threads that the loader starts for samples: workers and, with a GPU, the launcher and the
-    /// thread that feeds the JPEG engines. `loader.num_workers` must fit, or be `auto`. Default: no limit.
+    /// Maximum number of threads that the loader starts for samples: workers and, with a GPU, the
+    /// launcher and the thread that feeds the JPEG engines. `loader.num_workers` must fit, or be
+    /// `auto`. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_threads: Option<usize>,
     /// Whether to build a loader even if its plan needs more host memory than is available. The
@@ -271,7 +283,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Parses the header of a whole file and checks the size of its image. No later step repeats this check.
+    /// Parses the header of a whole file and checks the size of its image. No later step repeats
+    /// this check.
     ///
     /// # Errors
     /// Errors of [`Header::parse_as`] and [`check_size`](Self::check_size).
@@ -364,7 +377,8 @@ impl Settings {
 /// GPU.
 const MOST_HARDWARE_GROUP: usize = 1024;
 
-/// Maximum size in bytes: more than any machine has, and small enough that sums of such sizes fit 64 bits.
+/// Maximum size in bytes: more than any machine has, and small enough that sums of such sizes fit
+/// 64 bits.
 const MOST_BYTES: u64 = 1 << 60;
 
 fn check_bytes(key: &str, bytes: u64) -> Result<()> {

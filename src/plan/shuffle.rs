@@ -185,8 +185,8 @@ mod tests {
         all
     }
 
-    /// All permutations that move elements within blocks only. The first block has `first` elements, the others
-    /// `window`.
+    /// All permutations that move elements within blocks only. The first block has `first`
+    /// elements, the others `window`.
     fn block_orders(samples: usize, first: usize, window: usize) -> Vec<Vec<usize>> {
         let mut all = vec![Vec::new()];
         let mut begin = 0;

@@ -5,7 +5,8 @@ use std::fmt;
 use serde::de::{self, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Count that is fixed, or that the loader chooses from measurements. In TOML an integer or `"auto"`.
+/// Count that is fixed, or that the loader chooses from measurements. In TOML an integer or
+/// `"auto"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AutoCount {
     /// The loader chooses, within the plan's [`Bounds`](super::Bounds).

@@ -160,8 +160,8 @@ impl Stage {
         }
     }
 
-    /// Whether the stages of [`put_bounding`](Self::put_bounding) bound every sample with an upright image of this
-    /// size.
+    /// Whether the stages of [`put_bounding`](Self::put_bounding) bound every sample with an
+    /// upright image of this size.
     pub fn are_certain(steps: &[PlannedStep], image: Size) -> bool {
         let behind = |bound: Bound, step: &PlannedStep| bound.behind(step).0;
         steps.iter().fold(Bound::of(image), behind).certain

@@ -41,8 +41,9 @@ pub trait Configured: Source + Sealed + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`](crate::Error::Io) if a file cannot be read. [`Error::Config`](crate::Error::Config) if paths or settings are invalid,
-    /// or if there are no samples.
+    /// [`Error::Io`](crate::Error::Io) if a file cannot be read.
+    /// [`Error::Config`](crate::Error::Config) if paths or settings are invalid, or if there are no
+    /// samples.
     fn open_with(paths: &[PathBuf], settings: &Self::Settings, storage: &Storage) -> Result<Self>;
 
     /// Like [`open_with`](Self::open_with), with a policy for bad shards. The default supports only

@@ -1,7 +1,8 @@
 //! Types and traits for custom sources, in addition to the trait [`Source`](super::Source).
 //!
 //! * [`Page`] is the buffer that [`Source::read`](super::Source::read) writes to.
-//! * Optional abilities are traits: [`Annotations`], [`RemoteReads`], [`Heads`], [`Hints`], [`Identity`], [`Notes`].
+//! * Optional abilities are traits: [`Annotations`], [`RemoteReads`], [`Heads`], [`Hints`],
+//!   [`Identity`], [`Notes`].
 //! * To provide the samples of other sources in another order or number, use a [`Combined`] with an
 //!   [`Arrangement`].
 //! * A pipeline file names a custom source with `own = "name"`, alone or in a combination.

@@ -68,7 +68,8 @@ macro_rules! sources {
             pub const KEYS: &[&str] =
                 &[$($(#[cfg(feature = $feature)])? <$type as Configured>::KEY),+];
 
-            /// Cargo features of sources that this build disables. Each is also the key of its source.
+            /// Cargo features of sources that this build disables. Each is also the key of its
+            /// source.
             pub const DISABLED: &[&str] = &[$($(#[cfg(not(feature = $feature))] $feature,)?)+];
 
             /// Parses the settings of the source `key`. Relative paths are resolved against `base`,

@@ -32,8 +32,8 @@ struct Shared {
 }
 
 impl Storage {
-    /// Creates a handle with these settings. Data that can be regenerated is stored below `$FEEDWATER_CACHE`, else
-    /// `$XDG_CACHE_HOME/feedwater`, else `~/.cache/feedwater`.
+    /// Creates a handle with these settings. Data that can be regenerated is stored below
+    /// `$FEEDWATER_CACHE`, else `$XDG_CACHE_HOME/feedwater`, else `~/.cache/feedwater`.
     ///
     /// # Errors
     ///

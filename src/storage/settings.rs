@@ -69,7 +69,8 @@ pub enum IndexFiles {
     /// Beside each file. If this is not possible, in the cache directory.
     #[default]
     Beside,
-    /// In the cache directory: `$FEEDWATER_CACHE`, else `$XDG_CACHE_HOME/feedwater`, else `~/.cache/feedwater`.
+    /// In the cache directory: `$FEEDWATER_CACHE`, else `$XDG_CACHE_HOME/feedwater`, else
+    /// `~/.cache/feedwater`.
     Cache,
     /// Nowhere. No tables are read either, so files are scanned at every start.
     None,

@@ -1,4 +1,5 @@
-//! Images that need more memory than a worker's share, and files whose headers announce large images.
+//! Images that need more memory than a worker's share, and files whose headers announce large
+//! images.
 
 use super::*;
 

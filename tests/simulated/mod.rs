@@ -2,8 +2,8 @@
 //! loaded instead of the real ones.
 //!
 //! Each process has one simulated machine. [`exclusive`] gives a test a process of its own. The
-//! machine simulates the API and the order of events, but not speed. A comment at the top of each C++ file
-//! describes its behaviour.
+//! machine simulates the API and the order of events, but not speed. A comment at the top of each
+//! C++ file describes its behaviour.
 
 #![allow(unsafe_code, dead_code)]
 

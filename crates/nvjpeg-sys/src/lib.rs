@@ -5,7 +5,8 @@
 //! lacks some functions. Check a function's `Result` before the call, because calling a missing
 //! function panics.
 //!
-//! To regenerate: `NVJPEG_INCLUDE=<directory of nvjpeg.h> cargo build -p feedwater-nvjpeg-sys --features bindgen`.
+//! To regenerate: `NVJPEG_INCLUDE=<directory of nvjpeg.h> cargo build -p feedwater-nvjpeg-sys
+//! --features bindgen`.
 
 #![allow(non_camel_case_types, non_snake_case, non_upper_case_globals)]
 #![allow(missing_docs, clippy::all)]

@@ -49,7 +49,8 @@ pub enum FaultKind {
     Operand,
     /// The kernel executed `trap`.
     Trap,
-    /// The kernel executed more instructions than [`Options::max_instructions`](crate::Options::max_instructions).
+    /// The kernel executed more instructions than
+    /// [`Options::max_instructions`](crate::Options::max_instructions).
     Timeout,
 }
 

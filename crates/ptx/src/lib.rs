@@ -31,18 +31,19 @@
 //! # Ok::<(), feedwater_ptx::Error>(())
 //! ```
 //!
-//! [`Module::compare`] runs a kernel under several schedules and fills of uninitialized memory. A correct kernel
-//! computes the same bytes in all of them.
+//! [`Module::compare`] runs a kernel under several schedules and fills of uninitialized memory. A
+//! correct kernel computes the same bytes in all of them.
 //!
 //! # Limits
 //!
-//! * The interpreter executes PTX, not machine code. It does not model the assembler ptxas, time or caches.
-//! * Instructions of `wgmma`, `tcgen05`, `mbarrier`, bulk copies, textures and floating-point `mma` are errors of
-//!   [`Module::parse`], like all unknown instructions.
-//! * Memory is sequentially consistent. Fences have no effect. The race check ignores flags and locks, so data that
-//!   they protect is reported as a race.
-//! * `.approx` instructions return the correctly rounded result of a computation in double precision. A device's result
-//!   may differ by the error that the PTX ISA states.
+//! * The interpreter executes PTX, not machine code. It does not model the assembler ptxas, time or
+//!   caches.
+//! * Instructions of `wgmma`, `tcgen05`, `mbarrier`, bulk copies, textures and floating-point `mma`
+//!   are errors of [`Module::parse`], like all unknown instructions.
+//! * Memory is sequentially consistent. Fences have no effect. The race check ignores flags and
+//!   locks, so data that they protect is reported as a race.
+//! * `.approx` instructions return the correctly rounded result of a computation in double
+//!   precision. A device's result may differ by the error that the PTX ISA states.
 mod c_interface;
 mod check;
 mod compare;

@@ -45,8 +45,8 @@ mod host;
 /// the order of the loader's layout.
 ///
 /// # Errors
-/// Fails if candle fails. For a batch in device memory, also fails if `device` is not the GPU of the
-/// batch, or if the feature `cuda` is not enabled.
+/// Fails if candle fails. For a batch in device memory, also fails if `device` is not the GPU of
+/// the batch, or if the feature `cuda` is not enabled.
 pub fn images(batch: Batch, device: &Device) -> Result<Tensor> {
     match batch.host() {
         Some(_) => host::images(&batch, device),
@@ -57,7 +57,8 @@ pub fn images(batch: Batch, device: &Device) -> Result<Tensor> {
     }
 }
 
-/// Copies the images of a batch into an existing tensor with the same shape, element type and kind of device.
+/// Copies the images of a batch into an existing tensor with the same shape, element type and kind
+/// of device.
 ///
 /// Everything that shares the memory of `tensor` gets the new values: clones, views, and graphs
 /// whose backward pass has not run yet. So call this function after the backward pass of the
@@ -67,8 +68,8 @@ pub fn images(batch: Batch, device: &Device) -> Result<Tensor> {
 /// [`LastBatch::Drop`](feedwater::LastBatch), the loader omits such a batch.
 ///
 /// # Errors
-/// Fails if shape, element type or device differ, if `tensor` is not contiguous, or if candle fails. On
-/// an error, `tensor` is unchanged.
+/// Fails if shape, element type or device differ, if `tensor` is not contiguous, or if candle
+/// fails. On an error, `tensor` is unchanged.
 pub fn copy_images(batch: Batch, tensor: &Tensor) -> Result<()> {
     let (shape, dtype) = (batch.array_shape(), dtype(&batch)?);
     if tensor.dims() != shape || tensor.dtype() != dtype {

@@ -14,7 +14,8 @@ use crate::geometry::{Roi, Size};
 use crate::gpu::pool::DeviceBuffer;
 use crate::gpu::{Event, Lap, Stream};
 
-/// Decodes one image at a time with [`Backend::GpuHybrid`] or [`Backend::Hybrid`]. May move between threads.
+/// Decodes one image at a time with [`Backend::GpuHybrid`] or [`Backend::Hybrid`]. May move between
+/// threads.
 ///
 /// After any error, the next image gets a new state, because the old one may hold pixels of the
 /// previous image.

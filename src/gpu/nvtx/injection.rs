@@ -81,7 +81,8 @@ impl Injection {
     pub(super) fn push(&self, name: &'static CStr) {
         match &self.domain {
             Some(domain) => {
-                // SAFETY: nvtxTypes.h: the module and number are those of `nvtxDomainRangePushEx_impl_fntype`.
+                // SAFETY: nvtxTypes.h: the module and number are those of
+                // `nvtxDomainRangePushEx_impl_fntype`.
                 let Some(push) = (unsafe { function::<DomainPush>(CORE2, DOMAIN_PUSH) }) else {
                     return;
                 };
@@ -92,7 +93,8 @@ impl Injection {
                 unsafe { push(domain.load(Acquire), &attributes) };
             }
             None => {
-                // SAFETY: nvtxTypes.h: the module and number are those of `nvtxRangePushA_impl_fntype`.
+                // SAFETY: nvtxTypes.h: the module and number are those of
+                // `nvtxRangePushA_impl_fntype`.
                 let Some(push) = (unsafe { function::<Push>(CORE, PUSH) }) else { return };
                 // SAFETY: nvToolsExt.h: the text ends with a NUL byte; any thread may call.
                 unsafe { push(name.as_ptr()) };
@@ -104,7 +106,8 @@ impl Injection {
     pub(super) fn pop(&self) {
         match &self.domain {
             Some(domain) => {
-                // SAFETY: nvtxTypes.h: the module and number are those of `nvtxDomainRangePop_impl_fntype`.
+                // SAFETY: nvtxTypes.h: the module and number are those of
+                // `nvtxDomainRangePop_impl_fntype`.
                 let Some(pop) = (unsafe { function::<DomainPop>(CORE2, DOMAIN_POP) }) else {
                     return;
                 };
@@ -113,7 +116,8 @@ impl Injection {
                 unsafe { pop(domain.load(Acquire)) };
             }
             None => {
-                // SAFETY: nvtxTypes.h: the module and number are those of `nvtxRangePop_impl_fntype`.
+                // SAFETY: nvtxTypes.h: the module and number are those of
+                // `nvtxRangePop_impl_fntype`.
                 let Some(pop) = (unsafe { function::<Pop>(CORE, POP) }) else { return };
                 // SAFETY: nvToolsExt.h: the function has no arguments. Any thread may call.
                 unsafe { pop() };
@@ -137,12 +141,14 @@ impl Injection {
         // The library is never closed. Its functions are called until the process ends, and it may
         // have started threads.
         mem::forget(library);
-        // SAFETY: nvtxTypes.h: `NvtxInitializeInjectionNvtxFunc_t` takes a `NvtxGetExportTableFunc_t`.
+        // SAFETY: nvtxTypes.h: `NvtxInitializeInjectionNvtxFunc_t` takes a
+        // `NvtxGetExportTableFunc_t`.
         if unsafe { initialize(export_table) } == 0 {
             return Err(", whose InitializeInjectionNvtx2 failed: see the profiler's output".into());
         }
         if is_set(CORE2, DOMAIN_PUSH) && is_set(CORE2, DOMAIN_POP) {
-            // SAFETY: nvtxTypes.h: the module and number are those of `nvtxDomainCreateA_impl_fntype`.
+            // SAFETY: nvtxTypes.h: the module and number are those of
+            // `nvtxDomainCreateA_impl_fntype`.
             let create = unsafe { function::<DomainCreate>(CORE2, DOMAIN_CREATE) };
             // SAFETY: nvToolsExt.h: the text ends with a NUL byte. A null domain is the default
             // domain.

@@ -47,11 +47,12 @@ use state::LoaderState;
 /// * `for batch in &mut loader` is one epoch. The next `for` is the next epoch. When an epoch ends,
 ///   the batches of the next one are already being filled, unless the number of `epochs` is
 ///   reached.
-/// * [`epoch`](Self::epoch) returns the same iterator as a value, for loops that also call [`stats`](Self::stats) or
-///   [`state`](Self::state). [`into_batches`](Self::into_batches) owns the loader and returns the batches of all epochs,
-///   on any thread.
+/// * [`epoch`](Self::epoch) returns the same iterator as a value, for loops that also call
+///   [`stats`](Self::stats) or [`state`](Self::state). [`into_batches`](Self::into_batches) owns
+///   the loader and returns the batches of all epochs, on any thread.
 /// * Batches are delivered in the order of the epoch, for any number of threads.
-/// * Leaving a loop early ends its epoch: prefetched batches are discarded, and the next `for` begins the next epoch.
+/// * Leaving a loop early ends its epoch: prefetched batches are discarded, and the next `for`
+///   begins the next epoch.
 /// * If a sample fails and the policy is `stop`, the batches before it are delivered first, then
 ///   the error. Every later call returns the same error. All other errors end the loader in the
 ///   same way.
@@ -69,10 +70,11 @@ use state::LoaderState;
 /// * If the consumer panics, its batch is dropped, and the loader ends as if the loader were
 ///   dropped.
 /// * A panic in an operator ends the loader with an error that reports the panic.
-/// * The consumer may be any thread. Batches may be sent to other threads and may outlive the loader.
+/// * The consumer may be any thread. Batches may be sent to other threads and may outlive the
+///   loader.
 /// * Only one loop can run over a loader at a time: a second one does not compile.
-/// * Dropping the loader, at any time, stops and joins all threads and frees all memory except that of batches which are
-///   still held.
+/// * Dropping the loader, at any time, stops and joins all threads and frees all memory except that
+///   of batches which are still held.
 /// * `fork` copies no threads. In a child process, the parent's loader returns [`Error::Forked`]
 ///   instead of batches, and its counts are zero. Dropping the loader or its batches in the child
 ///   does nothing and frees no memory. Build loaders after `fork`.
@@ -126,7 +128,8 @@ struct Progress {
 }
 
 impl Loader {
-    /// Returns a builder for a loader of this source and chain; see [`LoaderBuilder`] for the settings.
+    /// Returns a builder for a loader of this source and chain; see [`LoaderBuilder`] for the
+    /// settings.
     pub fn builder(source: impl Source + 'static, chain: crate::op::Chain) -> LoaderBuilder {
         LoaderBuilder::new(Arc::new(source), chain)
     }

@@ -82,9 +82,10 @@ impl Loader {
         Nvml::open(device.runtime())?.monitor(device)?.read()
     }
 
-    /// Writes the latest spans of every thread, the consumer and the ring as a trace in Chrome's JSON format, for
-    /// ui.perfetto.dev and chrome://tracing. Fails if tracing is off
-    /// ([`LoaderBuilder::trace`](crate::loader::LoaderBuilder::trace)) or if writing to `out` fails.
+    /// Writes the latest spans of every thread, the consumer and the ring as a trace in Chrome's
+    /// JSON format, for ui.perfetto.dev and chrome://tracing. Fails if tracing is off
+    /// ([`LoaderBuilder::trace`](crate::loader::LoaderBuilder::trace)) or if writing to `out`
+    /// fails.
     pub fn trace_json(&self, mut out: impl Write) -> io::Result<()> {
         if self.meters.spans() == 0 {
             let problem = "tracing is off; turn it on with LoaderBuilder::trace";

@@ -138,7 +138,8 @@ impl LoaderBuilder {
             (Ok(None), _) => return Ok(Found::cpu("device is cpu".into(), "device is cpu")),
             (Err(error), DeviceChoice::Auto) if !matches!(error, Error::Config(_)) => {
                 let line = match &error {
-                    // The full error, with the searched paths and the remedy, is too long for a line.
+                    // The full error, with the searched paths and the remedy, is too long for a
+                    // line.
                     Error::Unavailable { what, .. } => {
                         format!("{what} is not available; feedwater doctor prints the reason")
                     }

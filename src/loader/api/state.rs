@@ -38,7 +38,8 @@ pub struct LoaderState {
     /// Absent without class names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classes: Option<u32>,
-    /// Fingerprint of the source, if it is a combination: a mixture, a concatenation or a selection.
+    /// Fingerprint of the source, if it is a combination: a mixture, a concatenation or a
+    /// selection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub combined: Option<Fingerprint>,
     /// CRC-32C of the source's number of samples and of the names of its first and last sample,

@@ -20,8 +20,8 @@ use crate::tensor::TensorShape;
 
 /// One batch, ready for the model. Dropping the batch returns its slot to the loader.
 ///
-/// Samples are in the order of the epoch. A batch may be sent to another thread and may outlive the loader. Leaking a
-/// batch (`mem::forget`) removes one slot from the ring and has no other effect.
+/// Samples are in the order of the epoch. A batch may be sent to another thread and may outlive the
+/// loader. Leaking a batch (`mem::forget`) removes one slot from the ring and has no other effect.
 pub struct Batch {
     slot: BatchMemory,
     shape: TensorShape,
@@ -238,8 +238,8 @@ impl Batch {
     /// of all threads. Does nothing for a batch in host memory.
     ///
     /// # Errors
-    /// [`Error::Config`](crate::Error::Config) for a stream of another device, [`Error::Device`](crate::Error::Device) if
-    /// the driver fails.
+    /// [`Error::Config`](crate::Error::Config) for a stream of another device,
+    /// [`Error::Device`](crate::Error::Device) if the driver fails.
     pub fn wait_in(&self, stream: &Arc<Stream>) -> Result<()> {
         match &self.slot {
             BatchMemory::Host(_) => Ok(()),

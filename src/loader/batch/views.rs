@@ -22,12 +22,14 @@ impl Batch {
         self.view(DType::F32)
     }
 
-    /// The tensor as [`struct@f16`], if that is its element type ([`DType::F16`]) and it is in host memory.
+    /// The tensor as [`struct@f16`], if that is its element type ([`DType::F16`]) and it is in host
+    /// memory.
     pub fn as_f16(&self) -> Option<&[f16]> {
         self.view(DType::F16)
     }
 
-    /// The tensor as [`bf16`], if that is its element type ([`DType::BF16`]) and it is in host memory.
+    /// The tensor as [`bf16`], if that is its element type ([`DType::BF16`]) and it is in host
+    /// memory.
     pub fn as_bf16(&self) -> Option<&[bf16]> {
         self.view(DType::BF16)
     }
@@ -59,7 +61,8 @@ impl Batch {
         self.shape().dims()
     }
 
-    // The casts cannot fail: a slot is aligned to 256 bytes and a batch is a whole number of elements.
+    // The casts cannot fail: a slot is aligned to 256 bytes and a batch is a whole number of
+    // elements.
     fn view<T: Pod>(&self, dtype: DType) -> Option<&[T]> {
         let same = self.shape().dtype == dtype;
         self.host().filter(|_| same).map(bytemuck::cast_slice)

@@ -74,7 +74,8 @@ impl Clocks {
         self.keep(Stopwatch::new(&self.device, SPANS_PER_SLOT * slots, meter)?)
     }
 
-    /// Collects finished spans without waiting. Device errors are reported by the threads that use the device.
+    /// Collects finished spans without waiting. Device errors are reported by the threads that use
+    /// the device.
     pub fn harvest(&self) {
         for watch in self.all.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             let _ = watch.harvest();

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 /// Handle that ends a loader from any thread, even while the consumer waits for a batch. Useful for
 /// signal handlers, watchdogs or a button. Created by
-/// [`Loader::stop_handle`](crate::loader::Loader::stop_handle). Does not keep the loader's memory alive.
+/// [`Loader::stop_handle`](crate::loader::Loader::stop_handle). Does not keep the loader's memory
+/// alive.
 #[derive(Clone)]
 pub struct StopHandle(pub(in crate::loader) Arc<dyn Fn() + Send + Sync>);
 

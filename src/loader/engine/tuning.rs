@@ -119,7 +119,8 @@ impl Tuning {
         Ok(())
     }
 
-    /// Counts a batch that the consumer has received. After a choice by the user nothing is measured.
+    /// Counts a batch that the consumer has received. After a choice by the user nothing is
+    /// measured.
     pub fn batch_taken(
         &self,
         measured: impl Fn() -> Snapshot,

@@ -244,7 +244,8 @@ impl SamplePipeline {
         Ok(Admitted(planned))
     }
 
-    /// Reserves the memory that the current sample needs. `file` is the number of bytes that the page holds.
+    /// Reserves the memory that the current sample needs. `file` is the number of bytes that the
+    /// page holds.
     fn reserve(&mut self, header: &Header, file: u64) -> Result<(), DataError> {
         let Self { room, need, decoder, transform, reader, sample, .. } = self;
         let tables = sample.table_bytes();

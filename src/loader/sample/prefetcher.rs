@@ -76,7 +76,8 @@ struct Request {
     arrival: Arc<Arrival>,
 }
 
-/// Number of samples that are prefetched over a network: see [`Loader::read_ahead`](crate::loader::Loader::read_ahead).
+/// Number of samples that are prefetched over a network: see
+/// [`Loader::read_ahead`](crate::loader::Loader::read_ahead).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PrefetcherReport {

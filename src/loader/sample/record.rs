@@ -20,7 +20,8 @@ pub struct SampleRecord {
     pub size: Size,
     /// Rotation and mirroring of the stored image.
     pub orientation: Orientation,
-    /// Factor by which the decoder reduced both sides: 1, or up to 8 with `decode.prescale`. The sides are rounded up.
+    /// Factor by which the decoder reduced both sides: 1, or up to 8 with `decode.prescale`. The
+    /// sides are rounded up.
     pub reduction: u32,
     /// Record of the geometric actions on the sample, such as its crop and flip.
     pub trace: Trace,
@@ -35,7 +36,8 @@ pub struct SampleRecord {
     pub tolerated: Option<Tolerated>,
     /// Decoder on the CPU, if the image is a JPEG and was not in a cache of decoded images.
     pub jpeg: Option<JpegBy>,
-    /// Number of earlier places of the epoch, over all shards, that have the same sample, from 0 to `loader.repeats - 1`.
+    /// Number of earlier places of the epoch, over all shards, that have the same sample, from 0 to
+    /// `loader.repeats - 1`.
     pub repeat: u32,
     /// Index of the failed sample that this sample replaces.
     pub replaces: Option<u64>,

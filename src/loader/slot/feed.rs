@@ -2,8 +2,8 @@
 //!
 //! * Cells are handed out in the order of the epoch. The first cell of a batch waits for a free
 //!   slot. This wait is the only backpressure.
-//! * Cells may be finished in any order, by any thread. A batch is published when all its cells are finished and all
-//!   batches before it are published.
+//! * Cells may be finished in any order, by any thread. A batch is published when all its cells are
+//!   finished and all batches before it are published.
 //! * If a cell fails, the ring ends with the cell's error after all previous batches. If several
 //!   cells of a batch fail, the error of the first one counts. So the batches before an error do
 //!   not depend on timing.

@@ -1,8 +1,9 @@
 //! CPU quota of the control groups of this process.
 //!
-//! Version 2 has `cpu.max` and `throttled_usec` in `cpu.stat` (Documentation/admin-guide/cgroup-v2.rst); version 1 has
-//! `cpu.cfs_quota_us`, `cpu.cfs_period_us` and `throttled_time` in nanoseconds (Documentation/scheduler/sched-bwc.rst).
-//! Quotas of parent groups apply too, if the container can see these groups.
+//! Version 2 has `cpu.max` and `throttled_usec` in `cpu.stat`
+//! (Documentation/admin-guide/cgroup-v2.rst); version 1 has `cpu.cfs_quota_us`, `cpu.cfs_period_us`
+//! and `throttled_time` in nanoseconds (Documentation/scheduler/sched-bwc.rst). Quotas of parent
+//! groups apply too, if the container can see these groups.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -99,7 +100,8 @@ fn quota_2(text: &str) -> Option<f64> {
     ratio(words.next()?, words.next().unwrap_or("100000"))
 }
 
-/// Number of processors from the texts of `cpu.cfs_quota_us`, which is -1 for no quota, and `cpu.cfs_period_us`.
+/// Number of processors from the texts of `cpu.cfs_quota_us`, which is -1 for no quota, and
+/// `cpu.cfs_period_us`.
 fn quota_1(quota: &str, period: &str) -> Option<f64> {
     ratio(quota.trim(), period.trim())
 }

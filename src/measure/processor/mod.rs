@@ -61,7 +61,8 @@ struct Clock {
 #[derive(Debug)]
 pub struct Clocked<'a>(&'a ThreadClock);
 
-/// Processor seconds since a loader was built, as sums over the processors that the process may run on.
+/// Processor seconds since a loader was built, as sums over the processors that the process may run
+/// on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Machine {
     /// Seconds since the loader was built.

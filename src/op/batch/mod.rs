@@ -86,7 +86,8 @@ macro_rules! batch_operators {
         /// Names of the built-in batch operators, as in TOML.
         pub const NAMES: &[&str] = &[$(<$type as BuiltIn>::NAME),+];
 
-        /// Reads the settings of the built-in batch operator `name`. Returns `None` if there is no such operator.
+        /// Reads the settings of the built-in batch operator `name`. Returns `None` if there is no
+        /// such operator.
         pub fn read<'de, D: Deserializer<'de>>(
             name: &str,
             settings: D,

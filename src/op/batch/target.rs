@@ -23,7 +23,8 @@ impl TargetCoding {
     }
 }
 
-/// Soft target of one sample. All classes except those of the pair's two labels have the same value.
+/// Soft target of one sample. All classes except those of the pair's two labels have the same
+/// value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct TargetRow {

@@ -12,8 +12,8 @@ use crate::random::SampleRng;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChannelPermutation {
-    /// Channel of the input, 0 to 2, that each channel of the output copies. Default: one of the six orders, drawn per
-    /// sample.
+    /// Channel of the input, 0 to 2, that each channel of the output copies. Default: one of the
+    /// six orders, drawn per sample.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<[u32; 3]>,
 }

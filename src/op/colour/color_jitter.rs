@@ -13,8 +13,8 @@ use super::contrast::{self, Contrast};
 use super::hue::{self, Hue};
 use super::saturation::{self, Saturation};
 
-/// Changes brightness, contrast, saturation and hue by random amounts in random order, like torchvision's
-/// `ColorJitter`.
+/// Changes brightness, contrast, saturation and hue by random amounts in random order, like
+/// torchvision's `ColorJitter`.
 ///
 /// Each setting is a range `[low, high]`, from which the factor is drawn uniformly, or one number
 /// v, which stands for the range `[max(0, 1 - v), 1 + v]` (hue: `[-v, v]`). A setting that is left

@@ -10,8 +10,9 @@ use crate::random::SampleRng;
 use super::channel_permutation::drawn_order;
 use super::color_jitter::ColorStep;
 
-/// Changes brightness, contrast, saturation, hue and the order of channels, each with a probability, like torchvision's
-/// `RandomPhotometricDistort` (Liu et al., "SSD: Single shot multibox detector", 2016).
+/// Changes brightness, contrast, saturation, hue and the order of channels, each with a
+/// probability, like torchvision's `RandomPhotometricDistort` (Liu et al., "SSD: Single shot
+/// multibox detector", 2016).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PhotometricDistort {

@@ -7,7 +7,8 @@ use crate::op::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 
 use super::grayscale::{self, Grayscale};
 
-/// Replaces each channel by the pixel's luma with a probability, like torchvision's `RandomGrayscale`.
+/// Replaces each channel by the pixel's luma with a probability, like torchvision's
+/// `RandomGrayscale`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RandomGrayscale {

@@ -8,7 +8,8 @@ use crate::op::{Bounds, Draw, FieldError, Kinds, Operator};
 
 use super::Inner;
 
-/// Runs all of its operators for each sample in a random order, all orders equally likely: torchvision's `RandomOrder`.
+/// Runs all of its operators for each sample in a random order, all orders equally likely:
+/// torchvision's `RandomOrder`.
 #[derive(Clone, Debug, Default)]
 pub struct RandomOrder {
     operators: Inner,

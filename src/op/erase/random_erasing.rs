@@ -11,7 +11,8 @@ use crate::op::wide::truncated;
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 use crate::random::SampleRng;
 
-/// Overwrites random rectangles with a colour or with noise, like torchvision's and timm's `RandomErasing`.
+/// Overwrites random rectangles with a colour or with noise, like torchvision's and timm's
+/// `RandomErasing`.
 ///
 /// The defaults are those of torchvision, which erases one rectangle. timm erases after
 /// `normalize`. Its command line uses `scale = [0.02, 0.3333]`, `ratio = [0.3, 3.3333]` and

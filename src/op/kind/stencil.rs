@@ -16,8 +16,8 @@ use super::{
     ProgramRole,
 };
 
-/// A function of a pixel and its eight neighbours. Pixels at the border of the image are unchanged, as in Pillow's
-/// `ImageFilter.Kernel` (`src/libImaging/Filter.c`).
+/// A function of a pixel and its eight neighbours. Pixels at the border of the image are unchanged,
+/// as in Pillow's `ImageFilter.Kernel` (`src/libImaging/Filter.c`).
 pub trait StencilFormula: 'static {
     /// Parameters of one sample, with the same rules as
     /// [`ColourFormula::Params`](super::ColourFormula::Params).

@@ -12,7 +12,8 @@ use super::steps::PolicyStep;
 /// equal probability: 3-Augment of DeiT III (`augment.py` of facebookresearch/deit). The recipe of
 /// DeiT III continues with `color_jitter` of 0.3.
 ///
-/// The blur is Pillow's `ImageFilter.GaussianBlur`, which approximates a Gaussian by three box filters along each axis.
+/// The blur is Pillow's `ImageFilter.GaussianBlur`, which approximates a Gaussian by three box
+/// filters along each axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ThreeAugment {}

@@ -122,7 +122,8 @@ impl Passes {
         ]
     }
 
-    /// Stores a row for the horizontal pass at index `place` of the rows that are processed together.
+    /// Stores a row for the horizontal pass at index `place` of the rows that are processed
+    /// together.
     pub fn keep(&mut self, place: usize, row: &[u8]) {
         let len = CHANNELS * self.input.width as usize;
         self.lines[place * self.line_len..][..len].copy_from_slice(&row[..len]);
@@ -180,7 +181,8 @@ fn horizontal(passes: &Passes, ring: &mut [u8], slots: &[usize]) {
     assert!(last + 2 * CHANNELS * pairs + 16 <= *line_len, "each offset must be inside the line");
     assert!(ROWS_AT_ONCE * line_len <= lines.len());
     let load = |row: usize, at: usize| {
-        // SAFETY: row < ROWS_AT_ONCE, and at <= last + 6 * pairs: both asserts above cover 16 more bytes.
+        // SAFETY: row < ROWS_AT_ONCE, and at <= last + 6 * pairs: both asserts above cover 16 more
+        // bytes.
         unsafe { _mm_loadu_si128(lines.as_ptr().add(row * line_len + at).cast()) }
     };
     let (mask01, mask23) = (pair_mask(0), pair_mask(2));

@@ -345,8 +345,8 @@ mod tests {
         out.data().to_vec()
     }
 
-    /// Covers every path that this CPU supports, memory left over from earlier resamplings, rows that are not needed,
-    /// and windows at any position.
+    /// Covers every path that this CPU supports, memory left over from earlier resamplings, rows
+    /// that are not needed, and windows at any position.
     #[test]
     fn every_path_equals_the_reference() {
         let resampler = |&path: &Path| Resampler { fastest: Some(path), ..Resampler::default() };

@@ -64,8 +64,8 @@ pub enum Weights {
 }
 
 impl Weights {
-    /// Appends the table for the wanted window and writes its offsets into `params`. Returns the input window that the
-    /// table reads.
+    /// Appends the table for the wanted window and writes its offsets into `params`. Returns the
+    /// input window that the table reads.
     pub fn fill_table(&self, params: &mut Params, wanted: Wanted, table: &mut Vec<i32>) -> Roi {
         let (start, out) = (table.len(), wanted.output);
         (params.x, params.y) = (out.x as i32, out.y as i32);

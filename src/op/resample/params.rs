@@ -65,7 +65,8 @@ pub struct Params {
     pub out_height: i32,
 }
 
-/// Fraction bits of a coefficient: 32 minus 8 for the byte and 2 for filters that go below 0 or over 1.
+/// Fraction bits of a coefficient: 32 minus 8 for the byte and 2 for filters that go below 0 or
+/// over 1.
 pub const PRECISION_BITS: u32 = 22;
 
 /// Half of an output level. It is added to a sum so that the shift rounds.

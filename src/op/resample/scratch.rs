@@ -5,8 +5,8 @@ use super::params::TableBounds;
 use super::row_ring::ROWS_AT_ONCE;
 use crate::tensor::CHANNELS;
 
-/// Bytes of each buffer of a resampler, by index: 0 the ring of rows; 1 to 5 the other buffers of the passes
-/// (`Passes::most_bytes`); 6 the table; 7 one output row.
+/// Bytes of each buffer of a resampler, by index: 0 the ring of rows; 1 to 5 the other buffers of
+/// the passes (`Passes::most_bytes`); 6 the table; 7 one output row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScratchBytes(pub [u64; 8]);
 

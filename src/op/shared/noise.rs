@@ -10,7 +10,8 @@ pub fn key(rng: &mut SampleRng) -> [u32; 2] {
     [rng.bits(), rng.bits()]
 }
 
-/// Four words of random bits for the pixel at (`x`, `y`) of the whole image: Philox4x32-10 with the sample's key.
+/// Four words of random bits for the pixel at (`x`, `y`) of the whole image: Philox4x32-10 with the
+/// sample's key.
 #[inline(always)]
 pub fn words(key: [u32; 2], x: i32, y: i32) -> [u32; 4] {
     philox4x32_10([x as u32, y as u32, 0, 0], key)

@@ -187,7 +187,8 @@ impl<'a> Blur<'a> {
         let axes = [padding.columns(PadMode::Reflect, size), padding.rows(PadMode::Reflect, size)];
         for (places, axis) in [&mut *columns, &mut *rows].into_iter().zip(axes) {
             for (at, place) in (0..).zip(places) {
-                // With a mirrored border every position is a pixel of the image, so no fill is needed.
+                // With a mirrored border every position is a pixel of the image, so no fill is
+                // needed.
                 *place = axis.at(at).map_or(0, |at| at as i32);
             }
         }

@@ -1,5 +1,5 @@
-//! Warps: each output pixel is read at a position of the input, as `Image.transform` of Pillow 12.3 does
-//! (`src/libImaging/Geometry.c`), bit for bit on x86-64.
+//! Warps: each output pixel is read at a position of the input, as `Image.transform` of Pillow 12.3
+//! does (`src/libImaging/Geometry.c`), bit for bit on x86-64.
 //!
 //! The centre of output pixel `(x, y)` is `(x + 0.5, y + 0.5)`. The map converts it to a position
 //! in the input, where the centre of the first pixel is also at 0.5. A position outside of the
@@ -97,8 +97,8 @@ pub struct Displacements<'a> {
 }
 
 impl Warp {
-    /// Affine map of Pillow's `Image.transform(output, AFFINE, matrix)`: the position in the input is
-    /// `(m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5])`.
+    /// Affine map of Pillow's `Image.transform(output, AFFINE, matrix)`: the position in the input
+    /// is `(m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5])`.
     pub fn affine(
         input: Size,
         output: Size,
@@ -132,8 +132,9 @@ impl Warp {
         warp
     }
 
-    /// Perspective map of Pillow's `Image.transform(output, PERSPECTIVE, c)`: the position in the input is
-    /// `(c[0] x + c[1] y + c[2], c[3] x + c[4] y + c[5])`, both divided by `c[6] x + c[7] y + 1`.
+    /// Perspective map of Pillow's `Image.transform(output, PERSPECTIVE, c)`: the position in the
+    /// input is `(c[0] x + c[1] y + c[2], c[3] x + c[4] y + c[5])`, both divided by `c[6] x + c[7]
+    /// y + 1`.
     pub fn perspective(
         input: Size,
         coefficients: [f64; 8],

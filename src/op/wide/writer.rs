@@ -67,7 +67,8 @@ impl Drop for TensorWriter<'_> {
     fn drop(&mut self) {
         #[cfg(target_arch = "x86_64")]
         if self.line.is_some() {
-            // SAFETY: every x86-64 CPU has SSE, and the instruction only waits until stores are visible.
+            // SAFETY: every x86-64 CPU has SSE, and the instruction only waits until stores are
+            // visible.
             unsafe { std::arch::x86_64::_mm_sfence() };
         }
     }

@@ -1,4 +1,5 @@
-//! Route `cpu`: libjpeg-turbo or another format's decoder in the worker's thread, then an upload of the window.
+//! Route `cpu`: libjpeg-turbo or another format's decoder in the worker's thread, then an upload of
+//! the window.
 
 use super::{AssumedCost, DecoderMemory, RouteSpec};
 

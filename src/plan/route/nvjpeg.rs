@@ -9,7 +9,8 @@ pub const MAX_SIDE: u32 = 16_384;
 /// with 4:2:0 chroma.
 const MIN_SIDE: u32 = 16;
 
-/// Bytes per pixel of a whole image for 16-bit coefficients of three components without subsampling.
+/// Bytes per pixel of a whole image for 16-bit coefficients of three components without
+/// subsampling.
 pub const COEFFICIENT_BYTES: usize = 6;
 
 /// Bytes per pixel of a whole image for planes of three components without subsampling.

@@ -1,6 +1,7 @@
 //! Sources that combine other sources: concatenation, weighted mixture, subset and repetition.
 //!
-//! A combination maps each index to a sample of one of its parts. No data are copied: samples keep all their properties.
+//! A combination maps each index to a sample of one of its parts. No data are copied: samples keep
+//! all their properties.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -36,21 +37,28 @@ pub type Concat = Combined<InTurn>;
 
 /// Parts that are mixed by weights.
 ///
-/// * Weights are positive finite numbers, such as shares, numbers of samples or outputs of a softmax. Only their ratios matter.
-///   Each part gets a whole number of draws per period, which [`describe`](Source::describe) prints: `1 of 3`. Weights of up to
-///   six decimal places are exact if the period is at most 2^20. Other weights, such as 1.0 / 3.0, are exact if the period is at
-///   most 10,000. Otherwise the period is 2^20 and the draws are rounded, with at least one for each part.
-/// * After `n` samples, the number of samples from a part with share `w` differs from `n * w` by less than 1. After each full
-///   period it equals `n * w`. Draw `j` of a part lies in the range `floor(j / w)` to `ceil((j + 1) / w)`. Of the ranges that
-///   have begun, the one that ends first is next (Baruah, Cohen, Plaxton, Varvel, "Proportionate progress", Algorithmica 1996).
-/// * All samples of a part occur once before any sample of the part occurs again. If the mixture ends before a part's last pass
-///   is complete, the samples in this pass are evenly spaced over the part.
-/// * The default length is the shortest that includes every sample of every part. A part whose samples have all been drawn
-///   repeats. An epoch is the whole mixture, so every epoch has the same samples.
-/// * The sample at an index is computed from the index alone. The only memory is a table of one period, of at most 6 MiB.
+/// * Weights are positive finite numbers, such as shares, numbers of samples or outputs of a
+///   softmax. Only their ratios matter. Each part gets a whole number of draws per period, which
+///   [`describe`](Source::describe) prints: `1 of 3`. Weights of up to six decimal places are exact
+///   if the period is at most 2^20. Other weights, such as 1.0 / 3.0, are exact if the period is at
+///   most 10,000. Otherwise the period is 2^20 and the draws are rounded, with at least one for
+///   each part.
+/// * After `n` samples, the number of samples from a part with share `w` differs from `n * w` by
+///   less than 1. After each full period it equals `n * w`. Draw `j` of a part lies in the range
+///   `floor(j / w)` to `ceil((j + 1) / w)`. Of the ranges that have begun, the one that ends first
+///   is next (Baruah, Cohen, Plaxton, Varvel, "Proportionate progress", Algorithmica 1996).
+/// * All samples of a part occur once before any sample of the part occurs again. If the mixture
+///   ends before a part's last pass is complete, the samples in this pass are evenly spaced over
+///   the part.
+/// * The default length is the shortest that includes every sample of every part. A part whose
+///   samples have all been drawn repeats. An epoch is the whole mixture, so every epoch has the
+///   same samples.
+/// * The sample at an index is computed from the index alone. The only memory is a table of one
+///   period, of at most 6 MiB.
 ///
-/// The loader's order, shards and resume apply to the indices of the mixture as for any source. With `loader.shuffle` the number of
-/// samples from each part is exact over the epoch, and random within the epoch.
+/// The loader's order, shards and resume apply to the indices of the mixture as for any source.
+/// With `loader.shuffle` the number of samples from each part is exact over the epoch, and random
+/// within the epoch.
 pub type Mixture = Combined<Weighted>;
 
 /// Subset of a part: a range, or a list of indices in any order.
@@ -61,11 +69,13 @@ pub type Repeat = Combined<Repeated>;
 
 /// Source whose labels are the numbers of a [`ClassTable`](super::ClassTable).
 ///
-/// * A class has the number of its name in the table. Therefore training and validation sets, sets of different sources and saved
-///   models agree, whatever classes each of them contains.
-/// * Samples and objects whose classes are not in the table are skipped and counted ([`Notes::excluded`]), with a warning.
-/// * If a source has no class names, its labels are kept and named by the table. If the source [knows its
-///   labels](Hints::knows_labels), [`Classed::new`] returns an error for labels that are not in the table.
+/// * A class has the number of its name in the table. Therefore training and validation sets, sets
+///   of different sources and saved models agree, whatever classes each of them contains.
+/// * Samples and objects whose classes are not in the table are skipped and counted
+///   ([`Notes::excluded`]), with a warning.
+/// * If a source has no class names, its labels are kept and named by the table. If the source
+///   [knows its labels](Hints::knows_labels), [`Classed::new`] returns an error for labels that are
+///   not in the table.
 pub type Classed = Combined<Numbered>;
 
 /// Rule that maps an index to a sample of a part.
@@ -73,19 +83,19 @@ pub trait Arrangement: Send + Sync + 'static {
     /// Number of samples, at least 1.
     fn samples(&self) -> u64;
 
-    /// Returns the number of a part, and the index in this part, for the sample at `index`. `index` is below
-    /// [`samples`](Self::samples). Must take constant time.
+    /// Returns the number of a part, and the index in this part, for the sample at `index`. `index`
+    /// is below [`samples`](Self::samples). Must take constant time.
     fn at(&self, index: u64) -> (usize, u64);
 
-    /// Returns an index at which the combination contains sample `index` of a part. `None`, the default, if the combination does
-    /// not contain the sample or the index is unknown.
+    /// Returns an index at which the combination contains sample `index` of a part. `None`, the
+    /// default, if the combination does not contain the sample or the index is unknown.
     fn index_of(&self, part: usize, index: u64) -> Option<u64> {
         let _ = (part, index);
         None
     }
 
-    /// Checks the label with which a sample was read. `label` is the label in the part, not in the combination. The default
-    /// accepts every label.
+    /// Checks the label with which a sample was read. `label` is the label in the part, not in the
+    /// combination. The default accepts every label.
     ///
     /// # Errors
     ///
@@ -95,8 +105,8 @@ pub trait Arrangement: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Computes [`Hints::file_ends`] of the combination from the file ends of each part. Empty, the default, if the samples of a
-    /// file are not consecutive.
+    /// Computes [`Hints::file_ends`] of the combination from the file ends of each part. Empty, the
+    /// default, if the samples of a file are not consecutive.
     fn file_ends(&self, parts: &[Vec<u64>]) -> Vec<u64> {
         let _ = parts;
         Vec::new()
@@ -120,9 +130,9 @@ pub trait Arrangement: Send + Sync + 'static {
 
 /// Source that combines parts.
 ///
-/// * Classes: if all parts have the same list of classes, or none has classes, the list is shared and labels are unchanged.
-///   Otherwise classes are merged by name, in the order of the parts, and labels are renumbered. Parts with class names cannot be
-///   merged with parts without.
+/// * Classes: if all parts have the same list of classes, or none has classes, the list is shared
+///   and labels are unchanged. Otherwise classes are merged by name, in the order of the parts, and
+///   labels are renumbered. Parts with class names cannot be merged with parts without.
 /// * Bytes, locations, labels and objects of a sample are the same as in its part.
 /// * A sample that occurs at several indices is cached once ([`Identity::original`]).
 pub struct Combined<A> {
@@ -242,7 +252,8 @@ impl<A: Arrangement> Combined<A> {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if there are no parts or no samples, or if the classes of the parts cannot be merged.
+    /// [`Error::Config`] if there are no parts or no samples, or if the classes of the parts cannot
+    /// be merged.
     pub fn arranged(parts: Vec<Arc<dyn Source>>, arrangement: A) -> Result<Self> {
         if parts.is_empty() || arrangement.samples() == 0 {
             return Err(Error::config("source", "has no samples"));
@@ -373,7 +384,8 @@ impl<A: Arrangement> Hints for Combined<A> {
         parts.collect::<Option<Vec<_>>>()?.into_iter().max()
     }
 
-    /// Returns the largest samples of the parts, without samples that the combination does not contain.
+    /// Returns the largest samples of the parts, without samples that the combination does not
+    /// contain.
     fn largest_samples(&self, most: usize) -> Vec<(u64, u64)> {
         let parts = self.parts.iter().enumerate().flat_map(|(part, it)| {
             let of_part = it.source.largest_samples(most.saturating_mul(TRIED));
@@ -431,7 +443,8 @@ impl<A: Arrangement> Identity for Combined<A> {
     fn fingerprint(&self) -> Option<Fingerprint> {
         let parts = self.parts.iter().map(|part| of_part(&*part.source));
         let at = |index| self.arrangement.at(index);
-        // A combination with all samples of one source in their order has the fingerprint of this source, even if labels change.
+        // A combination with all samples of one source in their order has the fingerprint of this
+        // source, even if labels change.
         if let [part] = &self.parts[..]
             && part.source.len() == self.len()
             && inspected(self.len()).all(|index| at(index) == (0, index))
@@ -453,7 +466,8 @@ impl<A: Arrangement> Identity for Combined<A> {
 }
 
 impl<A: Arrangement> Notes for Combined<A> {
-    /// Returns the skipped items of all parts, even if the combination uses only some samples of a part.
+    /// Returns the skipped items of all parts, even if the combination uses only some samples of a
+    /// part.
     fn excluded(&self) -> Vec<Exclusion> {
         let mut all = Exclusions::default();
         self.parts.iter().for_each(|part| all.join(&part.source.excluded()));
@@ -467,7 +481,8 @@ impl<A: Arrangement> Notes for Combined<A> {
     }
 }
 
-/// New labels of each part: for each label of the part, the label in the combination. `None` if the part's labels do not change.
+/// New labels of each part: for each label of the part, the label in the combination. `None` if the
+/// part's labels do not change.
 type Renumbered = Vec<Option<Vec<i64>>>;
 
 /// Returns the classes of the combination, and the new labels of each part.

@@ -37,7 +37,8 @@ pub fn hybrid(bytes: &[u8], width: u32, count: usize) -> Option<Vec<u32>> {
     Some(values)
 }
 
-/// Decodes at most `count` values of DELTA_BINARY_PACKED. Also returns the number of bytes consumed.
+/// Decodes at most `count` values of DELTA_BINARY_PACKED. Also returns the number of bytes
+/// consumed.
 pub fn delta(bytes: &[u8], count: usize) -> Option<(Vec<i64>, usize)> {
     let mut at = 0;
     let number = |at: &mut usize| varint(bytes, at).ok();

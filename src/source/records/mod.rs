@@ -1,16 +1,20 @@
 //! Files with many samples each: tables of sample positions, and positioned reads.
 //!
-//! * The table has 24 bytes per sample. For compressed files and files at URLs it also has the names of samples (`names.rs`). It
-//!   is built by scanning each file once, several files in parallel, and is stored on disk (`index.rs`). An unchanged file is not
-//!   scanned again. Tables of several files are not merged, so loading them needs no extra memory.
-//! * A sample is read with one positioned read into the page. There is no shared cursor, so any number of threads may read.
+//! * The table has 24 bytes per sample. For compressed files and files at URLs it also has the
+//!   names of samples (`names.rs`). It is built by scanning each file once, several files in
+//!   parallel, and is stored on disk (`index.rs`). An unchanged file is not scanned again. Tables
+//!   of several files are not merged, so loading them needs no extra memory.
+//! * A sample is read with one positioned read into the page. There is no shared cursor, so any
+//!   number of threads may read.
 //! * A file at a URL is scanned sequentially with prefetched blocks. Its samples can be prefetched.
-//! * A table belongs to one file. It records length, modification time, inode, time of last change, and a checksum of the first
-//!   and last bytes (`table.rs`), because reproducible builds write different files with equal lengths and times.
-//! * After a read, the file must still have the length and modification time that its table records. Otherwise the sample is an
-//!   error. Formats without checksums compare the bytes before a sample with the table ([`Format::BEFORE`]).
-//! * Formats that support compression read the decompressed contents of compressed files (`storage/unpacked/`). One memory
-//!   limit applies to all files.
+//! * A table belongs to one file. It records length, modification time, inode, time of last change,
+//!   and a checksum of the first and last bytes (`table.rs`), because reproducible builds write
+//!   different files with equal lengths and times.
+//! * After a read, the file must still have the length and modification time that its table
+//!   records. Otherwise the sample is an error. Formats without checksums compare the bytes before
+//!   a sample with the table ([`Format::BEFORE`]).
+//! * Formats that support compression read the decompressed contents of compressed files
+//!   (`storage/unpacked/`). One memory limit applies to all files.
 
 use std::fmt::Debug;
 use std::io::{self, ErrorKind};
@@ -56,8 +60,8 @@ pub(in crate::source) mod protobuf;
 mod table;
 mod window;
 
-/// Format of files with many samples, with its settings in a pipeline file. The table of a file must depend only on the file, the
-/// key and the settings.
+/// Format of files with many samples, with its settings in a pipeline file. The table of a file
+/// must depend only on the file, the key and the settings.
 pub trait Format:
     Serialize + DeserializeOwned + Default + Clone + Debug + Send + Sync + 'static
 {
@@ -67,18 +71,20 @@ pub trait Format:
     /// Extension of the files that are read from a directory.
     const ENDING: &'static str;
 
-    /// Whether this format can read a file, according to its name and first bytes. `head` is the first
-    /// [`HEAD_BYTES`](super::HEAD_BYTES) bytes, or the whole file if it is shorter.
+    /// Whether this format can read a file, according to its name and first bytes. `head` is the
+    /// first [`HEAD_BYTES`](super::HEAD_BYTES) bytes, or the whole file if it is shorter.
     fn recognises(name: &str, head: &[u8]) -> bool;
 
     /// Whether entries contain checksums of the samples' bytes.
     const CHECKED: bool;
 
-    /// Number of bytes before a sample, usually its header, that are compared with the table to detect a table of another file.
-    /// The entry of the sample contains their check (`check_of`) as its note. With 0, the default, nothing is compared.
+    /// Number of bytes before a sample, usually its header, that are compared with the table to
+    /// detect a table of another file. The entry of the sample contains their check (`check_of`) as
+    /// its note. With 0, the default, nothing is compared.
     const BEFORE: usize = 0;
 
-    /// Image header to insert before a sample, for formats that store none. The note is a number in the sample's entry.
+    /// Image header to insert before a sample, for formats that store none. The note is a number in
+    /// the sample's entry.
     fn head(_note: u32) -> Option<PnmHead> {
         None
     }
@@ -91,14 +97,15 @@ pub trait Format:
     /// Whether uncompressed files on local disks are memory-mapped.
     const MAPPED: bool = false;
 
-    /// Whether a file with these first bytes (at most 512) may be a compressed file of this format. Only called for files that
-    /// begin like a compressed file.
+    /// Whether a file with these first bytes (at most 512) may be a compressed file of this format.
+    /// Only called for files that begin like a compressed file.
     fn unpacks(_first: &[u8]) -> bool {
         false
     }
 
-    /// Name of the sample whose bytes begin at this offset of an uncompressed local file. `None`, the default, if samples have
-    /// no names. For other files [`walk`](Self::walk) stores the names.
+    /// Name of the sample whose bytes begin at this offset of an uncompressed local file. `None`,
+    /// the default, if samples have no names. For other files [`walk`](Self::walk) stores the
+    /// names.
     fn name(_file: &File, _offset: u64) -> Option<String> {
         None
     }
@@ -115,19 +122,20 @@ pub trait Format:
         excluded: &mut Exclusions,
     ) -> Result<(), FileError>;
 
-    /// Reads the class names that `feedwater pack` stored in a file ([`CLASSES_NAME`]), in the order of their numbers. The
-    /// default returns none, for formats that `pack` does not write.
+    /// Reads the class names that `feedwater pack` stored in a file ([`CLASSES_NAME`]), in the
+    /// order of their numbers. The default returns none, for formats that `pack` does not write.
     fn classes(&self, _window: &mut Window) -> Result<Vec<String>, FileError> {
         Ok(Vec::new())
     }
 
-    /// Whether [`fill`](Self::fill) takes one read for a sample whose entry has this note. Only such samples can be prefetched.
+    /// Whether [`fill`](Self::fill) takes one read for a sample whose entry has this note. Only
+    /// such samples can be prefetched.
     fn is_plain(_note: u32) -> bool {
         true
     }
 
-    /// Reads the sample at this offset into `space`. `_note` is the note in the sample's entry. Returns the length of the image,
-    /// which is at the beginning of `space` afterwards.
+    /// Reads the sample at this offset into `space`. `_note` is the note in the sample's entry.
+    /// Returns the length of the image, which is at the beginning of `space` afterwards.
     fn fill(&self, _note: u32, file: &File, offset: u64, space: &mut [u8]) -> io::Result<usize> {
         file.read_exact_at(space, offset)?;
         Ok(space.len())
@@ -142,8 +150,9 @@ pub struct Entry {
     pub(super) label: i64,
     /// Length in bytes, or [`DAMAGED`].
     pub(super) len: u32,
-    /// CRC-32C of the sample's bytes. In formats without checksums, a number for [`Format::head`] and [`Format::fill`], called
-    /// note. It may be a [check](check_of) of the bytes before the sample.
+    /// CRC-32C of the sample's bytes. In formats without checksums, a number for [`Format::head`]
+    /// and [`Format::fill`], called note. It may be a [check](check_of) of the bytes before the
+    /// sample.
     pub(super) crc: u32,
 }
 
@@ -162,7 +171,8 @@ pub struct FileError {
     pub offset: u64,
     /// Error message with a remedy.
     pub problem: String,
-    /// Whether a read failed because of the system or a server. If so, the file itself may be intact.
+    /// Whether a read failed because of the system or a server. If so, the file itself may be
+    /// intact.
     pub failed_read: bool,
 }
 
@@ -207,7 +217,8 @@ impl Shard {
 }
 
 impl Entry {
-    /// Creates an entry for a sample in this byte range, with its checksum or note. A sample of 4 GiB or more is an error.
+    /// Creates an entry for a sample in this byte range, with its checksum or note. A sample of 4
+    /// GiB or more is an error.
     pub fn new(bytes: Range<u64>, label: i64, crc: u32) -> Result<Self, FileError> {
         let (offset, len) = (bytes.start, bytes.end - bytes.start);
         match u32::try_from(len) {
@@ -240,8 +251,8 @@ impl FileError {
 }
 
 impl<F: Format> Records<F> {
-    /// Reads a sample like [`Source::read`] and inserts `prefix` before it. Meant for formats that do not store everything that
-    /// the decoder needs with each sample.
+    /// Reads a sample like [`Source::read`] and inserts `prefix` before it. Meant for formats that
+    /// do not store everything that the decoder needs with each sample.
     pub fn read_after(
         &self,
         prefix: &[u8],
@@ -324,7 +335,8 @@ impl<F: Format> Records<F> {
     }
 }
 
-/// Check of the bytes before a sample: an even number derived from their CRC-32C. Odd notes can have other meanings.
+/// Check of the bytes before a sample: an even number derived from their CRC-32C. Odd notes can
+/// have other meanings.
 pub(super) fn check_of(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes) & !1
 }
@@ -341,7 +353,8 @@ fn verify<F: Format>(bytes: &[u8], offset: u64, crc: u32) -> Result<(), DataErro
 /// Creates the error for a failed read of bytes up to `end`.
 fn not_read(error: io::Error, end: u64) -> DataError {
     match error.kind() {
-        // Errors of compressed files contain an inner error, which already states the position of the truncation.
+        // Errors of compressed files contain an inner error, which already states the position of
+        // the truncation.
         ErrorKind::UnexpectedEof if error.get_ref().is_none() => {
             DataError::new(Reason::Truncated, format!("the file ends before byte {end}"))
         }

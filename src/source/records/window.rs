@@ -38,7 +38,8 @@ impl<'a> Window<'a> {
         self.ahead = bytes;
     }
 
-    /// Length of the file in bytes, or [`Self::UNKNOWN`] until the end of a compressed file is reached.
+    /// Length of the file in bytes, or [`Self::UNKNOWN`] until the end of a compressed file is
+    /// reached.
     pub fn file_len(&self) -> u64 {
         self.len
     }

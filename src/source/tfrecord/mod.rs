@@ -119,8 +119,8 @@ impl Format for TfRecordSettings {
     }
 }
 
-/// Masks a checksum as TFRecord files store it. TensorFlow masks stored CRCs, because the CRC of data
-/// that contains CRCs is problematic (`crc32c.h`).
+/// Masks a checksum as TFRecord files store it. TensorFlow masks stored CRCs, because the CRC of
+/// data that contains CRCs is problematic (`crc32c.h`).
 fn masked(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }

@@ -137,7 +137,8 @@ fn install() -> bool {
 /// The handler may interrupt any instruction. It therefore uses only atomic loads and stores and
 /// system calls.
 extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes valid pointers to a handler with SA_SIGINFO, and `errno` belongs to this thread.
+    // SAFETY: the kernel passes valid pointers to a handler with SA_SIGINFO, and `errno` belongs to
+    // this thread.
     unsafe {
         let errno = *libc::__errno_location();
         let is_access = ACCESS.contains(&(*info).si_code);

@@ -388,14 +388,10 @@ fn memory_equals_the_plan() {
 fn a_trace_has_the_threads_of_the_device_in_its_row_and_an_arrow_for_every_batch() {
     let Some(_machine) = machine() else { return };
     for routes in routes() {
-        let mut loader = builder(jpegs(20), training())
-            .device(DeviceChoice::Gpu(0))
-            .runtime(&runtime())
-            .configure(|it| it.decode.routes = routes.clone().into())
-            .epochs(Some(2))
-            .trace(500)
-            .build()
-            .unwrap();
+        let builder = builder(jpegs(20), training()).epochs(Some(2)).trace(500);
+        let builder = builder.configure(|it| it.decode.routes = routes.clone().into());
+        let builder = builder.device(DeviceChoice::Gpu(0)).runtime(&runtime());
+        let mut loader = builder.build().unwrap();
         epochs(&mut loader);
         let row = loader.footprint().row("trace").unwrap();
         let threads = loader.measured().by_thread.len() as u64;

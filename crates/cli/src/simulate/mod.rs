@@ -11,7 +11,8 @@ mod draw;
 mod loaders;
 mod scale;
 
-/// Simulates data loading: loaders, their queue and a training loop, or a measured pipeline on other hardware
+/// Simulates data loading: loaders, their queue and a training loop, or a measured pipeline on
+/// other hardware
 ///
 /// Without --from, each loader produces one batch at a time, and a consumer takes the batches in
 /// order. By default, 7 loaders take 2 s per batch (coefficient of variation 0.06), and a step of

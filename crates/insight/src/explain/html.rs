@@ -28,8 +28,8 @@ const RANKS_SCRIPT: &str = include_str!("page/ranks.js");
 const WHAT_IFS: &str = "<!--what-ifs-->";
 
 impl Report {
-    /// Returns the report as one HTML file: the verdict, the settings to change, the timeline, the stages, and a
-    /// table of simulated changes.
+    /// Returns the report as one HTML file: the verdict, the settings to change, the timeline, the
+    /// stages, and a table of simulated changes.
     pub fn to_html(&self) -> String {
         let json = serde_json::to_string(self)
             .expect("a report is valid JSON, because the keys of its maps are strings");
@@ -42,8 +42,8 @@ impl Report {
 }
 
 impl Ranks {
-    /// Returns the merged reports as one HTML file: the verdict, the ranks side by side, their stages, the settings to change,
-    /// and the report of each rank.
+    /// Returns the merged reports as one HTML file: the verdict, the ranks side by side, their
+    /// stages, the settings to change, and the report of each rank.
     pub fn to_html(&self) -> String {
         let json = serde_json::to_string(self)
             .expect("merged reports are valid JSON, because the keys of their maps are strings");

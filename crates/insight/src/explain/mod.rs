@@ -2,7 +2,8 @@
 //!
 //! * Verdicts come from a simulation ([`crate::model`]) that is fitted to the profile. The report
 //!   contains the ratio of the predicted to the measured throughput.
-//! * A cause is a constraint whose removal speeds up the simulation; the module `cause` has the rules.
+//! * A cause is a constraint whose removal speeds up the simulation; the module `cause` has the
+//!   rules.
 //! * A knob is a setting to change. Its gain is the simulated speed-up of this one change.
 //! * Gains are reported only if they are larger than the model's error. If that error is too large,
 //!   no gain is reported.
@@ -70,8 +71,8 @@ pub struct ReadScaling {
     pub rates: Vec<(u32, f64)>,
 }
 
-/// Throughput of three runs that isolate the consumer, preparation and fetching, in images per second (Mohan et al., "Analyzing
-/// and mitigating data stalls in DNN training", VLDB 2021).
+/// Throughput of three runs that isolate the consumer, preparation and fetching, in images per
+/// second (Mohan et al., "Analyzing and mitigating data stalls in DNN training", VLDB 2021).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Differential {

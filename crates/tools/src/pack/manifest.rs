@@ -64,7 +64,8 @@ pub struct Made {
 }
 
 impl Manifest {
-    /// Returns the manifest of a directory, or writes a new one. The caller must hold the lock of the directory.
+    /// Returns the manifest of a directory, or writes a new one. The caller must hold the lock of
+    /// the directory.
     ///
     /// # Errors
     ///

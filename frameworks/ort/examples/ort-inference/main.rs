@@ -5,7 +5,8 @@
 //! and lets ONNX Runtime run the model on other images. It compares every score with its own
 //! computation.
 //!
-//! In `frameworks/`: `ORT_DYLIB_PATH=.../libonnxruntime.so cargo run -p feedwater-ort --example ort-inference`
+//! In `frameworks/`: `ORT_DYLIB_PATH=.../libonnxruntime.so cargo run -p feedwater-ort --example
+//! ort-inference`
 
 use std::error::Error;
 

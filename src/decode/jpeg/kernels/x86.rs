@@ -1,5 +1,5 @@
-//! Inverse DCT and color conversion for x86-64, written once for vectors of every width. Each instruction set imports its instructions
-//! under common names and implements data movement itself.
+//! Inverse DCT and color conversion for x86-64, written once for vectors of every width. Each
+//! instruction set imports its instructions under common names and implements data movement itself.
 
 use std::arch::x86_64::{_mm_cvtepi8_epi16, _mm_cvtsi64_si128};
 
@@ -19,7 +19,8 @@ impl Widening for Wide {
     }
 }
 
-/// Byte shuffles from zigzag order to rows, for each row and each group of eight coefficients. Bytes of other rows are cleared.
+/// Byte shuffles from zigzag order to rows, for each row and each group of eight coefficients.
+/// Bytes of other rows are cleared.
 pub const UNZIGZAG: [[[u8; 16]; 8]; 8] = {
     let mut shuffles = [[[0x80; 16]; 8]; 8];
     let mut at = 0;
@@ -45,7 +46,8 @@ pub const fn is_in_row(row: usize, eight: usize) -> bool {
     false
 }
 
-/// For each channel and each 16 bytes of pixels: positions of the bytes in the channel, in which even pixels come first.
+/// For each channel and each 16 bytes of pixels: positions of the bytes in the channel, in which
+/// even pixels come first.
 pub const INTERLEAVE: [[[u8; 16]; 3]; 3] = {
     let mut shuffles = [[[0x80; 16]; 3]; 3];
     let mut at = 0;
@@ -67,12 +69,12 @@ pub const fn pair(first: i32, second: i32) -> i32 {
     (first as u16 as u32 | (second as u16 as u32) << 16) as i32
 }
 
-/// Defines both passes of the transform, the transposition of blocks and the color conversion. Blocks lie side by side: the vector of a row
-/// has 128 bits per block.
+/// Defines both passes of the transform, the transposition of blocks and the color conversion.
+/// Blocks lie side by side: the vector of a row has 128 bits per block.
 macro_rules! arithmetic {
     ($features:literal, $Vector:ty) => {
-        /// One dimension of the inverse DCT (`jidctint.c`: Loeffler, Ligtenberg and Moschytz, 1989). Factors have 13
-        /// fractional bits. With `SPARSE`, rows 4 to 7 are zero.
+        /// One dimension of the inverse DCT (`jidctint.c`: Loeffler, Ligtenberg and Moschytz,
+        /// 1989). Factors have 13 fractional bits. With `SPARSE`, rows 4 to 7 are zero.
         macro_rules! pass {
             ($name:ident, $shift:literal) => {
                 #[inline]
@@ -180,7 +182,8 @@ macro_rules! arithmetic {
             ]
         }
 
-        /// Transforms dequantized blocks to samples. Each vector of the result has two rows of each block.
+        /// Transforms dequantized blocks to samples. Each vector of the result has two rows of each
+        /// block.
         #[inline]
         #[target_feature(enable = $features)]
         fn samples<const SPARSE: bool>(block: [$Vector; 8]) -> [$Vector; 4] {
@@ -215,7 +218,8 @@ macro_rules! arithmetic {
             xor(pack16(first, second), splat32(0x8080_8080_u32 as i32))
         }
 
-        /// Converts luma, and chroma minus 128, to red, green and blue with JFIF's factors, which have 16 fractional bits (`jdcolor.c`).
+        /// Converts luma, and chroma minus 128, to red, green and blue with JFIF's factors, which
+        /// have 16 fractional bits (`jdcolor.c`).
         #[inline]
         #[target_feature(enable = $features)]
         fn colors(luma: $Vector, blue: $Vector, red: $Vector) -> [$Vector; 3] {
@@ -259,8 +263,8 @@ macro_rules! arithmetic {
             even_odd(luma, [even(blue), even(red)], [odd(blue), odd(red)])
         }
 
-        /// Interpolates the chroma of even and odd pixels and subtracts 128. The nearest sum has weight 3, its
-        /// neighbour weight 1. With `V`, each sum was computed from two rows.
+        /// Interpolates the chroma of even and odd pixels and subtracts 128. The nearest sum has
+        /// weight 3, its neighbour weight 1. With `V`, each sum was computed from two rows.
         #[inline]
         #[target_feature(enable = $features)]
         fn between<const V: bool>(left: $Vector, sum: $Vector, right: $Vector) -> [$Vector; 2] {
@@ -347,14 +351,16 @@ macro_rules! arithmetic {
 /// Defines the transform of blocks to 4 × 4 or 2 × 2 samples.
 macro_rules! reduction {
     ($features:literal, $Vector:ty) => {
-        /// One dimension of the transform to fewer samples (`jidctred.c`), for the first or the last half of the columns.
+        /// One dimension of the transform to fewer samples (`jidctred.c`), for the first or the
+        /// last half of the columns.
         macro_rules! reducing_half {
             ($rows:ident, $SIDE:ident, $shift:literal, $unpack:ident) => {{
                 let [r0, r1, r2, r3, _, r5, r6, r7] = $rows;
                 let products = |pairs: $Vector, first: i32, second: i32| {
                     multiply_add(pairs, splat32(x86::pair(first, second)))
                 };
-                // Scales to 14 fractional bits. For four samples, the second product also rounds: it adds half of what the later shift drops.
+                // Scales to 14 fractional bits. For four samples, the second product also rounds:
+                // it adds half of what the later shift drops.
                 const ROUNDING: i32 = 1 << ($shift + 1);
                 let other = if ROUNDING < 1 << 14 { ROUNDING } else { 1 << 14 };
                 let middle =
@@ -365,7 +371,10 @@ macro_rules! reduction {
                     let even = [add32(middle, side), sub32(middle, side)];
                     let odd = [
                         add32(products(seven_five, -4176, -4926), products(three_one, 7373, 20995)),
-                        add32(products(seven_five, -1730, 11893), products(three_one, -17799, 8697)),
+                        add32(
+                            products(seven_five, -1730, 11893),
+                            products(three_one, -17799, 8697),
+                        ),
                     ];
                     [
                         shift_right32::<{ $shift + 2 }>(add32(even[0], odd[0])),
@@ -375,8 +384,10 @@ macro_rules! reduction {
                     ]
                 } else {
                     let middle = add32(middle, middle);
-                    let odd =
-                        add32(products(seven_five, -5906, 6967), products(three_one, -10426, 29692));
+                    let odd = add32(
+                        products(seven_five, -5906, 6967),
+                        products(three_one, -10426, 29692),
+                    );
                     [
                         shift_right32::<{ $shift + 3 }>(add32(middle, odd)),
                         shift_right32::<{ $shift + 3 }>(sub32(middle, odd)),
@@ -395,7 +406,8 @@ macro_rules! reduction {
             rows.into_iter().fold(zero(), |found, row| or(found, outside(row)))
         }
 
-        /// Transforms dequantized blocks to fewer samples, row by row in the first bytes of each 128 bits.
+        /// Transforms dequantized blocks to fewer samples, row by row in the first bytes of each
+        /// 128 bits.
         #[inline]
         #[target_feature(enable = $features)]
         fn reduced<const SIDE: usize>(rows: [$Vector; 8]) -> $Vector {
@@ -434,7 +446,8 @@ macro_rules! row {
 /// Defines the function that moves blocks from zigzag order to rows and dequantizes them.
 macro_rules! unzigzag {
     ($features:literal, $Vector:ty) => {
-        /// Returns dequantized rows of blocks whose coefficients are in groups of eight, in zigzag order.
+        /// Returns dequantized rows of blocks whose coefficients are in groups of eight, in zigzag
+        /// order.
         #[inline]
         #[target_feature(enable = $features)]
         fn dequantized<const SPARSE: bool>(

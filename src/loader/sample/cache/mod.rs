@@ -3,8 +3,9 @@
 //!
 //! Each point has a test in `tests/cache/`:
 //!
-//! * A cache never evicts (MinIO, in Mohan et al., "Analyzing and mitigating data stalls in DNN training", VLDB 2021).
-//!   Under a full shuffle, LRU eviction would never hit if the set is slightly larger than the cache.
+//! * A cache never evicts (MinIO, in Mohan et al., "Analyzing and mitigating data stalls in DNN
+//!   training", VLDB 2021). Under a full shuffle, LRU eviction would never hit if the set is
+//!   slightly larger than the cache.
 //! * A cache stores samples in the order in which they arrive, until the cache is full. A cache
 //!   never takes more memory than its limit, its table included.
 //! * A hit makes no request to the source. If the set fits the cache, the second epoch makes no

@@ -18,8 +18,8 @@ use stripe::Compression;
 pub mod formula;
 mod stripe;
 
-/// Compresses the image as a JPEG of a quality drawn for each sample, and decompresses it: torchvision's `JPEG` on PIL
-/// images, bit for bit.
+/// Compresses the image as a JPEG of a quality drawn for each sample, and decompresses it:
+/// torchvision's `JPEG` on PIL images, bit for bit.
 ///
 /// The JPEG is Pillow's: baseline, 4:2:0, with libjpeg-turbo's quantization tables scaled by the
 /// quality. Only the lossy steps are computed, in integers. No file is written.

@@ -30,7 +30,8 @@ pub struct AugMix {
     pub chain_depth: Option<u32>,
     /// Parameter of the Dirichlet distributions of the weights, 0.1 to 1000. Default 1.
     pub alpha: f64,
-    /// Whether brightness, saturation, contrast and sharpness are among the operations. Default true.
+    /// Whether brightness, saturation, contrast and sharpness are among the operations. Default
+    /// true.
     pub all_ops: bool,
     /// Interpolation between pixels. Default bilinear.
     pub interpolation: Interpolation,

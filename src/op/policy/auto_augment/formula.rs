@@ -1,4 +1,5 @@
-//! `auto_augment`: torchvision's `AutoAugment` with its three policies (`torchvision/transforms/v2/_auto_augment.py`).
+//! `auto_augment`: torchvision's `AutoAugment` with its three policies
+//! (`torchvision/transforms/v2/_auto_augment.py`).
 
 use crate::geometry::Size;
 use crate::random::SampleRng;

@@ -124,13 +124,15 @@ impl Passes {
         ]
     }
 
-    /// Stores a row for the horizontal pass at index `place` of the rows that are processed together.
+    /// Stores a row for the horizontal pass at index `place` of the rows that are processed
+    /// together.
     pub fn keep(&mut self, place: usize, row: &[u8]) {
         let row = &row[self.read.clone()];
         self.lines[place * self.line_len..][..row.len()].copy_from_slice(row);
     }
 
-    /// Runs the horizontal pass on the stored rows, starting with row `y`, and writes them into the ring.
+    /// Runs the horizontal pass on the stored rows, starting with row `y`, and writes them into the
+    /// ring.
     pub fn horizontal(&mut self, y: u32) {
         let start = self.ring_start(y);
         match self.width {

@@ -7,7 +7,8 @@ use crate::random::SampleRng;
 
 use crate::op::warp::{Interpolation, Warp};
 
-/// Parameters of an affine transform: rotation, shear and scale around the centre, then translation.
+/// Parameters of an affine transform: rotation, shear and scale around the centre, then
+/// translation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Affine {
     /// Rotation in degrees, clockwise.

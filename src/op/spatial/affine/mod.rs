@@ -9,9 +9,9 @@ use super::rotate::{MOST, check_center};
 
 pub mod formula;
 
-/// Rotates and shears the image around its centre, scales it and moves it: torchvision's `affine` on PIL images, bit
-/// for bit (`_affine_image_pil` of `torchvision/transforms/v2/functional/_geometry.py`). The output has the size of the
-/// input.
+/// Rotates and shears the image around its centre, scales it and moves it: torchvision's `affine`
+/// on PIL images, bit for bit (`_affine_image_pil` of
+/// `torchvision/transforms/v2/functional/_geometry.py`). The output has the size of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Affine {

@@ -7,7 +7,8 @@ use crate::random::SampleRng;
 /// Settings of `RandomIoUCrop`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct IouCrop<'a> {
-    /// Smallest and largest side of the crop, as a fraction of the side of the image. Default 0.3 to 1.
+    /// Smallest and largest side of the crop, as a fraction of the side of the image. Default 0.3
+    /// to 1.
     pub scale: [f64; 2],
     /// Smallest and largest aspect ratio of the crop, width / height. Default 0.5 to 2.
     pub aspect: [f64; 2],

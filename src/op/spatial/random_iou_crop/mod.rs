@@ -10,8 +10,8 @@ use formula::IouCrop;
 
 pub mod formula;
 
-/// Crops a random window whose intersection over union with one of the boxes is large enough: torchvision's
-/// `RandomIoUCrop` of SSD.
+/// Crops a random window whose intersection over union with one of the boxes is large enough:
+/// torchvision's `RandomIoUCrop` of SSD.
 ///
 /// The boxes come from the source's annotations (COCO). An image without boxes is not cropped.
 /// Objects whose box has its centre outside of the window are dropped, and boxes are clipped to the
@@ -20,8 +20,8 @@ pub mod formula;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RandomIouCrop {
-    /// Smallest and largest side of the window as a fraction of the image's side, above 0 and up to 1. Default `[0.3,
-    /// 1]`.
+    /// Smallest and largest side of the window as a fraction of the image's side, above 0 and up to 1.
+    /// Default `[0.3, 1]`.
     pub scale: [f64; 2],
     /// Smallest and largest aspect ratio of the window (width divided by height), above 0. Default
     /// `[0.5, 2]`.

@@ -1,4 +1,5 @@
-//! `resize_keep_ratio`: resizes to cover a size, or to fit into it, with random scale and aspect ratio.
+//! `resize_keep_ratio`: resizes to cover a size, or to fit into it, with random scale and aspect
+//! ratio.
 
 use serde::{Deserialize, Serialize};
 

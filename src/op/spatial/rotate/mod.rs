@@ -13,7 +13,8 @@ pub mod formula;
 /// Largest absolute angle in degrees, and largest absolute coordinate of a centre in pixels.
 pub(super) const MOST: f64 = 1e6;
 
-/// Rotates counter-clockwise: torchvision's `rotate` on PIL images, bit for bit (Pillow's `Image.rotate`).
+/// Rotates counter-clockwise: torchvision's `rotate` on PIL images, bit for bit (Pillow's
+/// `Image.rotate`).
 ///
 /// A rotation by a multiple of 90 degrees around the centre of the image needs no interpolation if
 /// the output has the shape of the rotated image. This is so with `expand`, for square images, and
