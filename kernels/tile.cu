@@ -19,16 +19,14 @@
 //   store    computes the vertical sums of complete blocks of output rows, 16 rows by 16 columns at
 //            once, looks up their tensor values, and stores four elements at once.
 //
-// Each sample is computed in tiles or pixel by pixel (`Tile::fits` decides). Pixels are computed
-// one by one, as in fused.cu, in two cases: shared memory is too small for one row of 16 columns,
-// or there is one tap per axis (nearest), where tiling gains nothing. So one launch handles samples
-// of every size, and an unusual sample slows down only itself.
+// `Tile::fits` decides for each sample whether it is computed in tiles. If shared memory is too small
+// for one row of 16 columns, or if there is one tap per axis (nearest), pixels are computed one by
+// one, as in fused.cu. So one launch handles samples of every size.
 //
 // Cost, counted in the PTX for sm_90 and not measured on a device: a 224x224 sample from an average
 // window (318x318) of a 500x375 image takes 54,650 issue cycles of a multiprocessor with high tiles,
 // and 95,208 with low tiles. So at 20,000 images/s the kernel takes 0.5 to 0.8 % of an H100's cycles
 // (goal: at most 2 %; benches/results/device-code-2026-11-23.md).
-//
 // The goal is a maximum share of the device's cycles, because the model that runs on the device
 // loses this share. Exactness needs three products instead of one: 5,500 of a sample's 218,600 warp
 // instructions. The cycles above leave out two costs: 228 bytes per thread of spilled registers, and
