@@ -304,8 +304,7 @@ fn a_build_that_cannot_unwind_does_not_compile() {
 #[test]
 fn imports_and_unsafe_are_recognized() {
     let text = "use crate::{loader::{Loader, Batch}, op,\n    gpu::Device};\n\
-                // use crate::handoff;\nlet a = \"use crate::config\"; let b =
-                // crate::plan::Plan::new();\n\
+                // use crate::handoff;\nlet a = \"use crate::config\"; let b = crate::plan::Plan::new();\n\
                 mod tests {\n    use super::super::ring;\n}\nuse super::image;\nuse crate::Result;";
     let found = imports(Path::new("src/decode/mod.rs"), &without_comments(text));
     let found: Vec<(usize, &str)> = found.iter().map(|(line, it)| (*line, it.as_str())).collect();
