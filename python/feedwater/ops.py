@@ -84,14 +84,15 @@ __all__ = [
 
 
 class Crop(Operator):
-    """Crops a window. Pixels outside the image are 0, as with Pillow's ``Image.crop``.
+    """Crops a window at a fixed position. Pixels outside the image are 0, as with Pillow's
+    ``Image.crop``.
 
     Settings:
 
     * ``width``: Output width, in pixels.
     * ``height``: Output height, in pixels.
-    * ``x``: First column. Default 0.
-    * ``y``: First row. Default 0.
+    * ``x``: First column of the window. Default 0.
+    * ``y``: First row of the window. Default 0.
     """
 
     OP = "crop"
@@ -111,16 +112,16 @@ class Crop(Operator):
 class CenterCrop(Operator):
     """Crops a centred window: torchvision's ``CenterCrop``.
 
-    The window begins at ``int(round((side - wanted) / 2))``, rounding half to even. A smaller image is padded,
-    with ``(wanted - side) / 2`` truncated to an integer on the left and at the top. With ``fill`` and ``mode`` it is timm's
-    ``CenterCropOrPad``.
+    The window begins at ``int(round((side - wanted) / 2))``, rounding half to even. A smaller image
+    is padded. The padding on the left and at the top is ``(wanted - side) / 2``, truncated to an
+    integer. With ``fill`` and ``mode`` it is timm's ``CenterCropOrPad``.
 
     Settings:
 
     * ``width``: Output width, in pixels.
     * ``height``: Output height, in pixels.
-    * ``fill``: Red, green and blue of the padding, in the values of the input pixels: 0 to 255, or normalized values after ``normalize``. In TOML also one number for all. Default 0. Only for the mode ``constant``.
-    * ``mode``: What is added to a smaller image: ``constant`` (default), ``edge``, ``reflect`` or ``symmetric``.
+    * ``fill``: Red, green and blue of the padding, in the unit of the input pixels: 0 to 255, or normalized values after ``normalize``. In TOML also one number for all. Default 0. Only for the mode ``constant``.
+    * ``mode``: How a smaller image is padded: ``constant`` (default), ``edge``, ``reflect`` or ``symmetric``.
     """
 
     OP = "center_crop"
@@ -140,17 +141,18 @@ class CenterCrop(Operator):
 class RandomCrop(Operator):
     """Crops a window at a random position of the padded image: torchvision's ``RandomCrop``.
 
-    If the padded image is smaller than the window, torchvision raises an error. Here the window begins at the image's
-    first column (row), and the missing pixels at the end are ``fill``.
+    If the padded image is smaller than the window, torchvision raises an error. feedwater begins
+    the window at the first column or row of the image, and fills the missing pixels at the end with
+    ``fill``.
 
     Settings:
 
     * ``width``: Output width, in pixels.
     * ``height``: Output height, in pixels.
     * ``padding``: Padding on the left, top, right and bottom, in pixels. In TOML also one number for all four. Default 0.
-    * ``pad_if_needed``: Whether to pad both sides by the difference if the padded image is still smaller than the window. Default false.
-    * ``fill``: Red, green and blue of the padding, in the values of the input pixels: 0 to 255, or normalized values after ``normalize``. In TOML also one number for all. Default 0. Only for the mode ``constant``.
-    * ``mode``: What the padding is: ``constant`` (default), ``edge``, ``reflect`` or ``symmetric``.
+    * ``pad_if_needed``: Whether both sides are padded by the missing number of pixels if the padded image is still smaller than the window. Default false.
+    * ``fill``: Red, green and blue of the padding, in the unit of the input pixels: 0 to 255, or normalized values after ``normalize``. In TOML also one number for all. Default 0. Only for the mode ``constant``.
+    * ``mode``: How the image is padded: ``constant`` (default), ``edge``, ``reflect`` or ``symmetric``.
     """
 
     OP = "random_crop"
@@ -170,11 +172,12 @@ class RandomCrop(Operator):
 
 
 class RandomResizedCrop(Operator):
-    """Crops a window of random area and aspect ratio and resizes it: torchvision's ``RandomResizedCrop``.
+    """Crops a window of random area and aspect ratio and resizes it: torchvision's
+    ``RandomResizedCrop``.
 
-    Draws an area (uniform in ``scale``, as a fraction of the image) and an aspect ratio (log-uniform in ``ratio``) up to
-    ten times and places the first window that fits uniformly. If none fits, crops the largest centred window that the
-    ratios allow.
+    Draws an area (uniform in ``scale``, as a fraction of the image) and an aspect ratio (log-uniform
+    in ``ratio``), up to ten times, until a window fits into the image. Draws the position of this
+    window uniformly. If no window fits, crops the largest centred window that the ratios allow.
 
     Settings:
 
@@ -203,16 +206,17 @@ class RandomResizedCrop(Operator):
 class Resize(Operator):
     """Resizes the whole image: torchvision's ``Resize`` on PIL images.
 
-    Exactly one of three forms: ``width`` and ``height``; ``shorter``, where the other side becomes ``int(shorter * long /
-    short)``; or ``longer``, where the other side becomes ``int(longer * short / long)``, but at least 1. ``max_size`` limits the
-    longer side of the second form.
+    The settings have exactly one of three forms. With ``width`` and ``height``, the output has this
+    size. With ``shorter``, the other side becomes ``int(shorter * long / short)``. With ``longer``, the
+    other side becomes ``int(longer * short / long)``, but at least 1. ``max_size`` limits the longer
+    side if ``shorter`` is given.
 
     Settings:
 
     * ``width``: Output width, in pixels.
     * ``height``: Output height, in pixels.
     * ``shorter``: Shorter side of the output, in pixels.
-    * ``max_size``: Maximum length of the longer side, in pixels, above ``shorter``: a longer one is reduced to it, with the shorter side in proportion. Only with ``shorter``. Default: no maximum.
+    * ``max_size``: Maximum length of the longer side, in pixels. It must be above ``shorter``. If the longer side would exceed it, both sides are reduced in proportion. Only with ``shorter``. Default: no maximum.
     * ``longer``: Longer side of the output, in pixels.
     * ``filter``: Resampling filter. Default bilinear.
     """
@@ -234,10 +238,10 @@ class Resize(Operator):
 
 
 class Flip(Operator):
-    """Mirrors each sample with given probabilities, columns and rows independently.
+    """Mirrors each image left to right and top to bottom, each with its own probability.
 
-    Draws like torchvision's ``RandomHorizontalFlip`` and ``RandomVerticalFlip``: mirrors if a uniform number in ``[0, 1)``
-    is below the probability.
+    Draws like torchvision's ``RandomHorizontalFlip`` and ``RandomVerticalFlip``: the image is mirrored
+    if a uniform number in ``[0, 1)`` is below the probability.
 
     Settings:
 
@@ -258,12 +262,13 @@ class Flip(Operator):
 
 
 class Normalize(Operator):
-    """``(value / 255 - mean) / std``, each step rounded to f32: torchvision's ``ToTensor``, then ``Normalize``.
+    """Computes ``(value / 255 - mean) / std`` and rounds each step to f32: torchvision's ``ToTensor``,
+    then ``Normalize``.
 
     Settings:
 
-    * ``mean``: Means of red, green and blue on a scale of 0 to 1, each from -1 to 1. DALI uses a scale of 0 to 255: divide its values by 255.
-    * ``std``: Standard deviations of red, green and blue on a scale of 0 to 1: over 0, at most ``Normalize::MAX_STD``. The standard deviation of real images never exceeds 0.5.
+    * ``mean``: Means of red, green and blue for channels from 0 to 1, each from -1 to 1. DALI's means are for channels from 0 to 255: divide them by 255.
+    * ``std``: Standard deviations of red, green and blue for channels from 0 to 1: above 0, at most ``Normalize::MAX_STD``. The standard deviation of real images never exceeds 0.5.
     """
 
     OP = "normalize"
@@ -296,7 +301,7 @@ class Brightness(Operator):
 
     Settings:
 
-    * ``factor``: 0 gives black, 1 the image, 2 twice its bytes. One number, or ``[low, high]``, from which it is drawn uniformly.
+    * ``factor``: Brightness factor: 0 gives black, 1 leaves the image unchanged, 2 doubles each byte. One number, or a range ``[low, high]`` from which the factor is drawn uniformly.
     """
 
     OP = "brightness"
@@ -311,7 +316,7 @@ class Brightness(Operator):
 
 
 class ChannelPermutation(Operator):
-    """Exchanges channels, like torchvision's ``permute_channels`` and ``RandomChannelPermutation``.
+    """Reorders the channels, like torchvision's ``permute_channels`` and ``RandomChannelPermutation``.
 
     Settings:
 
@@ -330,18 +335,19 @@ class ChannelPermutation(Operator):
 
 
 class ColorJitter(Operator):
-    """Changes brightness, contrast, saturation and hue by random amounts in random order, like torchvision's
-    ``ColorJitter``.
+    """Changes brightness, contrast, saturation and hue by random amounts in random order, like
+    torchvision's ``ColorJitter``.
 
-    Each setting is a range ``[low, high]``, from which the factor is drawn uniformly, or one number v for the range
-    ``[max(0, 1 - v), 1 + v]`` (hue: ``[-v, v]``). Default: not changed.
+    Each setting is a range ``[low, high]``, from which the factor is drawn uniformly, or one number
+    v, which stands for the range ``[max(0, 1 - v), 1 + v]`` (hue: ``[-v, v]``). A setting that is left
+    out changes nothing.
 
     Settings:
 
-    * ``brightness``: Factor of brightness: 0 is black, 1 the image.
-    * ``contrast``: Factor of contrast: 0 is the mean gray, 1 the image.
-    * ``saturation``: Factor of saturation: 0 is the gray image, 1 the image.
-    * ``hue``: Turn of the hue in circles, -0.5 to 0.5.
+    * ``brightness``: Brightness factor: 0 gives black, 1 leaves the image unchanged.
+    * ``contrast``: Contrast factor: 0 gives the mean gray of the image, 1 leaves the image unchanged.
+    * ``saturation``: Saturation factor: 0 gives the gray image, 1 leaves the image unchanged.
+    * ``hue``: Hue rotation as a fraction of a full circle, -0.5 to 0.5.
     """
 
     OP = "color_jitter"
@@ -359,17 +365,18 @@ class ColorJitter(Operator):
 
 
 class ColorTwist(Operator):
-    """Changes brightness, contrast, saturation and hue by one linear map: DALI's ``color_twist``. DALI computes the map in f32,
-    feedwater in f64, so a byte may differ by one level where the exact value is halfway between two levels.
+    """Changes brightness, contrast, saturation and hue by one linear map of each pixel: DALI's
+    ``color_twist``. DALI computes the matrix in f32 and feedwater in f64, so a byte may differ by one
+    level where the exact value is halfway between two levels.
 
-    Each setting is one number, or ``[low, high]``, from which it is drawn uniformly.
+    Each setting is one number, or a range ``[low, high]`` from which the number is drawn uniformly.
 
     Settings:
 
-    * ``brightness``: Factor of brightness: 0 is black. Default 1.
-    * ``contrast``: Factor of contrast: 0 is the gray 128. Default 1.
-    * ``saturation``: Factor of saturation: 0 is the gray image. Default 1.
-    * ``hue``: Turn of the hue in degrees, -360 to 360. Default 0.
+    * ``brightness``: Brightness factor: 0 gives black. Default 1.
+    * ``contrast``: Contrast factor: 0 gives the gray 128. Default 1.
+    * ``saturation``: Saturation factor: 0 gives the gray image. Default 1.
+    * ``hue``: Hue rotation in degrees, -360 to 360. Default 0.
     """
 
     OP = "color_twist"
@@ -391,7 +398,7 @@ class Contrast(Operator):
 
     Settings:
 
-    * ``factor``: 0 gives the mean gray, 1 the image. One number, or ``[low, high]``, from which it is drawn uniformly.
+    * ``factor``: Contrast factor: 0 gives the mean gray of the image, 1 leaves the image unchanged. One number, or a range ``[low, high]`` from which the factor is drawn uniformly.
     """
 
     OP = "contrast"
@@ -406,7 +413,7 @@ class Contrast(Operator):
 
 
 class Equalize(Operator):
-    """Makes the bytes of each channel equally frequent, like torchvision's ``equalize``."""
+    """Equalizes the histogram of each channel, like torchvision's ``equalize``."""
 
     OP = "equalize"
 
@@ -423,8 +430,8 @@ class Gamma(Operator):
 
     Settings:
 
-    * ``gamma``: Exponent, 0 to 100. One number, or ``[low, high]``, from which it is drawn uniformly.
-    * ``gain``: Factor, 0 to 1000. Default 1.
+    * ``gamma``: Exponent, 0 to 100. One number, or a range ``[low, high]`` from which the exponent is drawn uniformly.
+    * ``gain``: Factor that multiplies the power, 0 to 1000. Default 1.
     """
 
     OP = "gamma"
@@ -453,11 +460,11 @@ class Grayscale(Operator):
 
 
 class Hue(Operator):
-    """Turns the hue of each pixel, like torchvision's ``adjust_hue``.
+    """Rotates the hue of each pixel, like torchvision's ``adjust_hue``.
 
     Settings:
 
-    * ``shift``: Part of the circle, -0.5 to 0.5. One number, or ``[low, high]``, from which it is drawn uniformly.
+    * ``shift``: Hue rotation as a fraction of a full circle, -0.5 to 0.5. One number, or a range ``[low, high]`` from which the rotation is drawn uniformly.
     """
 
     OP = "hue"
@@ -489,7 +496,7 @@ class Lighting(Operator):
 
     Settings:
 
-    * ``std``: Deviation of the three normal factors, 0 to 100. Default 0.1.
+    * ``std``: Standard deviation of the three factors, one per principal component, 0 to 100. The factors are normally distributed. Default 0.1.
     """
 
     OP = "lighting"
@@ -504,12 +511,13 @@ class Lighting(Operator):
 
 
 class NormalizeImage(Operator):
-    """Subtracts the image's own mean and divides by its own deviation: Albumentations' ``Normalize`` with the normalization
-    ``image`` or ``image_per_channel``, whose f64 values are rounded to f32.
+    """Subtracts the image's own mean and divides by its own standard deviation: Albumentations'
+    ``Normalize`` with the normalization ``image`` or ``image_per_channel``. The results are the f64
+    values of Albumentations, rounded to f32.
 
     Settings:
 
-    * ``per_channel``: Whether each channel has its own mean and deviation. Default: all values have the same.
+    * ``per_channel``: Whether each channel has its own mean and standard deviation. Default: false, one mean and one deviation for all channels together.
     """
 
     OP = "normalize_image"
@@ -524,15 +532,16 @@ class NormalizeImage(Operator):
 
 
 class PhotometricDistort(Operator):
-    """Changes brightness, contrast, saturation, hue and the order of channels, each with a probability, like torchvision's
-    ``RandomPhotometricDistort`` (Liu et al., "SSD: Single shot multibox detector", 2016).
+    """Changes brightness, contrast, saturation, hue and the order of channels, each with a
+    probability, like torchvision's ``RandomPhotometricDistort`` (Liu et al., "SSD: Single shot
+    multibox detector", 2016).
 
     Settings:
 
-    * ``brightness``: Range of the factor of brightness. Default ``[0.875, 1.125]``.
-    * ``contrast``: Range of the factor of contrast. Default ``[0.5, 1.5]``.
-    * ``saturation``: Range of the factor of saturation. Default ``[0.5, 1.5]``.
-    * ``hue``: Range of the turn of the hue in circles, -0.5 to 0.5. Default ``[-0.05, 0.05]``.
+    * ``brightness``: Range of the brightness factor. Default ``[0.875, 1.125]``.
+    * ``contrast``: Range of the contrast factor. Default ``[0.5, 1.5]``.
+    * ``saturation``: Range of the saturation factor. Default ``[0.5, 1.5]``.
+    * ``hue``: Range of the hue rotation, as fractions of a full circle, -0.5 to 0.5. Default ``[-0.05, 0.05]``.
     * ``probability``: Probability of each change, 0 to 1. Default 0.5.
     """
 
@@ -552,17 +561,19 @@ class PhotometricDistort(Operator):
 
 
 class Pointwise(Operator):
-    """Computes each channel of each pixel from its value, by an expression such as ``clamp(x * 1.1 - 0.05, 0, 1)``.
+    """Computes each channel of each pixel from its value, with an expression such as
+    ``clamp(x * 1.1 - 0.05, 0, 1)``.
 
-    * ``x`` is the value of the channel, 0 to 1: its byte / 255. ``c`` is the number of the channel: 0 red, 1 green, 2 blue.
-    * ``+ - * /``, parentheses, and ``abs``, ``clamp(v, low, high)``, ``exp``, ``floor``, ``if(condition, then, else)``, ``log``
-      (natural),
-      ``max(a, b)``, ``min(a, b)``, ``pow(base, exponent)``, ``round`` (half away from 0) and ``sqrt``. Comparisons (``< <= > >= == !=``)
-      are 1 or 0.
+    * ``x`` is the byte of the channel divided by 255, so it is from 0 to 1. ``c`` is the number of the
+      channel: 0 red, 1 green, 2 blue.
+    * Operators and functions are ``+ - * /``, parentheses, ``abs``, ``clamp(v, low, high)``, ``exp``,
+      ``floor``, ``if(condition, then, else)``, ``log`` (natural), ``max(a, b)``, ``min(a, b)``,
+      ``pow(base, exponent)``, ``round`` (half away from 0) and ``sqrt``. Comparisons (``< <= > >= == !=``)
+      give 1 or 0.
 
-    The result is a value from 0 to 1; below and above, it is 0 and 1. The new byte is ``round(255 * result)``.
-    Everything is computed in f64, once per byte and channel when the operator is made. A result that is not a number
-    is an error.
+    The result is clamped to 0..=1, and the new byte is ``round(255 * result)``. The expression is
+    evaluated in f64, once for each byte and channel, when the operator is created. A result that is
+    not a number is an error.
 
     Settings:
 
@@ -585,7 +596,7 @@ class Posterize(Operator):
 
     Settings:
 
-    * ``bits``: Number of bits, 0 (black) to 8 (unchanged).
+    * ``bits``: Number of bits that are kept, 0 (black) to 8 (unchanged).
     """
 
     OP = "posterize"
@@ -600,11 +611,12 @@ class Posterize(Operator):
 
 
 class RandomGrayscale(Operator):
-    """Replaces each channel by the pixel's luma with a probability, like torchvision's ``RandomGrayscale``.
+    """Replaces each channel by the pixel's luma with a probability, like torchvision's
+    ``RandomGrayscale``.
 
     Settings:
 
-    * ``probability``: Probability, 0 to 1. Default 0.1.
+    * ``probability``: Probability of gray, 0 to 1. Default 0.1.
     """
 
     OP = "random_grayscale"
@@ -619,11 +631,11 @@ class RandomGrayscale(Operator):
 
 
 class Saturation(Operator):
-    """Blends each pixel with its gray, like torchvision's ``adjust_saturation``.
+    """Blends each pixel with its gray value, like torchvision's ``adjust_saturation``.
 
     Settings:
 
-    * ``factor``: 0 gives the gray image, 1 the image. One number, or ``[low, high]``, from which it is drawn uniformly.
+    * ``factor``: Saturation factor: 0 gives the gray image, 1 leaves the image unchanged. One number, or a range ``[low, high]`` from which the factor is drawn uniformly.
     """
 
     OP = "saturation"
@@ -638,11 +650,11 @@ class Saturation(Operator):
 
 
 class Solarize(Operator):
-    """Inverts bytes from a threshold on, like torchvision's ``solarize``.
+    """Inverts bytes that reach a threshold, like torchvision's ``solarize``.
 
     Settings:
 
-    * ``threshold``: Smallest inverted byte, 0 (all) to 256 (none). Default 128.
+    * ``threshold``: Smallest byte that is inverted: 0 inverts all bytes, 256 none. Default 128.
     """
 
     OP = "solarize"
@@ -657,7 +669,7 @@ class Solarize(Operator):
 
 
 class ToYcbcr(Operator):
-    """Converts to YCbCr with the full range of bytes, like Pillow's ``convert("YCbCr")``."""
+    """Converts RGB to YCbCr with the full range of bytes, like Pillow's ``convert("YCbCr")``."""
 
     OP = "to_ycbcr"
 
@@ -675,7 +687,7 @@ class Cutout(Operator):
     Settings:
 
     * ``holes``: Number of squares, 1 to 8. Default 1.
-    * ``length``: Side of a square in pixels, 1 to 65,535. Default 16, the paper's for CIFAR-10.
+    * ``length``: Side of a square in pixels, 1 to 65,535. Default 16, the paper's value for CIFAR-10.
     * ``fill``: Red, green and blue of the squares, 0 to 255. Default black.
     """
 
@@ -693,16 +705,18 @@ class Cutout(Operator):
 
 
 class GridMask(Operator):
-    """Overwrites the squares of a rotated grid with a colour: DALI's ``grid_mask``, except for pixels less than 0.001 pixel
-    from the edge of a square, where DALI rounds in f32 (measured on images of up to 1000x1000).
+    """Overwrites the squares of a rotated grid with a colour: DALI's ``grid_mask``. Pixels less than
+    0.001 pixel from the edge of a square may differ, because DALI rounds in f32 (measured on images
+    of up to 1000x1000).
 
-    Each number may be given as ``[low, high]``, from which it is drawn uniformly.
+    Each number except ``fill`` may be given as a range ``[low, high]`` from which it is drawn
+    uniformly.
 
     Settings:
 
-    * ``tile``: Distance of squares in pixels, 1 to 65,535. Default 100.
+    * ``tile``: Distance between equal edges of neighbouring squares, in pixels, 1 to 65,535. Default 100.
     * ``ratio``: Side of a square divided by ``tile``, 0 to 1. Default 0.5.
-    * ``angle``: Rotation in degrees, -360 to 360; DALI has radians. Default 0.
+    * ``angle``: Rotation in degrees, -360 to 360. DALI's setting is in radians. Default 0.
     * ``shift_x``: Shift along the grid's first axis in pixels, -65,535 to 65,535. Default 0.
     * ``shift_y``: Shift along the grid's second axis in pixels, -65,535 to 65,535. Default 0.
     * ``fill``: Red, green and blue of the squares, 0 to 255. Default black.
@@ -725,20 +739,22 @@ class GridMask(Operator):
 
 
 class RandomErasing(Operator):
-    """Overwrites random rectangles with a colour or with noise, like torchvision's and timm's ``RandomErasing``.
+    """Overwrites random rectangles with a colour or with noise, like torchvision's and timm's
+    ``RandomErasing``.
 
-    torchvision erases one rectangle, whose defaults these are. timm erases after ``normalize``; its command line has
-    ``scale = [0.02, 0.3333]``, ``ratio = [0.3, 3.3333]`` and ``mode = "pixel"``.
+    The defaults are those of torchvision, which erases one rectangle. timm erases after
+    ``normalize``. Its command line uses ``scale = [0.02, 0.3333]``, ``ratio = [0.3, 3.3333]`` and
+    ``mode = "pixel"``.
 
     Settings:
 
     * ``probability``: Probability that a sample is changed, 0 to 1. Default 0.5.
-    * ``scale``: Smallest and largest share of the image's area, 0 to 1. Default ``[0.02, 0.33]``.
-    * ``ratio``: Smallest and largest height divided by width, 0.001 to 1000. Default ``[0.3, 3.3]``.
-    * ``value``: New value, or mean of the noise: one number or one per channel, in bytes before ``normalize``, else normalized. Default 0.
-    * ``mode``: What the rectangles become: ``const`` (default), ``rand`` or ``pixel``.
-    * ``std``: Standard deviation of the noise of the modes ``rand`` and ``pixel``: one number or one per channel, 0 to 1000, in bytes before ``normalize``, else normalized. Default 1.
-    * ``min_count``: Minimum number of rectangles, 1 to 32. Their number is drawn uniformly, and each gets its part of the area. Default 1.
+    * ``scale``: Minimum and maximum area of all rectangles together, 0 to 1 as a fraction of the image's area. Default ``[0.02, 0.33]``.
+    * ``ratio``: Minimum and maximum of a rectangle's height divided by its width, 0.001 to 1000. Default ``[0.3, 3.3]``.
+    * ``value``: New value of erased pixels, or mean of the noise. One number, or one per channel, in the unit of the input pixels: levels of a byte, or normalized values after ``normalize``. Default 0.
+    * ``mode``: Content of the rectangles: one colour (``const``, the default), one random colour per rectangle (``rand``), or noise for each pixel (``pixel``).
+    * ``std``: Standard deviation of the noise in the modes ``rand`` and ``pixel``, 0 to 1000. One number, or one per channel, in the same unit as ``value``. Default 1.
+    * ``min_count``: Minimum number of rectangles, 1 to 32. The number of rectangles is drawn uniformly, and ``scale`` is divided by it. Default 1.
     * ``max_count``: Maximum number of rectangles, ``min_count`` to 32. Default 1.
     """
 
@@ -761,16 +777,18 @@ class RandomErasing(Operator):
 
 
 class GaussianBlur(Operator):
-    """Blurs with a Gaussian, like torchvision's ``GaussianBlur``, to one level: weights are integers, and the image
-    is rounded to bytes after the columns and after the rows.
+    """Blurs with a Gaussian, like torchvision's ``GaussianBlur``. Bytes may differ from torchvision's by
+    one level, because weights are integers, and the image is rounded to bytes after the columns and
+    again after the rows.
 
-    The weight at distance x is exp(-x^2 / (2 sigma^2)), normalized, with the image reflected at its borders. torchvision
-    refuses kernels that reach over a whole image; here it is reflected again and again.
+    The weight at distance x is exp(-x^2 / (2 sigma^2)), normalized. The image is reflected at its
+    borders. torchvision refuses kernels that reach over a whole image. feedwater reflects the image
+    as often as such a kernel needs.
 
     Settings:
 
     * ``kernel_size``: Width and height of the kernel in pixels, or one number for both: odd, 1 to 1023.
-    * ``sigma``: Deviation in pixels, 0.001 to 1000, the same for both axes. One number, or ``[low, high]``, from which it is drawn uniformly. Default ``[0.1, 2.0]``.
+    * ``sigma``: Standard deviation in pixels, 0.001 to 1000, the same for both axes. One number, or a range ``[low, high]`` from which the deviation is drawn uniformly. Default ``[0.1, 2.0]``.
     """
 
     OP = "gaussian_blur"
@@ -786,15 +804,15 @@ class GaussianBlur(Operator):
 
 
 class JpegDistortion(Operator):
-    """Compresses the image as a JPEG of a quality drawn for each sample, and decompresses it: torchvision's ``JPEG`` on PIL
-    images, bit for bit.
+    """Compresses the image as a JPEG of a quality drawn for each sample, and decompresses it:
+    torchvision's ``JPEG`` on PIL images, bit for bit.
 
-    The JPEG is Pillow's: baseline, 4:2:0, with libjpeg-turbo's tables scaled by the quality. Only the lossy steps are
-    computed, in integers; no file is written.
+    The JPEG is Pillow's: baseline, 4:2:0, with libjpeg-turbo's quantization tables scaled by the
+    quality. Only the lossy steps are computed, in integers. No file is written.
 
     Settings:
 
-    * ``quality``: Quality, 1 to 100. One integer, or ``[low, high]``, from which it is drawn uniformly, both ends included.
+    * ``quality``: Quality, 1 to 100. One integer, or a range ``[low, high]`` from which the quality is drawn uniformly, including both ends.
     """
 
     OP = "jpeg_distortion"
@@ -813,7 +831,7 @@ class Sharpen(Operator):
 
     Settings:
 
-    * ``amount``: 0 gives the image, 1 the filtered one. One number, or ``[low, high]``, from which it is drawn uniformly.
+    * ``amount``: Amount of sharpening: 0 leaves the image unchanged, 1 gives the filtered image. One number, or a range ``[low, high]`` from which the amount is drawn uniformly.
     """
 
     OP = "sharpen"
@@ -828,11 +846,11 @@ class Sharpen(Operator):
 
 
 class Sharpness(Operator):
-    """Blends the image with a smoothed one, like torchvision's ``adjust_sharpness``.
+    """Blends the image with a smoothed copy, like torchvision's ``adjust_sharpness``.
 
     Settings:
 
-    * ``factor``: 0 gives the smoothed image, 1 the image, 2 a sharpened one. One number, or ``[low, high]``, from which it is drawn uniformly.
+    * ``factor``: Sharpness factor: 0 gives the smoothed image, 1 leaves the image unchanged, 2 gives a sharpened image. One number, or a range ``[low, high]`` from which the factor is drawn uniformly.
     """
 
     OP = "sharpness"
@@ -847,12 +865,13 @@ class Sharpness(Operator):
 
 
 class GaussianNoise(Operator):
-    """Adds normal noise to each channel of each pixel, like torchvision's ``GaussianNoise``.
+    """Adds normally distributed noise to each channel of each pixel, like torchvision's
+    ``GaussianNoise``.
 
     Settings:
 
-    * ``mean``: Mean on a scale of 0 to 1, -1 to 1. Default 0.
-    * ``sigma``: Deviation on a scale of 0 to 1, 0 to 10. Default 0.1.
+    * ``mean``: Mean of the noise, -1 to 1, where 1 means 255 levels of a byte. Default 0.
+    * ``sigma``: Standard deviation of the noise, 0 to 10, where 1 means 255 levels of a byte. Default 0.1.
     """
 
     OP = "gaussian_noise"
@@ -874,7 +893,7 @@ class SaltAndPepper(Operator):
 
     * ``probability``: Probability that a pixel changes, 0 to 1. Default 0.05.
     * ``salt_vs_pepper``: Probability that a changed pixel is white, 0 to 1. Default 0.5.
-    * ``per_channel``: Whether channels change independently. Default: pixels change as a whole.
+    * ``per_channel``: Whether each channel changes independently. Default: false, all channels of a pixel change together.
     """
 
     OP = "salt_and_pepper"
@@ -891,19 +910,19 @@ class SaltAndPepper(Operator):
 
 
 class Affine(Operator):
-    """Rotates and shears the image around its centre, scales it and moves it: torchvision's ``affine`` on PIL images, bit
-    for bit (``_affine_image_pil`` of ``torchvision/transforms/v2/functional/_geometry.py``). The output has the size of the
-    input.
+    """Rotates and shears the image around its centre, scales it and moves it: torchvision's ``affine``
+    on PIL images, bit for bit (``_affine_image_pil`` of
+    ``torchvision/transforms/v2/functional/_geometry.py``). The output has the size of the input.
 
     Settings:
 
     * ``angle``: Angle in degrees, clockwise. Default 0.
     * ``translate``: Pixels by which the image moves to the right and down. Default 0.
-    * ``scale``: Factor of the size, above 0. Default 1.
-    * ``shear``: Shear angles in degrees along columns and rows, -89 to 89. Default 0.
+    * ``scale``: Scale factor, 0.001 to 1000. Default 1.
+    * ``shear``: Shear angles in degrees, parallel to the x axis and to the y axis, -89 to 89. Default 0.
     * ``interpolation``: Interpolation between pixels. Default nearest.
-    * ``center``: Centre of rotation, shear and scale in pixels, from the upper left corner: columns, rows. Default the centre of the image.
-    * ``fill``: Red, green and blue outside of the image. In TOML also one number for all. Default 0.
+    * ``center``: Centre of rotation, shear and scale as ``[column, row]``, in pixels from the upper left corner. Default: the centre of the image.
+    * ``fill``: Fill colour outside of the image: red, green and blue. In TOML, one number sets all three. Default 0.
     """
 
     OP = "affine"
@@ -924,17 +943,19 @@ class Affine(Operator):
 
 
 class Elastic(Operator):
-    """Displaces each pixel by noise that is blurred: torchvision's ``ElasticTransform``, within one level for the same noise.
+    """Displaces each pixel by blurred noise: torchvision's ``ElasticTransform``. With the same noise,
+    channel values differ from torchvision's by at most 1.
 
-    Boxes, masks and keypoints stay where they are. torchvision moves the corners of a box by the displacements at the
-    corners. Unlike in torchvision, the image may be smaller than the blur.
+    Boxes, masks and keypoints do not move. torchvision moves the corners of a box by the
+    displacements at the corners. Unlike in torchvision, the image may be smaller than the kernel of
+    the blur.
 
     Settings:
 
-    * ``alpha``: Strength along columns and rows, 0 to 10,000: noise of 1 before the blur is half as many pixels. One number or two. Default 50.
-    * ``sigma``: Standard deviation of the blur along columns and rows, in pixels: 0 to 100, and either both are 0 or none is. One number or two. Default 5.
+    * ``alpha``: Strength in x and in y direction, 0 to 10,000. A blurred noise value of 1 displaces a pixel by ``alpha / 2`` pixels. In TOML, one number sets both. Default 50.
+    * ``sigma``: Standard deviation of the blur in x and in y direction, in pixels, 0 to 100. Either both are 0 (no blur) or both are above 0. In TOML, one number sets both. Default 5.
     * ``interpolation``: Interpolation between pixels: ``bilinear`` (default) or ``nearest``.
-    * ``fill``: Red, green and blue outside of the image, 0 to 255. In TOML also one number for all. Default 0.
+    * ``fill``: Fill colour outside of the image: red, green and blue, 0 to 255. In TOML, one number sets all three. Default 0.
     """
 
     OP = "elastic"
@@ -952,20 +973,21 @@ class Elastic(Operator):
 
 
 class Letterbox(Operator):
-    """Resizes the image to the largest size within the output, and pads the rest: YOLO's preprocessing, placed as by
-    Ultralytics' ``LetterBox`` 8.4 (``ultralytics/data/augment.py``).
+    """Resizes the image to the largest size that fits into the output, and pads the rest. This is
+    YOLO's preprocessing: the image is placed as by Ultralytics' ``LetterBox`` 8.4
+    (``ultralytics/data/augment.py``).
 
-    Ultralytics resizes with OpenCV's bilinear interpolation, which does not smooth when it makes an image smaller. Here
-    the image is resampled as by Pillow.
+    Ultralytics resizes with OpenCV's bilinear interpolation, which does not antialias when it
+    shrinks an image. feedwater resamples as Pillow does, with antialiasing.
 
     Settings:
 
     * ``width``: Output width, in pixels.
     * ``height``: Output height, in pixels.
-    * ``scale_up``: Whether small images are enlarged. Default true.
-    * ``center``: Whether the image is in the middle, not at the upper left. Default true.
-    * ``stride``: Pads each side only to a multiple of this many pixels: Ultralytics' ``auto``, where it is 32. Default: pads to the whole output.
-    * ``fill``: Red, green and blue of the padding. In TOML also one number for all. Default 114.
+    * ``scale_up``: Whether images that are smaller than the output are enlarged. Default true.
+    * ``center``: Whether the image is centred. If false, it is at the upper left corner. Default true.
+    * ``stride``: Reduces the padding of each axis to its remainder after division by this many pixels, as Ultralytics' ``auto`` does with 32. If ``width`` and ``height`` are multiples of it, so are the sides of the output. Default: pads to the whole output.
+    * ``fill``: Colour of the padding: red, green and blue. In TOML, one number sets all three. Default 114.
     * ``filter``: Resampling filter. Default bilinear.
     """
 
@@ -989,15 +1011,15 @@ class Letterbox(Operator):
 class Pad(Operator):
     """Adds pixels at the sides: torchvision's ``Pad`` on PIL images.
 
-    The modes ``reflect`` and ``symmetric`` mirror the image again and again if the padding is larger than the image, as
-    torchvision does with PIL images. With tensors torchvision refuses such a padding. Boxes move as for one colour: a
-    mirrored object has no box.
+    The modes ``reflect`` and ``symmetric`` mirror the image repeatedly if the padding is larger than
+    the image, as torchvision does with PIL images. With tensors, torchvision refuses such a
+    padding. In every mode, boxes move with the image, and mirrored copies of an object have no box.
 
     Settings:
 
-    * ``padding``: Pixels on the left, top, right and bottom. In TOML also one number for all four.
-    * ``fill``: Red, green and blue of the padding, in the values of the input pixels: 0 to 255, or normalized values after ``normalize``. In TOML also one number for all. Default 0. Only for the mode ``constant``.
-    * ``mode``: What is added: ``constant`` (default), ``edge``, ``reflect`` or ``symmetric``.
+    * ``padding``: Pixels to add on the left, top, right and bottom. In TOML, one number sets all four.
+    * ``fill``: Colour of the padding in the mode ``constant``: red, green and blue in the scale of the input pixels, which is 0 to 255, or normalized values after ``normalize``. In TOML, one number sets all three. Default 0.
+    * ``mode``: Pixels that are added: ``constant`` (the fill colour, default), ``edge`` (repeats edge pixels), ``reflect`` (mirrors the image without its edge pixels) or ``symmetric`` (mirrors the image with its edge pixels).
     """
 
     OP = "pad"
@@ -1014,18 +1036,19 @@ class Pad(Operator):
 
 
 class Perspective(Operator):
-    """Moves four points of the image to others: torchvision's ``perspective`` on PIL images
-    (``torchvision/transforms/_functional_pil.py``). The output has the size of the input.
+    """Maps four points of the input to four points of the output: torchvision's ``perspective`` on PIL
+    images (``torchvision/transforms/_functional_pil.py``). The output has the size of the input.
 
-    Pixels are those of torchvision for the same coefficients. torchvision's coefficients are a least-squares solution of
-    LAPACK, which is rounded to f32; here the solution is exact before it is rounded.
+    With the same coefficients, pixels equal torchvision's. torchvision computes the coefficients
+    with LAPACK's least-squares solver and rounds them to f32. feedwater solves the equations
+    exactly for coordinates up to 4096 before it rounds.
 
     Settings:
 
-    * ``end``: Points of the output, in the same order.
-    * ``start``: Points of the input in pixels, as columns and rows: upper left, upper right, lower right, lower left. Default the centres of the corner pixels.
+    * ``end``: Points of the output to which the points of the input move, in the same order.
+    * ``start``: Points of the input as ``[column, row]`` in pixels: upper left, upper right, lower right, lower left. Default: the centres of the corner pixels.
     * ``interpolation``: Interpolation between pixels. Default bilinear.
-    * ``fill``: Red, green and blue outside of the image. In TOML also one number for all. Default 0.
+    * ``fill``: Fill colour outside of the image: red, green and blue. In TOML, one number sets all three. Default 0.
     """
 
     OP = "perspective"
@@ -1043,19 +1066,20 @@ class Perspective(Operator):
 
 
 class RandomAffine(Operator):
-    """Rotates, moves, scales and shears by amounts that are drawn uniformly, in this order: torchvision's ``RandomAffine``. Each
-    result is as of ``Affine``.
+    """Rotates, moves, scales and shears by random amounts, which are drawn uniformly in this order:
+    torchvision's ``RandomAffine``. The result equals that of ``Affine`` with
+    the same amounts.
 
     Settings:
 
-    * ``degrees``: Smallest and largest angle in degrees, clockwise. In TOML also one number n for ``[-n, n]``.
-    * ``translate``: Largest move along columns and rows, in both directions, as a fraction of width and height, 0 to 1. Moves are rounded to whole pixels. Default: the image is not moved.
-    * ``scale``: Smallest and largest factor of the size. Default: the image is not scaled.
-    * ``shear_x``: Smallest and largest shear along columns in degrees. In TOML also one number n for ``[-n, n]``. Default: none.
-    * ``shear_y``: The same along rows. torchvision takes both as one list ``shear``.
+    * ``degrees``: Smallest and largest angle in degrees, clockwise. In TOML, one number n means ``[-n, n]``.
+    * ``translate``: Largest translation in each direction, as a fraction of width and height, 0 to 1. Drawn translations are rounded to whole pixels. Default: the image is not moved.
+    * ``scale``: Smallest and largest scale factor, 0.001 to 1000. Default: the image is not scaled.
+    * ``shear_x``: Smallest and largest shear angle parallel to the x axis, in degrees, -89 to 89. In TOML, one number n means ``[-n, n]``. Default: no shear.
+    * ``shear_y``: Smallest and largest shear angle parallel to the y axis, in degrees, -89 to 89. In TOML, one number n means ``[-n, n]``. Default: no shear. torchvision takes ``shear_x`` and ``shear_y`` as one list ``shear``.
     * ``interpolation``: Interpolation between pixels. Default nearest.
-    * ``center``: Centre of rotation, shear and scale in pixels, from the upper left corner: columns, rows. Default the centre of the image.
-    * ``fill``: Red, green and blue outside of the image. In TOML also one number for all. Default 0.
+    * ``center``: Centre of rotation, shear and scale as ``[column, row]``, in pixels from the upper left corner. Default: the centre of the image.
+    * ``fill``: Fill colour outside of the image: red, green and blue. In TOML, one number sets all three. Default 0.
     """
 
     OP = "random_affine"
@@ -1077,19 +1101,20 @@ class RandomAffine(Operator):
 
 
 class RandomIouCrop(Operator):
-    """Crops a random window whose intersection over union with one of the boxes is large enough: torchvision's
-    ``RandomIoUCrop`` of SSD.
+    """Crops a random window whose intersection over union with one of the boxes is large enough:
+    torchvision's ``RandomIoUCrop`` of SSD.
 
-    The boxes are those of the source's annotations (COCO). Without boxes the image stays as it is. Objects whose box's
-    centre is outside of the window are dropped, and boxes are clipped to the window, as in torchvision. If none of 100
-    overlaps leads to a window, the image stays as it is; torchvision would go on.
+    The boxes come from the source's annotations (COCO). An image without boxes is not cropped.
+    Objects whose box has its centre outside of the window are dropped, and boxes are clipped to the
+    window, as in torchvision. If 100 drawn overlaps lead to no window, the image is not cropped.
+    torchvision has no such limit.
 
     Settings:
 
     * ``scale``: Smallest and largest side of the window as a fraction of the image's side, above 0 and up to 1. Default ``[0.3, 1]``.
-    * ``ratio``: Smallest and largest width divided by height, above 0. Default ``[0.5, 2]``.
-    * ``overlaps``: Least intersections over unions, one of which is drawn evenly, 0 to 1. 1 keeps the image as it is. Default ``[0, 0.1, 0.3, 0.5, 0.7, 0.9, 1]``.
-    * ``trials``: Windows that are tried for one overlap, 1 to 1000. Default 40.
+    * ``ratio``: Smallest and largest aspect ratio of the window (width divided by height), above 0. Default ``[0.5, 2]``.
+    * ``overlaps``: Candidates for the smallest allowed intersection over union, each 0 to 1. One candidate is drawn uniformly. With 1, the image is not cropped. Default ``[0, 0.1, 0.3, 0.5, 0.7, 0.9, 1]``.
+    * ``trials``: Number of windows that are tried for each drawn overlap, 1 to 1000. Default 40.
     """
 
     OP = "random_iou_crop"
@@ -1107,15 +1132,15 @@ class RandomIouCrop(Operator):
 
 
 class RandomPerspective(Operator):
-    """Moves the corners of the image inwards by random amounts: torchvision's ``RandomPerspective``. Each result is as of
-    ``Perspective``.
+    """Moves the corners of the image inwards by random amounts: torchvision's ``RandomPerspective``. The
+    result equals that of ``Perspective`` with the same corners.
 
     Settings:
 
-    * ``distortion_scale``: Largest move of a corner, as a fraction of half the side, 0 to 1. Default 0.5.
+    * ``distortion_scale``: Largest distance by which a corner moves, as a fraction of half the side, 0 to 1. Default 0.5.
     * ``probability``: Probability that the image changes, 0 to 1. Default 0.5.
     * ``interpolation``: Interpolation between pixels. Default bilinear.
-    * ``fill``: Red, green and blue outside of the image. In TOML also one number for all. Default 0.
+    * ``fill``: Fill colour outside of the image: red, green and blue. In TOML, one number sets all three. Default 0.
     """
 
     OP = "random_perspective"
@@ -1138,7 +1163,7 @@ class RandomResize(Operator):
     Settings:
 
     * ``min_size``: Smallest length of the shorter side, in pixels.
-    * ``max_size``: End of the lengths, above ``min_size``. As in torchvision it is not drawn itself.
+    * ``max_size``: End of the range of lengths, above ``min_size``. As in torchvision, the end is excluded: at most ``max_size - 1`` is drawn.
     * ``filter``: Resampling filter. Default bilinear.
     """
 
@@ -1156,15 +1181,16 @@ class RandomResize(Operator):
 
 
 class RandomRotation(Operator):
-    """Rotates by an angle that is drawn uniformly: torchvision's ``RandomRotation``. Each angle is as ``Rotate``.
+    """Rotates by an angle that is drawn uniformly: torchvision's ``RandomRotation``. The result equals
+    that of ``Rotate`` with the same angle.
 
     Settings:
 
-    * ``degrees``: Smallest and largest angle in degrees, counter-clockwise. In TOML also one number n for ``[-n, n]``.
+    * ``degrees``: Smallest and largest angle in degrees, counter-clockwise. In TOML, one number n means ``[-n, n]``.
     * ``interpolation``: Interpolation between pixels. Default nearest.
-    * ``expand``: Whether the output is enlarged to the whole rotated image. Default false: it has the size of the input.
-    * ``center``: Centre of the rotation in pixels, from the upper left corner: columns, rows. Default the centre of the image.
-    * ``fill``: Red, green and blue outside of the image. In TOML also one number for all. Default 0.
+    * ``expand``: Whether the output is enlarged to hold the whole rotated image. Default false: the output has the size of the input.
+    * ``center``: Centre of the rotation as ``[column, row]``, in pixels from the upper left corner. Default: the centre of the image.
+    * ``fill``: Fill colour outside of the image: red, green and blue. In TOML, one number sets all three. Default 0.
     """
 
     OP = "random_rotation"
@@ -1183,12 +1209,13 @@ class RandomRotation(Operator):
 
 
 class RandomShortestSize(Operator):
-    """Resizes the shorter side to a length that is drawn from a list, or less if the longer side would become too long:
-    torchvision's ``RandomShortestSize`` (DETR). Sides have at least one pixel, where torchvision fails.
+    """Resizes the shorter side to a length that is drawn from a list, or to less if the longer side
+    would exceed ``max_size``: torchvision's ``RandomShortestSize`` (DETR). Sides have at least one
+    pixel. torchvision fails if a side would have none.
 
     Settings:
 
-    * ``min_size``: Lengths of the shorter side, in pixels; each is drawn as often.
+    * ``min_size``: Lengths of the shorter side, in pixels. All have the same probability.
     * ``max_size``: Maximum length of the longer side, in pixels. Default: no maximum.
     * ``filter``: Resampling filter. Default bilinear.
     """
@@ -1207,13 +1234,14 @@ class RandomShortestSize(Operator):
 
 
 class RandomZoomOut(Operator):
-    """Places the image at random in a larger one of random size: torchvision's ``RandomZoomOut`` (SSD).
+    """Places the image at a random position of a larger canvas of random size: torchvision's
+    ``RandomZoomOut`` (SSD).
 
     Settings:
 
-    * ``side_range``: Smallest and largest factor of both sides, 1 to 32. Default 1 to 4.
+    * ``side_range``: Smallest and largest ratio of the canvas's sides to the image's sides, 1 to 32. Default 1 to 4.
     * ``probability``: Probability that the image changes, 0 to 1. Default 0.5.
-    * ``fill``: Red, green and blue of the padding, in the values of the input pixels: 0 to 255, or normalized values after ``normalize``. In TOML also one number for all. Default 0.
+    * ``fill``: Colour of the padding: red, green and blue in the scale of the input pixels, which is 0 to 255, or normalized values after ``normalize``. In TOML, one number sets all three. Default 0.
     """
 
     OP = "random_zoom_out"
@@ -1230,20 +1258,20 @@ class RandomZoomOut(Operator):
 
 
 class ResizeKeepRatio(Operator):
-    """Resizes so that the image covers a size (``longest`` 0), fits into it (1) or something in between: timm's
-    ``ResizeKeepRatio``. A random scale and a random aspect ratio can change both sides. Sides have at least one pixel, where
-    timm fails.
+    """Resizes the image to cover a size (``longest`` 0), to fit into the size (``longest`` 1), or to
+    something in between: timm's ``ResizeKeepRatio``. A random scale and a random aspect ratio can
+    change both sides. Sides have at least one pixel. timm fails if a side would have none.
 
     Settings:
 
     * ``width``: Width to cover or to fit into, in pixels.
     * ``height``: Height to cover or to fit into, in pixels.
-    * ``longest``: Weight of the side that is larger in proportion, 0 to 1. Default 0: the image covers the size.
+    * ``longest``: Weight between covering the size (0) and fitting into it (1). Default 0.
     * ``scale_probability``: Probability of a random scale, 0 to 1. Default 0.
     * ``scale``: Smallest and largest scale, 0.01 to 32. Default 0.85 to 1.05.
-    * ``scale_is_area``: Whether the scale is that of the area of a crop, as in ``random_resized_crop``: a smaller one makes the image larger. Default false.
+    * ``scale_is_area``: Whether ``scale`` is the relative area of a crop, as in ``random_resized_crop``. A smaller scale then makes the image larger. Default false.
     * ``aspect_probability``: Probability of a random aspect ratio, 0 to 1. Default 0.
-    * ``aspect``: Smallest and largest change of the aspect ratio, 0.01 to 32. Default 0.9 to 1.11.
+    * ``aspect``: Smallest and largest factor by which the aspect ratio changes, 0.01 to 32. Default 0.9 to 1.11.
     * ``filter``: Resampling filter. Default bilinear.
     """
 
@@ -1267,18 +1295,20 @@ class ResizeKeepRatio(Operator):
 
 
 class Rotate(Operator):
-    """Rotates counter-clockwise: torchvision's ``rotate`` on PIL images, bit for bit (Pillow's ``Image.rotate``).
+    """Rotates counter-clockwise: torchvision's ``rotate`` on PIL images, bit for bit (Pillow's
+    ``Image.rotate``).
 
-    Multiples of 90 degrees around the centre of the image only move pixels, if the result has the shape of the rotated
-    image: with ``expand``, for square images, and for 180 degrees.
+    A rotation by a multiple of 90 degrees around the centre of the image needs no interpolation if
+    the output has the shape of the rotated image. This is so with ``expand``, for square images, and
+    for 180 degrees.
 
     Settings:
 
     * ``angle``: Angle in degrees, counter-clockwise.
     * ``interpolation``: Interpolation between pixels. Default nearest.
-    * ``expand``: Whether the output is enlarged to the whole rotated image. Default false: it has the size of the input.
-    * ``center``: Centre of the rotation in pixels, from the upper left corner: columns, rows. Default the centre of the image.
-    * ``fill``: Red, green and blue outside of the image. In TOML also one number for all. Default 0.
+    * ``expand``: Whether the output is enlarged to hold the whole rotated image. Default false: the output has the size of the input.
+    * ``center``: Centre of the rotation as ``[column, row]``, in pixels from the upper left corner. Default: the centre of the image.
+    * ``fill``: Fill colour outside of the image: red, green and blue. In TOML, one number sets all three. Default 0.
     """
 
     OP = "rotate"
@@ -1297,8 +1327,9 @@ class Rotate(Operator):
 
 
 class ScaleJitter(Operator):
-    """Resizes to the largest size within a target, times a random scale: torchvision's ``ScaleJitter`` (Simple Copy-Paste).
-    Sides have at least one pixel, where torchvision fails.
+    """Resizes to the largest size that fits into a target, times a random scale: torchvision's
+    ``ScaleJitter`` (Simple Copy-Paste). Sides have at least one pixel. torchvision fails if a side
+    would have none.
 
     Settings:
 
@@ -1323,8 +1354,8 @@ class ScaleJitter(Operator):
 
 
 class Thumbnail(Operator):
-    """Shrinks an image to within a size and preserves its aspect ratio: Pillow's ``Image.thumbnail`` with
-    ``reducing_gap=None``. Images that fit are unchanged.
+    """Shrinks an image to fit into a size and preserves its aspect ratio: Pillow's ``Image.thumbnail``
+    with ``reducing_gap=None``. Images that already fit are unchanged.
 
     Settings:
 
@@ -1347,22 +1378,22 @@ class Thumbnail(Operator):
 
 
 class AugMix(Operator):
-    """Mixes the image with the results of several chains of random operations: torchvision's ``AugMix``, whose operations,
-    magnitudes, weights and order of draws it has.
+    """Mixes the image with the results of several chains of random operations: torchvision's ``AugMix``,
+    with the same operations, magnitudes, weights and order of draws.
 
-    The sum is computed in f32, and its fraction is dropped, as in torchvision. The operations are those of PIL
-    images, as in the other policies; torchvision converts a PIL image to a tensor before. Boxes, masks and keypoints
-    stay where they are.
+    The sum is computed in f32 and truncated, as in torchvision. The operations are those of PIL
+    images, as in the other policies, but torchvision converts a PIL image to a tensor first. Boxes,
+    masks and keypoints stay where they are.
 
     Settings:
 
-    * ``severity``: Strength: the magnitudes are the first ones of ten, 1 to 10. Default 3.
+    * ``severity``: Strength of the operations, 1 to 10. Magnitudes are drawn from the first ``severity`` of ten. Default 3.
     * ``mixture_width``: Number of chains, 1 to 16. Default 3.
-    * ``chain_depth``: Operations of each chain, 1 to 16. Default: 1 to 3, drawn for each chain (torchvision's -1).
-    * ``alpha``: Parameter of the distributions of weights (Dirichlet), 0.1 to 1000. Default 1.
+    * ``chain_depth``: Number of operations of each chain, 1 to 16. Default: 1 to 3, drawn for each chain (torchvision's -1).
+    * ``alpha``: Parameter of the Dirichlet distributions of the weights, 0.1 to 1000. Default 1.
     * ``all_ops``: Whether brightness, saturation, contrast and sharpness are among the operations. Default true.
     * ``interpolation``: Interpolation between pixels. Default bilinear.
-    * ``fill``: Red, green and blue of what becomes empty. In TOML also one number for all. Default 0.
+    * ``fill``: Red, green and blue of pixels that an operation leaves empty. In TOML also one number for all. Default 0.
     """
 
     OP = "aug_mix"
@@ -1383,14 +1414,15 @@ class AugMix(Operator):
 
 
 class AutoAugment(Operator):
-    """Applies one of 25 pairs of operations, each with its own probability and strength: torchvision's ``AutoAugment``, whose
-    operations, magnitudes and order of draws it has. Pixels are those of PIL images.
+    """Applies one of 25 pairs of operations, in which each operation has its own probability and
+    strength: torchvision's ``AutoAugment``, with the same operations, magnitudes and order of draws.
+    The pixels are those that torchvision computes for PIL images.
 
     Settings:
 
-    * ``policy``: Pairs. Default ``imagenet``.
+    * ``policy``: Dataset for which the pairs were found: ``imagenet`` (default), ``cifar10`` or ``svhn``.
     * ``interpolation``: Interpolation between pixels. Default nearest.
-    * ``fill``: Red, green and blue of what becomes empty. In TOML also one number for all. Default 0.
+    * ``fill``: Red, green and blue of pixels that an operation leaves empty. In TOML also one number for all. Default 0.
     """
 
     OP = "auto_augment"
@@ -1407,16 +1439,17 @@ class AutoAugment(Operator):
 
 
 class RandAugment(Operator):
-    """Applies operations that are drawn from 14, each with the same strength: torchvision's ``RandAugment``, whose
-    operations, magnitudes and order of draws it has. Pixels are those of PIL images.
+    """Applies operations that are drawn from 14, all with the same strength: torchvision's
+    ``RandAugment``, with the same operations, magnitudes and order of draws. The pixels are those
+    that torchvision computes for PIL images.
 
     Settings:
 
-    * ``num_ops``: Operations per image, 0 to 16. Default 2.
-    * ``magnitude``: Number of the magnitude, from 0 to below ``num_magnitude_bins``. Default 9.
-    * ``num_magnitude_bins``: Magnitudes per operation, 2 to 1000. Default 31.
+    * ``num_ops``: Number of operations per image, 0 to 16. Default 2.
+    * ``magnitude``: Strength of the operations: number of the magnitude, from 0 to ``num_magnitude_bins - 1``. Default 9.
+    * ``num_magnitude_bins``: Number of magnitudes of each operation, 2 to 1000. Default 31.
     * ``interpolation``: Interpolation between pixels. Default nearest.
-    * ``fill``: Red, green and blue of what becomes empty. In TOML also one number for all. Default 0.
+    * ``fill``: Red, green and blue of pixels that an operation leaves empty. In TOML also one number for all. Default 0.
     """
 
     OP = "rand_augment"
@@ -1435,10 +1468,12 @@ class RandAugment(Operator):
 
 
 class ThreeAugment(Operator):
-    """Makes each image gray, solarized from 128 on, or blurred with a radius of 0.1 to 2 pixels: 3-Augment of DeiT III
-    (``augment.py`` of facebookresearch/deit). Each is drawn as often. DeiT III continues with ``color_jitter`` of 0.3.
+    """Makes each image gray, solarized from 128 on, or blurred with a radius of 0.1 to 2 pixels, with
+    equal probability: 3-Augment of DeiT III (``augment.py`` of facebookresearch/deit). The recipe of
+    DeiT III continues with ``color_jitter`` of 0.3.
 
-    The blur is Pillow's ``ImageFilter.GaussianBlur``, which approximates a Gaussian by three box filters along each axis.
+    The blur is Pillow's ``ImageFilter.GaussianBlur``, which approximates a Gaussian by three box
+    filters along each axis.
     """
 
     OP = "three_augment"
@@ -1452,20 +1487,22 @@ class ThreeAugment(Operator):
 
 
 class TimmAugMix(Operator):
-    """Mixes the image with the results of several chains of random operations, by a text of timm 1.0 such as
-    ``augmix-m5-w4-d2``: ``augment_and_mix_transform`` of ``timm/data/auto_augment.py``, whose operations, magnitudes and distributions
-    it has.
+    """Mixes the image with the results of several chains of random operations, configured by a text of
+    timm 1.0 such as ``augmix-m5-w4-d2``. The operations, magnitudes and distributions are those of
+    ``augment_and_mix_transform`` in ``timm/data/auto_augment.py``.
 
-    Sections of the text: ``m`` magnitude (default 3), ``w`` chains (3), ``d`` operations of each chain (1 to 3, drawn), ``a`` parameter
-    of the distributions of weights (1), ``mstd`` standard deviation of the magnitude (default: it is uniform from 0 to ``m``). The sum
-    is rounded once, where timm rounds that of the chains before: pixels are within one level of timm's.
+    Sections of the text: ``m`` magnitude (default 3), ``w`` number of chains (3), ``d`` number of
+    operations of each chain (1 to 3, drawn), ``a`` parameter of the distributions of the weights (1),
+    ``mstd`` standard deviation of the magnitude. Without ``mstd``, the magnitude is uniform from 0 to
+    ``m``. The weighted sum is rounded once. timm rounds the sum of the chains before it adds the
+    image, so pixels may differ from timm's by one level.
 
     Settings:
 
-    * ``config``: The text.
-    * ``translate``: Largest translation at magnitude 10, as a fraction of the side, 0 to 1. Default 0.45; ``create_transform`` of timm has 0.3.
+    * ``config``: Text that configures the policy as in timm, such as ``augmix-m5-w4-d2``.
+    * ``translate``: Largest translation at magnitude 10, as a fraction of the side, 0 to 1. Default 0.45. timm's ``create_transform`` uses 0.3.
     * ``interpolation``: Interpolation between pixels. Default: bilinear or bicubic, drawn for each operation.
-    * ``fill``: Red, green and blue of what becomes empty: in timm the mean of the data. In TOML also one number for all. Default 128.
+    * ``fill``: Red, green and blue of pixels that an operation leaves empty. timm uses the mean of the data. In TOML also one number for all. Default 128.
     """
 
     OP = "timm_aug_mix"
@@ -1483,18 +1520,20 @@ class TimmAugMix(Operator):
 
 
 class TimmAutoAugment(Operator):
-    """Applies operations by a text of timm 1.0, such as ``original-mstd0.5``: ``auto_augment_transform`` of
-    ``timm/data/auto_augment.py``, whose operations, magnitudes and distributions it has.
+    """Applies operations that a text of timm 1.0 selects, such as ``original-mstd0.5``. The operations,
+    magnitudes and distributions are those of ``auto_augment_transform`` in
+    ``timm/data/auto_augment.py``.
 
-    The text begins with the policy: ``v0`` (EfficientNet), ``original`` (the paper), ``v0r`` and ``originalr`` (the same, where
-    posterizing becomes stronger with the magnitude), each one of 25 pairs per image, or ``3a``, one of the three operations of
-    DeiT III. ``mstd`` is the standard deviation of the magnitude (0).
+    The text begins with the policy. ``v0`` (EfficientNet) and ``original`` (the paper of AutoAugment)
+    apply one of 25 pairs of operations to each image. ``v0r`` and ``originalr`` do the same, but
+    posterizing becomes stronger with the magnitude. ``3a`` applies one of the three operations of
+    DeiT III. The section ``mstd`` is the standard deviation of the magnitude (default 0).
 
     Settings:
 
-    * ``config``: The text.
+    * ``config``: Text that configures the policy as in timm, such as ``original-mstd0.5``.
     * ``interpolation``: Interpolation between pixels. Default: bilinear or bicubic, drawn for each operation.
-    * ``fill``: Red, green and blue of what becomes empty: in timm the mean of the data. In TOML also one number for all. Default 128.
+    * ``fill``: Red, green and blue of pixels that an operation leaves empty. timm uses the mean of the data. In TOML also one number for all. Default 128.
     """
 
     OP = "timm_auto_augment"
@@ -1511,18 +1550,21 @@ class TimmAutoAugment(Operator):
 
 
 class TimmRandAugment(Operator):
-    """Applies operations by a text of timm 1.0, such as ``rand-m9-mstd0.5-inc1``: ``rand_augment_transform`` of
-    ``timm/data/auto_augment.py``, whose operations, magnitudes and distributions it has.
+    """Applies operations that a text of timm 1.0 selects, such as ``rand-m9-mstd0.5-inc1``. The
+    operations, magnitudes and distributions are those of ``rand_augment_transform`` in
+    ``timm/data/auto_augment.py``.
 
-    Sections of the text: ``m`` magnitude (default 10), ``n`` operations per image (2), ``p`` probability of each (0.5), ``mstd``
-    standard deviation of the magnitude (0; above 100 it is uniform from 0 to ``m``), ``mmax`` largest magnitude (10),
-    ``inc1`` operations that become stronger with the magnitude, ``tweights``, ``t3a`` and ``t3aw`` other sets of operations.
+    Sections of the text: ``m`` magnitude (default 10), ``n`` number of operations per image (2), ``p``
+    probability of each operation (0.5), ``mstd`` standard deviation of the magnitude (0), ``mmax``
+    largest magnitude (10). If ``mstd`` is above 100, the magnitude is uniform from 0 to ``m``. ``inc1``
+    selects operations that become stronger with the magnitude. ``tweights``, ``t3a`` and ``t3aw`` select
+    other sets of operations.
 
     Settings:
 
-    * ``config``: The text.
+    * ``config``: Text that configures the policy as in timm, such as ``rand-m9-mstd0.5-inc1``.
     * ``interpolation``: Interpolation between pixels. Default: bilinear or bicubic, drawn for each operation.
-    * ``fill``: Red, green and blue of what becomes empty: in timm the mean of the data. In TOML also one number for all. Default 128.
+    * ``fill``: Red, green and blue of pixels that an operation leaves empty. timm uses the mean of the data. In TOML also one number for all. Default 128.
     """
 
     OP = "timm_rand_augment"
@@ -1540,13 +1582,14 @@ class TimmRandAugment(Operator):
 
 class TrivialAugmentWide(Operator):
     """Applies one operation that is drawn from 14, with a strength that is drawn too: torchvision's
-    ``TrivialAugmentWide``, whose operations, magnitudes and order of draws it has. Pixels are those of PIL images.
+    ``TrivialAugmentWide``, with the same operations, magnitudes and order of draws. The pixels are
+    those that torchvision computes for PIL images.
 
     Settings:
 
-    * ``num_magnitude_bins``: Magnitudes per operation, 2 to 1000. Default 31.
+    * ``num_magnitude_bins``: Number of magnitudes of each operation, 2 to 1000. Default 31.
     * ``interpolation``: Interpolation between pixels. Default nearest.
-    * ``fill``: Red, green and blue of what becomes empty. In TOML also one number for all. Default 0.
+    * ``fill``: Red, green and blue of pixels that an operation leaves empty. In TOML also one number for all. Default 0.
     """
 
     OP = "trivial_augment_wide"
@@ -1563,9 +1606,9 @@ class TrivialAugmentWide(Operator):
 
 
 class Mixup(BatchOperator):
-    """Replaces both samples of a pair by ``l * own + (1 - l) * other``, with ``l`` from Beta(``alpha``, ``alpha``), and the targets
-    in the same way: mixup (Zhang et al., ICLR 2018), like timm's ``Mixup`` in mode ``pair`` and torchvision's ``MixUp``, which
-    draws one ``l`` for the whole batch.
+    """Replaces both samples of a pair by ``l * own + (1 - l) * other``, with ``l`` from Beta(``alpha``,
+    ``alpha``), and the targets in the same way: mixup (Zhang et al., ICLR 2018). timm's ``Mixup`` in
+    mode ``pair`` is the same. torchvision's ``MixUp`` draws one ``l`` for the whole batch.
 
     Settings:
 
@@ -1585,12 +1628,13 @@ class Mixup(BatchOperator):
 
 
 class CutMix(BatchOperator):
-    """Exchanges a box between both samples of a pair, and replaces the targets by ``l * own + (1 - l) * other``, where ``l`` is
-    the share of the image outside of the box: CutMix (Yun et al., ICCV 2019).
+    """Exchanges a box between both samples of a pair: CutMix (Yun et al., ICCV 2019). The targets
+    become ``l * own + (1 - l) * other``, where ``l`` is the fraction of the image outside the box.
 
-    The box is torchvision's: with ``m`` from Beta(``alpha``, ``alpha``), it extends by ``int(width * sqrt(1 - m) / 2)`` columns
-    and ``int(height * sqrt(1 - m) / 2)`` rows to each side of a uniformly drawn pixel, clipped to the image. timm's box is
-    up to one pixel larger.
+    The box is torchvision's. A number ``m`` is drawn from Beta(``alpha``, ``alpha``), and a pixel is
+    drawn uniformly. The box extends from this pixel by ``int(width * sqrt(1 - m) / 2)`` columns and
+    ``int(height * sqrt(1 - m) / 2)`` rows to each side, clipped to the image. timm's box is up to one
+    pixel larger.
 
     Settings:
 
@@ -1610,9 +1654,11 @@ class CutMix(BatchOperator):
 
 
 class MixupOrCutMix(BatchOperator):
-    """Mixes a pair by ``Mixup`` or by ``CutMix``: timm's ``Mixup`` in mode ``pair``.
+    """Mixes each pair by ``Mixup`` or by ``CutMix``: timm's ``Mixup`` in
+    mode ``pair``.
 
-    timm's mode ``batch`` draws once per batch, so its samples depend on the batch size. There is no such mode here.
+    timm's mode ``batch`` draws once per batch, so samples depend on the batch size. feedwater does
+    not have this mode.
 
     Settings:
 

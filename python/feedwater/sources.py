@@ -53,8 +53,8 @@ def beton(
     * The tables of a file are parsed once. The result is stored beside the file (hidden, ending in
       ``.feedwater1``) or in the cache directory. Every image must have an entry in the allocation
       table. The image must lie within one page, after the sample table and before the allocation
-      table, and the size of raw pixels must match. A file that violates these rules or is truncated
-      is an error with the byte offset.
+      table, and the size of raw pixels must match. If a file violates these rules or is truncated,
+      opening it fails with the byte offset of the violation.
     * The format has no checksums, so this source does not detect damaged pixels or labels.
 
     Settings:
@@ -88,19 +88,21 @@ def coco(
       bytes.
     * Coordinates refer to the stored pixels unless ``coordinates`` states otherwise. An image whose
       size differs from its ``width`` and ``height`` is a sample error.
-    * An ID is a whole number. It may be written as a float (``3.0``) or a text (``"3"``). If an ID is
-      any other text, all IDs of its kind must be texts. Categories are then ordered by these texts.
-      ``Category::id`` and ``Coco::image_id`` then return the position in this order or in ``images``.
+    * An ID is a whole number. It may be written as a float (``3.0``) or a text (``"3"``). If an image
+      or category has any other text as its ID, all images or all categories must have texts as IDs.
+      Categories are then ordered by these texts, and ``Category::id`` is the position in this
+      order. For images, ``Coco::image_id`` is then the position in ``images``.
     * As in pycocotools, ``width`` and ``height`` may be floats, and may be 0, -1 or null if unknown.
       ``iscrowd`` may be null. An image without ``file_name`` (LVIS) is named by the last part of its
-      ``coco_url``. Annotations of images that are not listed are skipped and counted, but it is an
-      error if this concerns all annotations. Annotations with the same ID are all used, with a
-      warning (``Notes::warnings``).
-    * These are errors, with the ID: two images or two categories with the same ID; an annotation of
-      a missing category; a box without four numbers or with a negative side; a polygon with an odd
-      number of coordinates; run lengths for another size or beyond the size. Invalid JSON (such as
-      ``NaN``) is an error with line and column. A polygon with fewer than three points is dropped.
-      Pixels after the last run length are background.
+      ``coco_url``. Annotations whose image is not listed are skipped and counted. Opening fails if no
+      annotation refers to a listed image. Annotations with the same ID are all used, with a warning
+      (``Notes::warnings``).
+    * Opening fails with a message that names the ID in these cases: two images or two categories
+      have the same ID; the category of an annotation is not listed; a box does not have four
+      numbers or has a negative side; a polygon has an odd number of coordinates; run lengths are
+      for an image of another size or exceed the image. Invalid JSON (such as ``NaN``) is an error
+      with line and column. A polygon with fewer than three points is dropped. Pixels after the last
+      run length are background.
     * The file is parsed as a stream, and only the results are kept in memory. A text of more than 4
       MiB, a ``file_name`` of more than 8 KiB, a name of more than 4 KiB and an outline of more than 4
       Mi numbers are errors.
@@ -136,8 +138,8 @@ def directory(
     * A class without images is an error unless ``allow_empty`` is set, because skipping it would
       shift the labels of later classes.
     * Files and folders whose names begin with a dot are ignored.
-    * Folders that contain the class folders (``train/`` and ``val/``) are classes too, with a warning
-      (``Notes::warnings``).
+    * If the directory contains folders such as ``train/`` and ``val/`` with the class folders inside
+      them, ``train`` and ``val`` become the classes, with a warning (``Notes::warnings``).
     * The directory may be a URL that supports listing (``s3://bucket/train``). One listing returns
       the names, lengths and versions of all objects. Each sample is read with one request. An
       object that has changed since the listing is a sample error.
@@ -145,7 +147,7 @@ def directory(
     Settings:
 
     * ``extensions``: Extensions of image files, in upper or lower case. ``"*"`` matches every name. Other files are skipped and counted. Default: ``jpg``, ``jpeg``, ``png``, ``ppm``, ``bmp``, ``pgm``, ``tif``, ``tiff``, ``webp``.
-    * ``allow_empty``: Whether a class may have no images. Such a class keeps its number. With false, the default, it is an error.
+    * ``allow_empty``: Whether a class may have no images. Such a class keeps its number. With false, the default, a class without images is an error.
     * ``class_to_index``: Label of each class, from 0 to 1048575. Several classes may share a label. Folders that are not listed here are skipped and counted. Default: classes are numbered in the byte order of their names.
     """
     return Source({"directory": path}, extensions=extensions, allow_empty=allow_empty, class_to_index=class_to_index)
@@ -177,9 +179,9 @@ def file_list(
       ``separator`` is set. All other files are text.
 
     In tables and JSON lines, ``image`` names the column (or key) of the path. The default is the
-    first that exists of ``path``, ``image``, ``file``, ``filename``, ``file_name``, ``filepath``, ``image_path``.
-    ``label`` names the column of the label. The default is ``label``. Without such a column samples
-    have label -1, with a warning if there are columns besides the path.
+    first of these columns that exists: ``path``, ``image``, ``file``, ``filename``, ``file_name``,
+    ``filepath``, ``image_path``. ``label`` names the column of the label. The default is ``label``. Without
+    such a column samples have label -1, with a warning if there are columns besides the path.
 
     * Labels are whole numbers or names. With names, the classes are the names in byte order, and a
       label is the position of its name. Whole numbers may be written as ``3``, ``3.0`` (as pandas
@@ -221,16 +223,16 @@ def lmdb(
       process continues.
     * Every value of the configured database whose key is selected is a sample. Keys of named
       databases are ignored. A database with several values per key (DUPSORT) is an error.
-    * A Datum contains its image and label. An encoded image has label -1. If the settings do not
-      state which of the two the values are, the first value decides. A Datum of raw pixels (blue,
+    * A Datum contains its image and label. An encoded image has label -1. By default, the first
+      value decides whether all values are Datums or encoded images. A Datum of raw pixels (blue,
       green and red planes, or gray) becomes a PNM of RGB or gray. A Datum of floats is an error.
     * On first use, the pages of keys and the beginning of each value are read. The resulting table
       is stored beside each file (hidden, ending in ``.feedwater1``) or in the cache directory.
-      Afterwards each image takes one read. LMDB has no checksums of contents, so damage that
-      occurred earlier is only detected by the image format.
-    * No program may write to the environment while it is read. The newest transaction that was
-      committed when the source was opened is read. If the file changes afterwards, its samples
-      cannot be read.
+      Afterwards each image takes one read. LMDB has no checksums of contents. Damage from before
+      the first use is only detected if the image decoder finds it.
+    * No program may write to the environment while the source reads it. The source reads the newest
+      transaction that was committed when the source was opened. If the file changes afterwards, its
+      samples cannot be read.
 
     Settings:
 
@@ -259,19 +261,20 @@ def npy(
       read as channels last. An array of three axes is an error if its last axis has at most 4
       elements, because it may be a single image. Errors for other shapes and types suggest a
       supported form.
-    * An image is returned as PNM: a header of up to 32 bytes, then the pixels. It takes one
-      positioned read. Larger images with channels first take three reads per 16384 pixels.
+    * An image is returned as PNM: a header of up to 32 bytes, then the pixels. An image takes one
+      positioned read. If an image with channels first has more than 16384 pixels, it takes three
+      reads per 16384 pixels.
     * Samples are copied from a memory mapping of the file (``storage.map``). If the file is truncated
       while it is used, the sample is an error.
-    * There is no table of samples, because offsets follow from the shape. Labels have the same size
-      in memory as in their file.
-    * A file whose length does not match its shape is an error with the byte offset. If the file
-      changes after opening, its samples are errors. The format has no checksums, so this source
-      does not detect damaged pixels.
+    * The source keeps no table of samples, because the shape of an array determines the offsets of
+      its images. Labels have the same size in memory as in their file.
+    * Opening fails with the byte offset if the length of a file does not match its shape. If the
+      file changes after opening, its samples are errors. The format has no checksums, so this
+      source does not detect damaged pixels.
 
     Settings:
 
-    * ``labels``: File with one integer label per sample: a ``.npy`` of any integer type and byte order. A pattern can name several such files, whose labels are concatenated. The path is absolute or relative to the folder of the first stack. In a pipeline file, a path that exists relative to the pipeline file takes precedence. Empty, the default, for no labels (-1).
+    * ``labels``: File with one integer label per sample: a ``.npy`` of any integer type and byte order. A pattern can name several such files, whose labels are concatenated. The path is absolute or relative to the folder of the first file of images. In a pipeline file, a path that exists relative to the pipeline file takes precedence. Empty, the default, for no labels (-1).
     """
     return Source({"npy": list(paths)}, labels=labels)
 
@@ -296,14 +299,14 @@ def parquet(
     * The label is a whole number (an integer below 2^63, a float, a boolean, or a text) or a name.
       The metadata of the file may name the classes with Hugging Face's ``ClassLabel``. With text
       names, the classes are the distinct names in byte order. A null label is -1. An invalid label
-      is an error with the row, and so are numbers and names in one column.
-    * On first use, only metadata, page headers and labels are read. The positions of the images in
-      a page are stored when it is first read. They take at most eight bytes per row. Afterwards an
-      image in an uncompressed page takes one read of its own bytes.
+      is an error with the row. A column that contains both numbers and names is an error too.
+    * On first use, only metadata, page headers and labels are read. The first read of a page stores
+      the positions of its images, in at most eight bytes per row. Afterwards an image in an
+      uncompressed page takes one read of its own bytes.
     * Pages that are decompressed or read completely are cached within ``cache_bytes``, with LRU
       eviction. The limit includes pages that are being read: a thread waits until memory is
-      available. In file order every page is decompressed once. In random order, if compressed files
-      are larger than the cache, nearly every image costs a page.
+      available. In file order every page is decompressed once. In random order, if the decompressed
+      pages do not all fit into the cache, nearly every image requires decompressing a whole page.
     * If a page has a checksum, it is verified when the page is read completely. If a page cannot be
       decompressed or is inconsistent, its samples are errors. Damaged metadata and headers are
       errors with the byte offset.
@@ -340,9 +343,9 @@ def recordio(
       the start and one for each identity.
     * The headers are read on first use. The resulting table is stored beside each file (hidden,
       ending in ``.feedwater1``) or in the cache directory. Afterwards each image takes one read, even
-      if its record has several parts. RecordIO has no checksums, so damage that occurred earlier is
-      only detected by the image format.
-    * A file is an error with the byte offset if it is truncated or damaged, or if its records are
+      if its record has several parts. RecordIO has no checksums. Damage from before the first use
+      is only detected if the image decoder finds it.
+    * Opening fails with the byte offset if a file is truncated or damaged, or if its records are
       not images with labels.
 
     Settings:
@@ -373,9 +376,9 @@ def tfrecord(
     * The class names (``Source::classes``) are those that ``feedwater pack``
       stored in the feature ``__feedwater_classes__`` of the first record. Other files have no class
       names.
-    * A record that does not match its checksum is a sample error (label -1). A file is an error
-      with the byte offset if it is truncated, has damaged lengths, or contains anything but
-      Examples with these features.
+    * A record that does not match its checksum is a sample error (label -1). Opening fails with the
+      byte offset if a file is truncated, has damaged lengths, or contains anything but Examples
+      with these features.
     * Compressed files (gzip and zlib, as TensorFlow writes them, or zstd) are decompressed while
       they are read. This is fast in sample order. In any other order each read decompresses some
       additional MiB.
@@ -412,20 +415,20 @@ def webdataset(
       stored in the member ``__feedwater_classes__``. Other archives have no class names.
     * The headers are read on first use, and their checksums are verified. The resulting table is
       stored beside each archive (hidden, ending in ``.feedwater1``) or in the cache directory.
-      Afterwards each image takes one read. Tar has no checksums of contents, so damage that
-      occurred earlier is only detected by the image format.
-    * A file may contain several archives in sequence, as ``cat a.tar b.tar`` writes them. All are
-      read, as with ``tar -i``. Other bytes after the last archive are counted as skipped. Such bytes
-      between two archives are an error.
+      Afterwards each image takes one read. Tar has no checksums of contents. Damage from before the
+      first use is only detected if the image decoder finds it.
+    * A file may contain several archives in sequence, as ``cat a.tar b.tar`` writes them. All
+      archives are read, as with ``tar -i``. Bytes after the last archive that belong to no archive
+      are counted as skipped. Such bytes between two archives are an error.
     * Archives compressed with gzip or zstd are decompressed while they are read, in bounded memory.
       In sample order each archive is decompressed once; several reader threads decompress several
       archives in parallel. In any other order each read decompresses some additional MiB (in a zstd
       file with a single frame, everything before the sample). The source's description states the
       number of compressed files. The first scan decompresses them one additional time and verifies
       the checksums of gzip and zstd.
-    * An archive is an error with the byte offset if it is truncated, damaged or compressed in
-      another way, or if its samples have no label. The offset is in the decompressed contents; for
-      damaged compressed data the offset in the file is added.
+    * Opening fails with the byte offset if an archive is truncated, damaged or compressed in
+      another way, or if its samples have no label. The offset is in the decompressed contents. For
+      damaged compressed data, the message also contains the offset in the file.
 
     Settings:
 
