@@ -96,21 +96,20 @@ pub const LAUNCH_FAILED: c_int = 719;
 /// returns `None` after the test has passed. Call this at the start of a test, on its thread:
 /// `let Some(machine) = exclusive() else { return };`.
 ///
-/// With `--test-threads=1`, tests run in one process, one after the other.
-///
 /// # Panics
 ///
 /// If the test fails in the new process. The message has its output.
 pub fn exclusive() -> Option<Simulated> {
-    // libtest gives the thread of a test the name of the test. With `--test-threads=1`, tests run
-    // on the main thread, whose name is `main`.
-    let thread = thread::current();
-    let test = thread.name().expect("exclusive() is called on the thread of the test");
-    if test == "main" {
+    const MARK: &str = "FEEDWATER_TEST_PROCESS";
+    if env::var_os(MARK).is_some() {
         return Some(in_process());
     }
+    // libtest names the thread of a test after the test.
+    let thread = thread::current();
+    let test = thread.name().expect("exclusive() is called on the thread of the test");
     let output = Command::new(env::current_exe().unwrap())
         .args([test, "--exact", "--include-ignored", "--nocapture", "--test-threads=1"])
+        .env(MARK, "1")
         .output()
         .unwrap();
     let [text, problem] = [output.stdout, output.stderr].map(String::from_utf8);

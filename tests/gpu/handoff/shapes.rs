@@ -191,7 +191,7 @@ fn unsupported_exports_are_errors() {
     let other = Device::open_with(1, &runtime()).unwrap();
     let error = config(batch.wait_in(&Arc::new(Stream::new(&other).unwrap())));
     assert_eq!(error.key, "stream");
-    assert!(error.problem.contains("gpu 1") && error.problem.contains("gpu 0"), "{error}");
+    assert!(error.problem.contains("GPU 1") && error.problem.contains("GPU 0"), "{error}");
 
     let context = CudaContext::new(0).unwrap();
     let stream = context.new_stream().unwrap();
