@@ -20,7 +20,7 @@ use feedwater::op::{
     RandAugment, RandomAffine, RandomErasing, RandomResizedCrop, RandomRotation, Resize,
 };
 use simulated::device_code::executes_device_code;
-use simulated::{SimTotals, exclusive, runtime};
+use simulated::{SimTotals, in_process, runtime};
 
 /// Number of samples per launch. By default, a loader also launches at most 16 samples together.
 const SAMPLES: usize = 16;
@@ -147,7 +147,7 @@ fn programs() -> Vec<(&'static str, Vec<Arc<dyn Operator>>)> {
 /// Prints a table of the instructions and memory accesses of each kernel of each chain, summed over
 /// the kernel's launches for one group of samples.
 fn kernel_by_kernel() -> feedwater::Result<()> {
-    let machine = exclusive();
+    let machine = in_process();
     println!("\nPer kernel, for groups of {SAMPLES} samples:\n");
     println!(
         "| between crop and normalize | kernel | tiles | launches | blocks | issue cycles of the longest blocks | issue cycles | \
@@ -192,7 +192,7 @@ fn kernel_by_kernel() -> feedwater::Result<()> {
 
 /// Prints a table of the instructions and memory accesses of each chain's launch, per sample.
 fn executed() -> feedwater::Result<()> {
-    let machine = exclusive();
+    let machine = in_process();
     println!("Per sample, in launches of {SAMPLES} samples:\n");
     println!(
         "| chain | image | output | tiles | issue cycles | lanes | divergent branches | shared wavefronts | bank conflicts | \
@@ -239,7 +239,7 @@ fn executed() -> feedwater::Result<()> {
 
 /// Prints a table of the registers, stack and spills that the assembler reports for each kernel.
 fn machine_code() -> feedwater::Result<()> {
-    let machine = exclusive();
+    let machine = in_process();
     println!("\nMachine code:\n");
     println!(
         "| chain | output | kernel | architecture | registers | stack | spill stores | spill loads |"

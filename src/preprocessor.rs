@@ -170,6 +170,7 @@ impl Scratch {
 /// Builder of a [`Preprocessor`]. Defaults are those of [`Settings`]: `f32`, `nchw`, EXIF
 /// orientation applied, strict decoding.
 #[derive(Clone, Debug)]
+#[must_use = "methods return the changed builder, and `build` creates the preprocessor"]
 pub struct PreprocessorBuilder {
     chain: Chain,
     settings: Settings,
@@ -184,8 +185,10 @@ impl PreprocessorBuilder {
         self
     }
 
-    /// Changes any of the settings that [`settings`](Self::settings) lists, for example
-    /// `.configure(|settings| settings.decode.strict = false)`.
+    /// Changes `[decode]`, `[output]` or the limits of one image (`max_pixels`, `max_side`,
+    /// `max_file_bytes`, and `large_image_memory` for the buffers of one call), for example
+    /// `.configure(|settings| settings.decode.strict = false)`. Other settings are ignored, such as
+    /// `limits.host_memory`.
     pub fn configure(mut self, change: impl FnOnce(&mut Settings)) -> Self {
         change(&mut self.settings);
         self

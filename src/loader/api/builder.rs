@@ -21,7 +21,10 @@ pub(crate) type Locate = Arc<dyn Fn(Error, &Settings) -> Error + Send + Sync>;
 /// Builder of a [`Loader`].
 ///
 /// The settings that most loaders need have methods of their own. [`configure`](Self::configure)
-/// changes all others.
+/// changes all others. What is not a setting of a pipeline file has methods only: `epochs`,
+/// `start_epoch`, `positions`, `resume`, `stream`, `runtime`, `trace`, `nvtx`, `watch_device` and
+/// `add_batches`.
+#[must_use = "methods return the changed builder, and `build` creates the loader"]
 pub struct LoaderBuilder {
     pub(in crate::loader) source: Arc<dyn Source>,
     pub(in crate::loader) start_epoch: u32,
@@ -134,8 +137,23 @@ impl LoaderBuilder {
         self
     }
 
-    /// Changes any [`Settings`], for example those that have no method here:
-    /// `.configure(|settings| settings.limits.host_memory = Some(4 << 30))`.
+    /// Changes any of the [`Settings`]:
+    ///
+    /// ```
+    /// # use feedwater::loader::LoaderBuilder;
+    /// # fn f(builder: LoaderBuilder) -> LoaderBuilder {
+    /// builder.configure(|settings| {
+    ///     settings.limits.host_memory = Some(4 << 30);
+    ///     settings.decode.strict = false;
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// The names of the fields are the keys of a pipeline file. Of several calls that change a
+    /// setting, the last one counts, so call `configure` after [`settings`](Self::settings) and
+    /// [`resume`](Self::resume). [`plan`](Self::plan) returns the settings. `settings.storage` has
+    /// no effect on a source that is already open:
+    /// [`StorageSettings`](crate::storage::StorageSettings) belong to the handle that opens it.
     pub fn configure(mut self, change: impl FnOnce(&mut Settings)) -> Self {
         change(&mut self.settings);
         self
