@@ -458,8 +458,8 @@ NOT_INLINE __device__ void store_pixel(const Sample& sample, int x, int y, int w
     Order::store<Out>(sample.out, x, y, width, height, sample.pixels.at(x, y));
 }
 
-// Computes one tile. If it fits, the pixels from the resampled image are computed together. All
-// other pixels are computed one by one.
+// Computes one tile. If it fits into shared memory (`Tile::fits`), the pixels that come from the
+// resampled image are computed together. All other pixels are computed one by one.
 template <class Src>
 __device__ void make_tile(const Sample& sample, const Resample<Src>& resample, const Window& all, int width, int height,
                           unsigned* shared, int shared_bytes) {

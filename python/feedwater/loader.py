@@ -130,7 +130,7 @@ class Loader:
       of other settings: :class:`feedwater.Targets`, :class:`feedwater.Decode` and so on, or
       dictionaries.
 
-    Rarely needed: ``layout`` of ``output``, ``classes``, ``smoothing`` of ``targets``, and these:
+    Rarely needed: ``layout`` (of ``output``), ``classes`` and ``smoothing`` (of ``targets``), and:
 
     * ``classes_of``: class numbers to use: those of another loader or its :meth:`state_dict`, a
       list of names, or a dictionary such as ``class_to_idx``. A validation set that lacks a class

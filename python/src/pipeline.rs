@@ -98,7 +98,7 @@ fn without_place(error: Error) -> Error {
 
 #[pymethods]
 impl Pipeline {
-    /// Reads a pipeline file, which may name the sequences of `own`.
+    /// Reads a pipeline file. The file may name the Python sequences in `own`.
     #[staticmethod]
     #[pyo3(signature = (path, own=Own::new()))]
     fn from_file(py: Python<'_>, path: PathBuf, own: Own) -> PyResult<Self> {

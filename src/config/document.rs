@@ -68,9 +68,9 @@ impl Document {
         })
     }
 
-    /// Adds the location of the key to an error. If an I/O error concerns a path that a setting
-    /// names, also adds the key. If that path does not exist, converts the error to
-    /// [`Error::Config`].
+    /// Adds the position of the setting in the file to an error about a setting. An I/O error has
+    /// no setting: if its path is the value of a setting, adds this setting and its position too.
+    /// If the path does not exist, converts the error to [`Error::Config`].
     pub fn locate(&self, error: Error) -> Error {
         match error {
             Error::Config(mut error) if error.at.is_none() => {

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | 0 | `order` | the sample at each position of an epoch |
 //! | 0 | `balance` | the choice of the engine that decodes an image |
-//! | 0 | `controls` | the number of active workers, and the work on the device |
+//! | 0 | `controls` | how many workers are active, and which part of the work runs on the device |
 //! | 1 | `sample` | one sample: reading, caches, planning, decoding, the outcome |
 //! | 2 | `slot` | one batch while it is filled, and the jobs that fill it |
 //! | 3 | `stats` | counts of everything that was delivered |

@@ -355,8 +355,8 @@ impl PrefetchDepth {
         let tried = self.trials.len();
         self.trials.clear();
         let why = format!(
-            "this is the shortest window of {} that is nearly as fast as the fastest: {:.0} \
-             samples/s",
+            "of {}, this is the smallest number of prefetched samples that is nearly as fast as \
+             the fastest: {:.0} samples/s",
             counted(tried, "trial"),
             taken.rate
         );

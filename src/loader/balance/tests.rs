@@ -51,7 +51,7 @@ fn the_largest_images_are_spread() {
             let (all, large) = (share(&order), share(largest));
             assert!(
                 large < 2.0 * all + 0.02 && large > all / 3.0 - 0.02,
-                "{name}: queue {queue} has {all:.3} of all and {large:.3} of the largest"
+                "{name}: queue {queue} has {all:.3} of all images and {large:.3} of the large ones"
             );
         }
     }

@@ -154,7 +154,7 @@ impl Room {
 
     /// Reserves memory for a sample before its buffers grow. If buffers of earlier samples must be
     /// freed first, calls `release`, which frees all buffers except `kept`. Waits if the sample
-    /// needs more than the share.
+    /// needs more than its worker's share of the memory.
     pub fn admit(
         &mut self,
         size: Size,

@@ -16,7 +16,7 @@ const TABLE_BLOCKS: u32 = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Stage {
-    /// Counts the histograms of the pass's source.
+    /// Computes the histograms of the image that the pass reads.
     Count,
     /// Computes the table of the pass's first step from the histograms.
     Table,

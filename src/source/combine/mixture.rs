@@ -214,8 +214,8 @@ fn shares(weights: &[f64]) -> Result<(Vec<u64>, bool)> {
             return Err(Error::config(format!("{KEY}[{part}].weight"), problem));
         }
     }
-    // Scaling by a power of ten up to a million makes whole numbers of weights with up to six
-    // decimal places.
+    // Weights with up to six decimal places become whole numbers if they are multiplied by a power
+    // of ten, at most a million.
     let decimal = [1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6].map(|scale| {
         let scaled = weights.iter().map(|weight| weight * scale);
         whole(scaled, |weight| weight * SAME)

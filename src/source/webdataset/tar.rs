@@ -304,8 +304,8 @@ fn after_end(window: &mut Window, mark: u64) -> Result<After, FileError> {
         }
         if window.file_len() == Window::UNKNOWN && at - mark > MOST_PADDING {
             let problem = format!(
-                "more than {} MiB follow the end mark, but no archive; compress the archive \
-                 without these bytes",
+                "after the end mark, there are more than {} MiB that are not another archive; \
+                 compress the archive without these bytes",
                 MOST_PADDING >> 20
             );
             return Err(FileError::new(mark, problem));

@@ -1,4 +1,5 @@
-//! Order of the engines' writes relative to a stream. Hopper's engines write during the call.
+//! Order of the JPEG engines' writes relative to the work in a stream. On Hopper, the engines write
+//! while the function that decodes runs, not when the stream reaches the decoding.
 
 use super::*;
 

@@ -173,8 +173,8 @@ fn the_loader_waits(gpu: &Gpu) -> Found {
              the consumer's stream copied them after much other work"
         )),
         Some(at) => Err(format!(
-            "batch {} has other pixels if the consumer's stream copies it after much other \
-                 work",
+            "batch {} has wrong pixels if the consumer's stream has much work to finish before \
+                 it copies the batch",
             at * BATCHES / seen.len()
         )),
     }

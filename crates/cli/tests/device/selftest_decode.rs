@@ -228,8 +228,8 @@ fn every_check_passes_on_a_machine_that_decodes_as_the_cpu_does() {
     // tiles.
     let cases = numbers(words);
     assert!(cases.len() >= 2 && cases.iter().all(|it| *it > 0), "{words}");
-    // The message contains 20 twice: in all of the 20 rounds, the engines wrote their pixels before
-    // their stream reached the call.
+    // The message contains "20 of 20": in each of the 20 rounds, the engines wrote their pixels
+    // before the earlier work in their stream had ended.
     let words = detail(&checks, "gpu/hazard/by-hand");
     assert_eq!(numbers(words)[..2], [20, 20], "{words}");
     // The message contains the number of compared batches.

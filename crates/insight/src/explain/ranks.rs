@@ -422,7 +422,7 @@ fn straggling(ranks: &[Rank], usual: &Usual) -> Result<Straggling> {
 /// `slowest` has the slowest loader. `now` is the lowest throughput without the change.
 fn with_other_loaders(ranks: &[&Rank], slowest: &Rank, now: f64, usual: &Usual) -> Result<f64> {
     let mut without = f64::INFINITY;
-    // Another rank is over 10 % slower than `slowest`, because of its consumer, not its loader.
+    // If another rank is over 10 % slower because of its consumer, a faster loader gains nothing.
     if SLOW * slowest.own.alone > now {
         without = now;
     }

@@ -201,7 +201,7 @@ impl Range {
         }
     }
 
-    /// Returns the bytes that were written, for a later restore.
+    /// Returns a bitmap of the bytes that have been written, so that they can be restored later.
     pub fn written(&self) -> Option<Bitmap> {
         self.written.clone()
     }

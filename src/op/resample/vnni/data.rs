@@ -48,7 +48,7 @@ pub enum Width {
 #[derive(Debug)]
 pub struct Passes {
     pub(super) width: Width,
-    /// Range of bytes in an input row that outputs read.
+    /// Range of bytes in an input row from which output pixels are computed.
     pub(super) read: Range<usize>,
     /// Bytes in the range `read` of the stored rows. Each row has padding because outputs read past
     /// its end.

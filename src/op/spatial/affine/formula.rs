@@ -42,7 +42,7 @@ impl Affine {
         [m[0], m[1], x, m[3], m[4], y]
     }
 
-    /// Matrix that maps positions of the input to positions of the output, row by row.
+    /// Matrix, in row-major order, that maps positions of the input to positions of the output.
     pub fn forward(&self, input: Size) -> [f64; 6] {
         let ([a, b, c, d], [cx, cy], [to_x, to_y]) = self.parts(input);
         let m = [a, b, c, d].map(|it| it * self.scale);

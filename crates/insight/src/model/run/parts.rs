@@ -11,7 +11,7 @@ pub(super) enum Kind {
     Stage,
     /// The `per_batch` time of a finished batch ends. `id` is the sample that finished last.
     Batch,
-    /// The part of the consumer's step that occupies a core ends.
+    /// The consumer's step stops using a core.
     Host,
     /// The consumer's step ends.
     Step,
