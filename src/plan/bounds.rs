@@ -49,7 +49,7 @@ impl Bounds {
         Self { least: number, start: number, most: number }
     }
 
-    /// Range from 1 to `most`. The start is `start`, or `most` if that is less.
+    /// Range from 1 to `most`. Its initial value is `start`, or `most` if `most` is less.
     fn from_one(start: usize, most: usize) -> Self {
         Self { least: 1, start: start.min(most), most }
     }
