@@ -12,7 +12,6 @@
 //!
 //! | folder | holds |
 //! |---|---|
-//!
 //! | `colour`, `erase`, `filter`, `noise`, `policy`, `spatial` | operators, one file or folder each |
 //! | `shared` | formulas that several operators use |
 //! | `combine` | operators that run other operators |

@@ -22,7 +22,8 @@ pub struct RandomResizedCrop {
     pub width: u32,
     /// Output height, in pixels.
     pub height: u32,
-    /// Minimum and maximum area of the window, as a fraction of the image's area. Default 0.08 to 1.
+    /// Minimum and maximum area of the window, as a fraction of the image's area. Default
+    /// `[0.08, 1]`.
     #[serde(default = "default_scale")]
     pub scale: [f64; 2],
     /// Minimum and maximum aspect ratio of the window, width / height. Default 3/4 to 4/3.

@@ -1,5 +1,5 @@
-//! Failures on the device path: every call of the driver and of nvJPEG fails in turn, on every
-//! route, on the simulated machine.
+//! Failures on the device path: calls of the driver and of nvJPEG fail, one in each run, on the
+//! simulated machine.
 
 use crate::common::{jpegs, training};
 use crate::simulated::images::libjpeg;

@@ -1,7 +1,6 @@
 //! Decode routes of real files. Tests every row of the table in the documentation of
 //! `Route::takes`.
 
-#[allow(dead_code, reason = "not every test needs every recipe")]
 use std::fs;
 use std::path::Path;
 

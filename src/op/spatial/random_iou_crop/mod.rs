@@ -20,8 +20,8 @@ pub mod formula;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RandomIouCrop {
-    /// Smallest and largest side of the window as a fraction of the image's side, above 0 and up to 1.
-    /// Default `[0.3, 1]`.
+    /// Smallest and largest side of the window as a fraction of the image's side, above 0 and at
+    /// most 1. Default `[0.3, 1]`.
     pub scale: [f64; 2],
     /// Smallest and largest aspect ratio of the window (width divided by height), above 0. Default
     /// `[0.5, 2]`.
