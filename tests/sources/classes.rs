@@ -237,7 +237,7 @@ fn packed_shards_have_the_names_of_the_classes() {
         let other = root.path().join(format!("{key}-val"));
         pack::pack(&val, &other, &settings, |_| {}).unwrap();
         let both = format!("{key} = [\"{key}\", \"{key}-val\"]");
-        refused(opened(&both, root.path()), &format!("source.{key}"), &["concat"]);
+        refused(opened(&both, root.path()), &format!("source.{key}"), &["source.concat"]);
         let joined = format!("concat = [{{ {key} = \"{key}\" }}, {{ {key} = \"{key}-val\" }}]");
         assert_eq!(labels(&*opened(&joined, root.path()).unwrap()), [0, 1, 2, 0, 2]);
     }

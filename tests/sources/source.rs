@@ -89,7 +89,7 @@ fn a_class_without_images_is_an_error_unless_allowed_and_keeps_its_label() {
     fs::create_dir(root.path().join("ant")).unwrap();
     let (key, problem) = refused(&root, &DirectorySettings::default());
     assert_eq!(key, "source.directory");
-    assert!(has_words(&problem, &["ant", "cow", "allow_empty"]), "{problem}");
+    assert!(has_words(&problem, &["ant", "cow", "source.allow_empty"]), "{problem}");
     assert!(!has_words(&problem, &["bee"]), "{problem}");
     let settings = DirectorySettings { allow_empty: true, ..Default::default() };
     let source = Directory::with(root.path(), &settings).unwrap();
