@@ -101,7 +101,7 @@ fn samples_of_all_routes_are_mixed_where_the_batch_is() {
             let make = || {
                 let builder = mixing(builder(damaged(), chain())).on_error(policy);
                 builder.configure(|it| {
-                    it.decode.routes = routes.clone().into();
+                    it.decode.routes = routes.clone();
                     it.decode.placement = Placement::Auto;
                 })
             };

@@ -194,7 +194,7 @@ fn whole_epochs_equal_the_cpu_bit_for_bit_on_every_route_and_schedule() {
                 .prefetch(20);
             builder.configure(|it| {
                 it.decode.placement = gpu;
-                it.decode.routes = routes.clone().into();
+                it.decode.routes = routes.clone();
             })
         };
         let loader = same(make, &what);
@@ -389,7 +389,7 @@ fn a_trace_has_the_threads_of_the_device_in_its_row_and_an_arrow_for_every_batch
     let Some(_machine) = machine() else { return };
     for routes in routes() {
         let builder = builder(jpegs(20), training()).epochs(Some(2)).trace(500);
-        let builder = builder.configure(|it| it.decode.routes = routes.clone().into());
+        let builder = builder.configure(|it| it.decode.routes = routes.clone());
         let builder = builder.device(DeviceChoice::Gpu(0)).runtime(&runtime());
         let mut loader = builder.build().unwrap();
         epochs(&mut loader);

@@ -26,7 +26,7 @@ fn images_that_no_route_supports_are_processed_on_the_cpu_and_counted() {
             let source = SlowShuffled(Memory::new(samples()).unwrap());
             let builder =
                 settled(Loader::builder(source, training())).last_batch(LastBatch::Partial);
-            builder.configure(|it| it.decode.routes = routes.clone().into())
+            builder.configure(|it| it.decode.routes = routes.clone())
         };
         let loader = same(make, "mixed");
         let stats = loader.stats();
