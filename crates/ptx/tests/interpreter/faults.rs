@@ -23,7 +23,7 @@ fn correct_kernels_have_no_faults() {
 #[test]
 fn out_of_bounds() {
     let fault = assert_fault("ld.global.u32 %r2, [%d0+64];", FaultKind::OutOfBounds);
-    assert!(fault.message.contains("byte 64 of in, which has 64"), "{fault}");
+    assert!(fault.message.contains("byte 64 of the range in, which has 64 bytes"), "{fault}");
     assert_eq!((fault.count, fault.block, fault.warp, fault.lane), (64, [0; 3], 0, Some(0)));
     assert_fault("mov.u32 %r2, 0; st.global.u32 [%d1+1024], %r2;", FaultKind::OutOfBounds);
     assert_fault("mov.u32 %r2, 0; st.shared.u32 [shared+5120], %r2;", FaultKind::OutOfBounds);

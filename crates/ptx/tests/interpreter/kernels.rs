@@ -293,6 +293,9 @@ fn a_missing_barrier_is_found() {
 fn a_tensor_that_is_a_row_short_is_found() {
     let faults = Job::tile(&SMALL, SMALL.size.0 * 3).run(&Options::default()).faults;
     let found = faults.iter().find(|it| it.kind == FaultKind::OutOfBounds).expect("a fault");
-    assert!(found.message.contains("of tensor") && found.opcode.starts_with("st."), "{found}");
+    assert!(
+        found.message.contains("of the range tensor") && found.opcode.starts_with("st."),
+        "{found}"
+    );
     assert!(found.source.is_some() && found.kernel == "tiled");
 }

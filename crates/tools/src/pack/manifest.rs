@@ -323,7 +323,7 @@ fn difference(found: &Made, wanted: &Made) -> String {
     let mut differing = fields.filter(|(found, wanted)| found != wanted);
     differing
         .next()
-        .map_or(String::new(), |((key, was), (_, is))| format!("{key} was {was} and is {is} now"))
+        .map_or(String::new(), |((key, was), (_, is))| format!("{key} was {was} and is now {is}"))
 }
 
 #[cfg(test)]
@@ -345,16 +345,16 @@ mod tests {
         for (changed, expected) in [
             (
                 Made { presize, ..made.clone() },
-                "presize was none, is 400 pixels of the shorter side, quality 90",
+                "presize was none and is now 400 pixels of the shorter side, quality 90",
             ),
-            (Made { skip: true, ..made.clone() }, "skip was off, is on"),
+            (Made { skip: true, ..made.clone() }, "skip was off and is now on"),
             (
                 Made { shard_bytes: 1 << 20, ..made.clone() },
-                "shard_bytes was 268435456, is 1048576",
+                "shard_bytes was 268435456 and is now 1048576",
             ),
             (
                 Made { format: ShardFormat::TfRecord, ..made.clone() },
-                "format was webdataset, is tfrecord",
+                "format was webdataset and is now tfrecord",
             ),
             (made.clone(), ""),
         ] {
