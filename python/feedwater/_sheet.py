@@ -6,7 +6,7 @@ import base64
 import html as text
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def html(
     title: str,
     images: ndarray[Any, Any] | None,
     layout: str,
-    samples: Sequence[Mapping[str, Any]],
+    samples: Sequence[dict[str, Any]],
     objects: Sequence[Objects],
     errors: Sequence[tuple[int, str]],
     classes: Sequence[str],
