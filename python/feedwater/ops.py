@@ -183,7 +183,7 @@ class RandomResizedCrop(Operator):
 
     * ``width``: Output width, in pixels.
     * ``height``: Output height, in pixels.
-    * ``scale``: Minimum and maximum area of the window, as a fraction of the image's area. Default 0.08 to 1.
+    * ``scale``: Minimum and maximum area of the window, as a fraction of the image's area. Default ``[0.08, 1]``.
     * ``ratio``: Minimum and maximum aspect ratio of the window, width / height. Default 3/4 to 4/3.
     * ``filter``: Resampling filter. Default bilinear.
     """
@@ -1111,7 +1111,7 @@ class RandomIouCrop(Operator):
 
     Settings:
 
-    * ``scale``: Smallest and largest side of the window as a fraction of the image's side, above 0 and up to 1. Default ``[0.3, 1]``.
+    * ``scale``: Smallest and largest side of the window as a fraction of the image's side, above 0 and at most 1. Default ``[0.3, 1]``.
     * ``ratio``: Smallest and largest aspect ratio of the window (width divided by height), above 0. Default ``[0.5, 2]``.
     * ``overlaps``: Candidates for the smallest allowed intersection over union, each 0 to 1. One candidate is drawn uniformly. With 1, the image is not cropped. Default ``[0, 0.1, 0.3, 0.5, 0.7, 0.9, 1]``.
     * ``trials``: Number of windows that are tried for each drawn overlap, 1 to 1000. Default 40.

@@ -101,7 +101,7 @@ def test_the_answers_in_prose_are_the_models():
         return 100 * packed / cores, 100 * inputs(f"{kind}.packed_bytes") / inputs(f"{kind}.bytes")
 
     (cores, size), (large_cores, large_size) = shares("photo", small), shares("camera", large)
-    assert f"needs {cores:.0f} % of the cores and {size:.0f} % of the bytes for 500x375, and {large_cores:.0f} % and {large_size:.0f} %" in page
+    assert f"need {cores:.0f} % of the cores and {size:.0f} % of the bytes for 500x375, and {large_cores:.0f} % and {large_size:.0f} %" in page
     for gpus in model.GPUS:
         assert model.outcome(inputs, "cpu machines", gpus, "photo").dollars > model.outcome(inputs, "direct", gpus, "photo").dollars
         assert model.cheapest(inputs, gpus, "photo").placement == model.cheapest(inputs, gpus, "camera").placement == "packed small"
