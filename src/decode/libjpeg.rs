@@ -29,20 +29,17 @@ use mozjpeg_sys as sys;
 use sys::{jpeg_common_struct, jpeg_decompress_struct};
 
 use super::rows::{group_end, grown, most_rows};
-use super::{
-    Buffers, DecodeMemory, EncodedImage, HostDecoder, JpegBy, MOST_ROWS, RowLayout, RowSink, Rows,
-    size_changed, unsupported,
-};
+use super::{EncodedImage, MOST_ROWS, RowLayout, RowSink, Rows, size_changed};
 use crate::error::{DataError, Reason, Tolerated};
 use crate::geometry::{Roi, Size};
-use crate::header::{ColorSpace, Format, FrameKind, Header, JpegHeader, JpegLayout};
+use crate::header::JpegLayout;
 use crate::tensor::CHANNELS;
 
+pub(super) use decoder::{LibjpegTurbo, NAME};
+
+mod decoder;
 mod inks;
 mod memory;
-
-/// Name of the decoder.
-pub(super) const NAME: &str = "libjpeg-turbo";
 
 /// Number of columns that are decoded and dropped on either side of a window. libjpeg treats the
 /// outermost column of a crop as the edge of the image, where the upsampling filter has no
@@ -56,68 +53,7 @@ const MIN_WIDTH: u32 = 16;
 /// Maximum number of scans of a file.
 const MAX_SCANS: c_int = JpegLayout::MOST_SCANS as c_int;
 
-/// Decoder that uses libjpeg-turbo. Accepts every JPEG.
-#[derive(Debug, Default)]
-pub(super) struct LibjpegTurbo;
-
-impl HostDecoder for LibjpegTurbo {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn accepts(&self, header: &Header) -> bool {
-        header.format == Format::Jpeg
-    }
-
-    fn memory(&self, header: &Header, _: &[u8], _: u64) -> DecodeMemory {
-        // A CMYK pixel has four bytes. libjpeg rounds the width up to whole blocks.
-        let row = 4 * (u64::from(header.size.width) + 64);
-        let library = match &header.jpeg {
-            Some(jpeg) => memory::library_bytes(header.size, jpeg),
-            // This case does not occur, because the header of every JPEG has `jpeg`.
-            None => 8 * header.size.pixels(),
-        };
-        DecodeMemory { scratch: 0, rows: row * most_rows(header.size.height), library }
-    }
-
-    fn layouts(&self, header: &Header) -> &'static [RowLayout] {
-        match header.jpeg.as_ref().map(JpegHeader::color_space) {
-            Some(ColorSpace::Gray) => &[RowLayout::Rgb, RowLayout::Gray],
-            _ => &[RowLayout::Rgb],
-        }
-    }
-
-    fn decode(
-        &mut self,
-        image: &EncodedImage<'_>,
-        buffers: &mut Buffers,
-        sink: &mut RowSink<'_>,
-    ) -> Result<Option<Tolerated>, DataError> {
-        let jpeg = image.header.jpeg.as_ref();
-        jpeg.map_or(Ok(()), check)?;
-        let tolerated = decode(image, &mut buffers.rows, sink)?;
-        Ok(tolerated.or(jpeg.and_then(|jpeg| jpeg.tolerated)))
-    }
-
-    fn jpeg_by(&self) -> Option<JpegBy> {
-        Some(JpegBy::Libjpeg)
-    }
-}
-
-/// Refuses JPEGs that libjpeg cannot decode, with a clearer message than libjpeg's.
-fn check(jpeg: &JpegHeader) -> Result<(), DataError> {
-    let what = match jpeg.frame {
-        FrameKind::Lossless => "a lossless JPEG".into(),
-        FrameKind::Hierarchical => "a hierarchical JPEG".into(),
-        _ if jpeg.precision != 8 => format!("a JPEG with {} bits per sample", jpeg.precision),
-        _ if jpeg.color_space() == ColorSpace::Unknown => "a JPEG with two components".into(),
-        _ => return Ok(()),
-    };
-    Err(unsupported(format!(
-        "{what} is not supported; only sequential and progressive JPEGs with 8 bits per sample are"
-    )))
-}
-
+/// Decodes the window of an image, and passes its rows to `sink`.
 fn decode(
     image: &EncodedImage<'_>,
     rows: &mut Vec<u8>,

@@ -176,6 +176,7 @@ pub fn kernel_text(leaf: Leaf, kinds: &[Kind], dtype: DType, layout: Layout) -> 
         text.source.push_str(TILES_SINCE);
         text.add("pieces", include_str!("../../kernels/pieces.cu"));
         text.add("matrix", include_str!("../../kernels/matrix.cu"));
+        text.add("tile_axis", include_str!("../../kernels/tile_axis.cu"));
         text.add("tile", include_str!("../../kernels/tile.cu"));
         text.source.push_str("#endif\n");
     }

@@ -8,8 +8,6 @@
 //! Buffers fit the largest scanned image plus 25 %. An image that needs a larger buffer is decoded
 //! on the CPU to the same bits, and counted.
 
-use std::fmt;
-
 use crate::footprint::{Footprint, Memory, counted};
 use crate::geometry::{Roi, Size};
 use crate::image::PixelType;
@@ -455,16 +453,6 @@ impl DeviceSplit {
             Leaf::Roi => 3 * (pixels + 15 * rows as usize),
             Leaf::Floats => 12 * pixels,
         }
-    }
-}
-
-impl fmt::Display for RoutePlan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.route.name())?;
-        if self.decoders > 1 {
-            write!(f, " x{}", self.decoders)?;
-        }
-        Ok(())
     }
 }
 

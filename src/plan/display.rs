@@ -79,3 +79,13 @@ impl fmt::Display for Plan {
         self.fmt_available(f)
     }
 }
+
+impl fmt::Display for RoutePlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.route.name())?;
+        if self.decoders > 1 {
+            write!(f, " x{}", self.decoders)?;
+        }
+        Ok(())
+    }
+}

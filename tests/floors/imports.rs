@@ -139,8 +139,8 @@ impl Names {
     }
 }
 
-/// Expands a path as it is written in module `here` to the path from the crate's root. Returns
-/// `None` if the path leads outside of the crate.
+/// Converts a path in the source text of module `here`, such as `super::ring`, to the path from the
+/// root of the crate. Returns `None` if the path leads outside of the crate.
 pub fn in_crate(
     here: &[String],
     path: &[String],

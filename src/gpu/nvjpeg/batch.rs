@@ -312,10 +312,9 @@ impl BatchDecoder {
         self.jpeg.check_decode("nvjpegDecodeBatchedInitialize", status)?;
         let Arguments { bytes, lengths, images, params } = &mut self.arguments;
         let call = self.jpeg.allocators.call(stream);
-        // SAFETY: the handles are alive and used by this thread only. The arrays have one element
-        // per image of the state, and are read during the call. The files lie in the page-locked
-        // pool, which outlives the state. The windows fit into the destinations, which lie in the
-        // device pool.
+        // SAFETY: handles are alive and used by this thread only. The arrays have an element per
+        // image and are read during the call. Files lie in the page-locked pool, which outlives the
+        // state. Windows fit into their destinations, which lie in the device pool.
         let status = unsafe {
             (self.jpeg.library.calls.nvjpegDecodeBatchedEx)(
                 self.jpeg.handle,

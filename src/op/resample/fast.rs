@@ -1,5 +1,5 @@
-//! Fast resampling, bit-identical to [`reference`](super::reference). Input rows are pushed as a
-//! decoder emits them, and an output row can be read as soon as it is complete.
+//! Fast resampling, with the same bits as [`reference`](super::reference). The caller pushes each
+//! input row when the decoder has produced it, and reads each output row when it is complete.
 //!
 //! The horizontal pass runs on the pushed rows. It stores its output in a ring of rows, which holds
 //! the rows that the vertical pass still needs. The CPU's instruction set decides how sums are

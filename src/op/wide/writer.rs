@@ -89,10 +89,9 @@ fn copy_past_caches(from: &[u8], to: &mut [u8]) {
         for (from, to) in from_lines.iter().zip(to_lines) {
             let vectors = from.as_chunks::<16>().0.iter().zip(to.as_chunks_mut::<16>().0);
             for (from, to) in vectors {
-                // SAFETY: both chunks have 16 bytes, and `to` is aligned to 16 because its line is
-                // aligned to 64. The tensor is borrowed until the writer is dropped, and dropping
-                // it waits until these stores are visible. `Pass` leaks no writer and writes no
-                // element twice.
+                // SAFETY: both chunks have 16 bytes, and `to` is aligned to 16, as its line is to 64.
+                // The tensor is borrowed until the writer is dropped, which waits until the stores
+                // are visible. `Pass` leaks no writer and writes no element twice.
                 unsafe {
                     _mm_stream_si128(to.as_mut_ptr().cast(), _mm_loadu_si128(from.as_ptr().cast()));
                 }
