@@ -25,7 +25,7 @@ pub trait Format:
     const ENDING: &'static str;
 
     /// Whether this format can read a file, according to its name and first bytes. `head` is the
-    /// first [`HEAD_BYTES`](super::HEAD_BYTES) bytes, or the whole file if it is shorter.
+    /// first [`HEAD_BYTES`](crate::source::HEAD_BYTES) bytes, or the whole file if it is shorter.
     fn recognises(name: &str, head: &[u8]) -> bool;
 
     /// Whether entries contain checksums of the samples' bytes.
@@ -75,8 +75,9 @@ pub trait Format:
         excluded: &mut Exclusions,
     ) -> Result<(), FileError>;
 
-    /// Reads the class names that `feedwater pack` stored in a file ([`CLASSES_NAME`]), in the
-    /// order of their numbers. The default returns none, for formats that `pack` does not write.
+    /// Reads the class names that `feedwater pack` stored in a file
+    /// ([`CLASSES_NAME`](super::CLASSES_NAME)), in the order of their numbers. The default returns
+    /// none, for formats that `pack` does not write.
     fn classes(&self, _window: &mut Window) -> Result<Vec<String>, FileError> {
         Ok(Vec::new())
     }
