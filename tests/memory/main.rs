@@ -39,7 +39,8 @@ const MIB: u64 = 1 << 20;
 /// Bytes that the footprint's entry `process` may allocate: rings, meters, names and threads.
 const PROCESS: u64 = 2 * MIB;
 
-/// Waits until no other test runs, because allocations are counted for the whole process.
+/// Waits until no other test runs, because allocations are counted for the whole process. Every
+/// test begins with this call, even if it does not count.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -150,6 +151,19 @@ fn what_operators_keep_is_in_the_footprint() {
     run(|| files.loader(kept()), 2).check("fixed sizes");
     let first = Chain::new().then(op::Elastic::default()).then(op::AugMix::default());
     run(|| files.loader(first.then(RandomResizedCrop::to(32, 32))), 2).check("whole images");
+}
+
+#[test]
+fn every_test_waits_for_the_others() {
+    let _alone = alone();
+    for entry in fs::read_dir("tests/memory").unwrap() {
+        let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+        for test in text.split("\n#[test]\n").skip(1) {
+            let mut lines = test.lines();
+            let (name, first) = (lines.next().unwrap(), lines.next().unwrap());
+            assert_eq!(first, "    let _alone = alone();", "{name}");
+        }
+    }
 }
 
 #[test]

@@ -19,8 +19,8 @@ use feedwater::op::{
 };
 use feedwater::plan::{Plan, Settings};
 
-use super::counted;
 use super::drawn::{chain, fresh_seeds, numbers, size};
+use super::{alone, counted};
 
 /// Size of the largest image of these tests.
 const LARGE: Size = Size::new(61, 47);
@@ -122,6 +122,7 @@ struct Run {
 
 #[test]
 fn no_chain_allocates_once_its_buffers_have_grown() {
+    let _alone = alone();
     let files = SIZES.map(File::of);
     let mut problems = String::new();
     for seed in 0..600 {
@@ -169,6 +170,7 @@ fn boxes(rng: &mut SampleRng, size: Size) -> Vec<BoundingBox> {
 /// sample may draw. Whether an operator is applied also changes which buffer holds each image.
 #[test]
 fn no_chain_needs_or_holds_more_than_its_headers_say() {
+    let _alone = alone();
     let (mut certain, mut count, mut problems) = (0, 0, String::new());
     for seed in fresh_seeds(5.0) {
         let rng = &mut numbers(seed);
@@ -221,6 +223,7 @@ fn no_chain_needs_or_holds_more_than_its_headers_say() {
 /// pixels.
 #[test]
 fn what_a_combinator_makes_of_a_thin_image_that_it_turned_is_bounded() {
+    let _alone = alone();
     let files = [File::of(Size::new(2, 20))];
     let turn =
         || RandomRotation { expand: true, degrees: [90.0; 2], ..RandomRotation::within(0.0) };
@@ -270,6 +273,7 @@ type Wrap = fn(Arc<dyn Operator>) -> Arc<dyn Operator>;
 
 #[test]
 fn nested_combinators_are_planned_in_linear_time() {
+    let _alone = alone();
     const DEPTH: usize = 24;
     let files = [File::of(Size::new(30, 20))];
     let wrap: [Wrap; 4] = [

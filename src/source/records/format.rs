@@ -1,14 +1,12 @@
-//! Formats of files with many samples, and what they report about a file.
+//! The trait of formats of files with many samples.
 
 use std::fmt::Debug;
-use std::io::{self, ErrorKind};
-use std::ops::Range;
+use std::io;
 
-use bytemuck::{Pod, Zeroable};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Entries, Window};
+use super::{Entries, FileError, Window};
 use crate::header::PnmHead;
 use crate::source::Exclusions;
 use crate::storage::File;
@@ -93,68 +91,5 @@ pub trait Format:
     fn fill(&self, _note: u32, file: &File, offset: u64, space: &mut [u8]) -> io::Result<usize> {
         file.read_exact_at(space, offset)?;
         Ok(space.len())
-    }
-}
-
-/// Position of a sample in its file. The layout is the same in memory and on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub struct Entry {
-    pub(in crate::source) offset: u64,
-    pub(in crate::source) label: i64,
-    /// Length in bytes, or [`DAMAGED`].
-    pub(in crate::source) len: u32,
-    /// CRC-32C of the sample's bytes. In formats without checksums, a number for [`Format::head`]
-    /// and [`Format::fill`], called note. It may be a [check](super::check_of) of the bytes before
-    /// the sample.
-    pub(in crate::source) crc: u32,
-}
-
-/// Value of `len` in the [`Entry`] of a sample whose bytes do not match the checksum in the file.
-pub(super) const DAMAGED: u32 = u32::MAX;
-
-impl Entry {
-    /// Creates an entry for a sample in this byte range, with its checksum or note. A sample of 4
-    /// GiB or more is an error.
-    pub fn new(bytes: Range<u64>, label: i64, crc: u32) -> Result<Self, FileError> {
-        let (offset, len) = (bytes.start, bytes.end - bytes.start);
-        match u32::try_from(len) {
-            Ok(len) if len != DAMAGED => Ok(Self { offset, label, len, crc }),
-            _ => Err(FileError::new(
-                offset,
-                format!("the sample has {len} bytes; the maximum is 4 GiB"),
-            )),
-        }
-    }
-
-    /// Creates an entry for a damaged sample at this offset.
-    pub fn damaged(offset: u64) -> Self {
-        Self { offset, label: -1, len: DAMAGED, crc: 0 }
-    }
-}
-
-/// Error in a file that makes the whole file unusable as a source.
-#[derive(Debug)]
-pub struct FileError {
-    /// Offset in the file.
-    pub offset: u64,
-    /// Error message with a remedy.
-    pub problem: String,
-    /// Whether a read failed because of the system or a server. If so, the file itself may be
-    /// intact.
-    pub failed_read: bool,
-}
-
-impl FileError {
-    /// Creates an error at this offset.
-    pub fn new(offset: u64, problem: impl Into<String>) -> Self {
-        Self { offset, problem: problem.into(), failed_read: false }
-    }
-
-    /// Creates an error for a failed read at this offset.
-    pub(super) fn unread(offset: u64, error: &io::Error) -> Self {
-        // Errors of these kinds mean that a compressed file is damaged.
-        let is_damage = matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof);
-        Self { failed_read: !is_damage, ..Self::new(offset, error.to_string()) }
     }
 }

@@ -30,12 +30,14 @@ use crate::storage::unpacked::{Listed, Packing, Unpacker};
 use crate::storage::{Fetch, File, Stamp, Storage};
 
 pub use classes::CLASSES_NAME;
+pub use entry::Entry;
+pub use file_error::FileError;
 pub use files::matches;
-pub use format::{Entry, FileError, Format};
+pub use format::Format;
 pub use names::Entries;
 pub use window::Window;
 
-use format::DAMAGED;
+use entry::DAMAGED;
 use names::Names;
 
 pub(super) use classes::MOST_CLASSES_BYTES;
@@ -45,6 +47,8 @@ pub(super) use files::expand;
 mod braces;
 mod classes;
 mod each;
+mod entry;
+mod file_error;
 mod files;
 mod format;
 mod forward;
