@@ -124,9 +124,9 @@ pub trait Identity {
         None
     }
 
-    /// Returns the name of a sample within its file, such as an archive member. The name is read
-    /// from the file. `None`, the default, if samples have no names, or if reading a name would
-    /// require a request or decompression.
+    /// Returns the name of a sample within its file, such as the name of an archive member. The
+    /// name is read from the file. `None`, the default, if samples have no names, or if reading a
+    /// name would require a request or decompression.
     fn name(&self, index: u64) -> Option<String> {
         let _ = index;
         None
@@ -162,14 +162,15 @@ pub trait Identity {
 
 /// Skipped items and warnings of a source, to be shown to users.
 pub trait Notes {
-    /// Returns the items that the source skipped, counted by reason and kind, such as keys of an
-    /// archive without an image. Samples that `filter` or `subset` exclude are not counted. Default
-    /// empty.
+    /// Returns the items that the source skipped, counted by reason and kind. An example of an item
+    /// is a key in an archive that has no image file. Samples that `filter` or `subset` exclude are
+    /// not counted. Default empty.
     fn excluded(&self) -> Vec<Exclusion> {
         Vec::new()
     }
 
-    /// Returns likely mistakes in the given paths, with remedies. Default empty.
+    /// Returns warnings about likely mistakes in the paths of the source, with remedies. Default
+    /// empty.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }

@@ -36,8 +36,8 @@ pub struct BadShard {
     pub problem: String,
     /// Number of intact samples before the damage that are skipped.
     pub left_out: u64,
-    /// Number of bytes that contain an unknown number of samples. `None` if the file could not be
-    /// opened or is compressed.
+    /// Number of bytes after the damage, which contain an unknown number of samples. `None` if the
+    /// file could not be opened or is compressed.
     pub unknown_bytes: Option<u64>,
     /// Number of intact samples before the damage that are used.
     pub used: u64,
@@ -131,7 +131,8 @@ impl BadShardList {
 
 pub(super) fn no_shards(key: &str) -> Error {
     let problem = format!(
-        "{key} has no shards of its own; remove this key, or set it in the combined sources"
+        "the source {key} has no shards of its own; remove on_bad_shard, or, if {key} combines \
+         other sources, set it in those sources"
     );
     Error::config(format!("source.{}", BadShards::KEY), problem)
 }

@@ -69,7 +69,8 @@ impl ClassTable {
         let mut parts: HashMap<&str, Option<i64>> = HashMap::new();
         for (number, name) in (0..).zip(&names).filter(|(_, name)| name.contains('|')) {
             for part in name.split('|').filter(|part| !part.is_empty()) {
-                // A part that occurs in several names is ambiguous, so its value becomes `None`.
+                // A class that occurs in several of these names has no unique number, so its value
+                // becomes `None`.
                 parts
                     .entry(part)
                     .and_modify(|it| *it = it.filter(|&it| it == number))
@@ -227,8 +228,9 @@ pub fn warnings(names: &[String]) -> Vec<String> {
     if numbers.is_some_and(|numbers| !numbers.is_sorted()) {
         warnings.push(format!(
             "the class names are numbers, but the classes are numbered in another order: {}. In a \
-             list file, the same names would be read as the numbers themselves. If both sets must \
-             agree, set source.class_to_index or source.classes",
+             list file, the same names would be read as the numbers themselves. If this data set \
+             and such a list must have the same labels, set source.class_to_index or \
+             source.classes",
             table(&(0..names.len()).collect::<Vec<_>>())
         ));
     }

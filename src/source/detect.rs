@@ -45,8 +45,8 @@ fn look(path: &Path, storage: &Storage) -> Result<SourceSettings> {
             absent => format!("; disabled in this build: {}", absent.join(", ")),
         };
         let problem = format!(
-            "cannot detect the kind of source of {} by content or name; name it in a pipeline \
-             file, as one of {}{absent}",
+            "cannot detect the kind of source of {} by content or name; write a pipeline \
+             file in which the key of the source is one of {}{absent}",
             path.display(),
             KEYS.join(", ")
         );

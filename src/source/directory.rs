@@ -431,7 +431,7 @@ fn walk(
 struct Entries {
     files: Vec<OsString>,
     folders: Vec<OsString>,
-    /// Pipes, sockets and devices.
+    /// Names of the pipes, sockets and devices in the folder.
     special: Vec<OsString>,
 }
 

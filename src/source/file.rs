@@ -12,8 +12,8 @@ use crate::storage::{self, Fetch, Stamp, Storage};
 /// Longest path or URL in bytes: twice Linux's limit for paths.
 pub const MOST_PATH_BYTES: usize = 8 << 10;
 
-/// Source whose samples are individual files. This trait implements prefetching, reads of headers
-/// and version tags from the paths of the files.
+/// Source whose samples are individual files. Given the paths of the files, this trait implements
+/// prefetching, header reads and version tags.
 pub trait Files: Source {
     /// Storage handle through which the files are read.
     fn storage(&self) -> &Storage;

@@ -1,4 +1,4 @@
-//! Metadata of a file: its stamp and its identity.
+//! Metadata of a file: its `Stamp` (length and version) and its `Identity`.
 
 use std::fs;
 use std::io;
@@ -18,7 +18,7 @@ fn stamp_of(facts: &rustix::fs::Stat) -> Stamp {
     Stamp { len: facts.st_size as u64, version }
 }
 
-/// Returns the version of the file at a path: its stamp and its identity. The file is not opened.
+/// Returns the `Stamp` and the `Identity` of the file at a path, as text. The file is not opened.
 pub fn version(path: &Path) -> io::Result<String> {
     let facts = rustix::fs::stat(path)?;
     Ok(format!("{}, {}", stamp_of(&facts), identity_of(&facts)))

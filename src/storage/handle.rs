@@ -137,8 +137,8 @@ impl Storage {
     /// Maps a local file into memory. This requires [`StorageSettings::map`], a file that can be
     /// mapped, and few enough mappings. Mapping is meant for files that stay open for many reads.
     /// Reads return the same bytes and errors as without a mapping, with one exception: if the file
-    /// is truncated after it was mapped, the rest of its last page reads as zeros until the stamp
-    /// is checked.
+    /// is truncated after it was mapped, the rest of its last page reads as zeros, until the reader
+    /// notices that [`File::stamp`] has changed.
     #[must_use]
     pub fn map(&self, file: File) -> File {
         File(match file.0 {
@@ -207,8 +207,9 @@ impl Storage {
         Ok((entries, special))
     }
 
-    /// Lists all objects below a folder at a URL, as relative name and stamp, in byte order of
-    /// names. Skips names in which a part begins with a dot, and empty objects that mark folders.
+    /// Lists all objects below a folder at a URL, in byte order of names. Returns the relative name
+    /// and the [`Stamp`] (length and version) of each object. Skips names in which a part begins
+    /// with a dot, and empty objects that mark folders.
     pub fn list_all(&self, folder: &Path) -> io::Result<Vec<(String, Stamp)>> {
         let mut found = remote::list_all(&self.0.client, folder)?;
         found.retain(|(name, _)| !name.split('/').any(|part| part.starts_with('.')));

@@ -73,7 +73,7 @@ enum Backend {
 }
 
 /// Version of a file: its length, and a value that changes with its bytes. A file is not scanned
-/// again if its stamp is unchanged.
+/// again if its `Stamp` is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// Length of the file, in bytes.
@@ -84,7 +84,7 @@ pub struct Stamp {
 }
 
 /// Values that distinguish local files with the same length and modification time, as reproducible
-/// builds write them. Zeros for an object, because its stamp contains the server's tag.
+/// builds write them. Zeros for an object, because its [`Stamp`] contains the server's tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     inode: u64,
@@ -113,9 +113,9 @@ impl File {
         }
     }
 
-    /// Current stamp of the file. For a compressed file, the stamp of the compressed bytes. For an
-    /// object, the stamp when it was opened: reads return this version, or an error if the object
-    /// has changed.
+    /// Current length and version of the file. For a compressed file, those of the compressed file
+    /// itself. For an object, those at the time of opening: reads return this version, or an error
+    /// if the object has changed.
     pub fn stamp(&self) -> io::Result<Stamp> {
         match &self.0 {
             Backend::Local(file) => file.stamp(),
@@ -174,7 +174,8 @@ impl File {
 }
 
 impl Stamp {
-    /// Serialized stamp. Equal stamps have equal bytes.
+    /// Returns the length and version as bytes. The bytes of two files are equal only if both
+    /// values are equal.
     pub fn to_bytes(self) -> [u8; 24] {
         let Self { len, version: [first, second] } = self;
         bytemuck::cast([len.to_le_bytes(), first.to_le_bytes(), second.to_le_bytes()])
@@ -190,7 +191,8 @@ impl fmt::Display for Stamp {
 }
 
 impl Identity {
-    /// Serialized identity. Equal identities have equal bytes.
+    /// Returns the identity as bytes. The bytes of two files are equal only if their identities are
+    /// equal.
     pub fn to_bytes(self) -> [u8; 24] {
         let Self { inode, changed: [first, second] } = self;
         bytemuck::cast([inode.to_le_bytes(), first.to_le_bytes(), second.to_le_bytes()])

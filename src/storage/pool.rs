@@ -35,7 +35,7 @@ const GIVEN_UP: usize = 16;
 #[derive(Debug)]
 pub struct Pooled {
     path: PathBuf,
-    /// Stamp of the file when it was first opened.
+    /// Length and modification time of the file when it was first opened.
     stamp: Stamp,
     identity: Identity,
     slot: Arc<Slot>,

@@ -113,7 +113,8 @@ impl BetonSettings {
         let found = find(fields, &[Kind::Image], self.image.as_deref(), "source.image")?;
         found.ok_or_else(|| {
             let problem = format!(
-                "the file has no RGBImageField; it has {}; write the images with an RGBImageField",
+                "the file has no RGBImageField; its fields are: {}; write the images with an \
+                 RGBImageField",
                 names(fields, |_| true)
             );
             FileError::new(HEAD_BYTES, problem)
@@ -159,7 +160,7 @@ fn find<'a>(
     found.map(Some).ok_or_else(|| {
         let kinds: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
         let problem = format!(
-            "there is no {} named {name:?} ({key}); the file has {}",
+            "the file has no {} named {name:?}, which is the value of {key}; its fields are: {}",
             kinds.join(" and no "),
             names(fields, |_| true)
         );
@@ -196,9 +197,10 @@ impl Samples {
         let whole = window.file_len().checked_sub(allocations);
         if allocations < end || whole.is_none_or(|bytes| !bytes.is_multiple_of(ALLOCATION_BYTES)) {
             let problem = format!(
-                "the allocation table should begin at byte {allocations}, not before byte {end}, \
-                 and have {ALLOCATION_BYTES} bytes per entry, but the file ends at byte {}: the \
-                 file is truncated or damaged, or its writer was stopped; write the file again",
+                "by the header, the allocation table begins at byte {allocations}, and the file \
+                 ends at byte {}; the table must begin at byte {end} or later, and must have \
+                 {ALLOCATION_BYTES} bytes per entry: the file is truncated or damaged, or its \
+                 writer was stopped; write the file again",
                 window.file_len()
             );
             return Err(FileError::new(head.allocations_at, problem));
@@ -279,8 +281,9 @@ impl Samples {
                     _ => {
                         return wrong(format!(
                             "the allocation table puts the image of sample {number} at byte \
-                             {pointer}, with {size} bytes, where it cannot be (pages have {} \
-                             bytes): the file is damaged; write it again",
+                             {pointer}, with {size} bytes, but there it overlaps a table or the end of \
+                             a page (pages have {} bytes), or has the wrong size: the file is \
+                             damaged; write it again",
                             self.page
                         ));
                     }

@@ -48,8 +48,9 @@ impl Tokens {
                 let is_between = |byte: &u8| b" \t\r\n,:[]{}".contains(byte);
                 passed = bytes[..end].iter().position(is_between).unwrap_or(end);
                 if let Some(last) = bytes[..end].iter().rposition(is_between) {
-                    // Separators end tokens. All tokens between the first and the last separator
-                    // are complete in these bytes, so none of them is too long.
+                    // Separators end tokens. The tokens between the first and the last separator
+                    // lie completely in `bytes`, which is shorter than the limit, so none of them
+                    // is too long.
                     self.grow(passed)?;
                     (self.bytes, passed) = (0, 0);
                     bytes = &bytes[last + 1..];

@@ -244,9 +244,9 @@ impl Document {
         let warning = repeated(ids.collect()).map(|(id, count)| {
             let (json, id) = (Redacted::path(json), self.annotation_ids.written(id));
             format!(
-                "{json}: some annotations repeat the id of another annotation ({count}, first the \
-                 id {id}). All annotations are used. Give each annotation its own id if you match \
-                 results by id"
+                "{json}: some annotations repeat the id of another annotation (number of \
+                 repetitions: {count}; the first repeated id is {id}). All annotations are used. \
+                 Give each annotation its own id if you match results by id"
             )
         });
 

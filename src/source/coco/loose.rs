@@ -103,8 +103,8 @@ impl Ids {
             other => return Err(format!("{}; it must be a whole number or a string", other.is())),
         };
         if let Some(text) = self.texts.first() {
-            let problem = format!("is the number {number}, but another one is the text {text:?}");
-            return Err(format!("{problem}; make all of them numbers, or all of them texts"));
+            let problem = format!("is the number {number}, but another id is the text {text:?}");
+            return Err(format!("{problem}; make all ids numbers, or all ids texts"));
         }
         self.number.get_or_insert(number);
         Ok(Some(number))
@@ -118,8 +118,8 @@ impl Ids {
             ));
         }
         if let Some(number) = self.number {
-            let problem = format!("is the text {text:?}, but another one is the number {number}");
-            return Err(format!("{problem}; make all of them numbers, or all of them texts"));
+            let problem = format!("is the text {text:?}, but another id is the number {number}");
+            return Err(format!("{problem}; make all ids numbers, or all ids texts"));
         }
         if let Some(&number) = self.numbers.get(&text) {
             return Ok(number);

@@ -114,7 +114,7 @@ struct Image {
     size: Size,
     /// End of the image's name in `names`. The name begins where the previous name ends.
     name_end: u64,
-    /// Index after the image's last annotation.
+    /// Index in `Coco::starts` after the image's last annotation.
     end: u64,
 }
 

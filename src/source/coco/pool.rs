@@ -27,8 +27,8 @@ const POLYGONS: u64 = 2;
 const RUNS: u64 = 4;
 
 impl Pool {
-    /// Appends an annotation, whose `category` is the ID in the file, with the box `[x, y, width,
-    /// height]`. Returns the start of the annotation in the pool.
+    /// Appends the annotation `object`, whose `category` must be the category's ID in the file.
+    /// `bbox` is its box: x, y, width, height. Returns the start of the annotation in the pool.
     pub fn push(&mut self, object: &Object, bbox: [f64; 4]) -> u64 {
         let start = self.bytes.len() as u64;
         let kind = match &object.segmentation {
@@ -72,7 +72,7 @@ impl Pool {
         Reader { bytes: &self.bytes[start as usize..] }.head().0
     }
 
-    /// Decodes the annotation at `start`. Its `category` is the ID in the file.
+    /// Decodes the annotation at `start`. Its `category` is the category's ID in the file.
     pub fn object(&self, start: u64) -> Object {
         let mut from = Reader { bytes: &self.bytes[start as usize..] };
         let (Head { id, category, size }, kind) = from.head();

@@ -11,8 +11,8 @@ use crate::source::Source;
 
 /// Longest period of a mixture, in draws. Each draw takes 6 bytes in the table.
 const MOST_PERIOD: u64 = 1 << 20;
-/// Largest difference between the share of a weight and a fraction at which the two count as equal.
-/// It allows for rounding errors of computed weights, such as 1.0 / 3.0.
+/// Tolerance for weights with rounding errors, such as 1.0 / 3.0. The share of a weight in the sum
+/// of all weights counts as equal to a fraction if they differ by at most this much.
 const SAME: f64 = 1e-9;
 /// Longest period that is tried for exact fractions. Weights that need a longer period are rounded
 /// to a period of [`MOST_PERIOD`] draws.

@@ -31,7 +31,8 @@ mod mixture;
 mod select;
 mod settings;
 
-/// Candidates that `largest_samples` requests per sample, because the combination may lack some.
+/// Number of candidates that `largest_samples` requests from a part for each sample that it
+/// returns, because the combination may not contain some candidates.
 const TRIED: usize = 16;
 
 /// Parts that are concatenated in order.
@@ -59,8 +60,8 @@ pub type Concat = Combined<InTurn>;
 ///   period, of at most 6 MiB.
 ///
 /// The loader's order, shards and resume apply to the indices of the mixture as for any source.
-/// With `loader.shuffle` the number of samples from each part is exact over the epoch, and random
-/// within the epoch.
+/// With `loader.shuffle`, the number of samples from each part is exact in a whole epoch, but
+/// random in a section of the epoch.
 pub type Mixture = Combined<Weighted>;
 
 /// Subset of a part: a range, or a list of indices in any order.
@@ -167,7 +168,7 @@ impl Part {
         let Some(names) = self.labels.as_ref().map(Vec::len) else { return Ok(()) };
         if usize::try_from(label).is_ok_and(|number| number >= names) {
             let problem = format!(
-                "the label {label} has no class name, because the source has only {names}; name every label (source.classes)"
+                "the label {label} has no class name, because the source has only {names}; list a name for every label in source.classes"
             );
             return Err(DataError::new(Reason::Label, problem));
         }

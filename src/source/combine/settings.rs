@@ -22,7 +22,8 @@ pub struct Selection {
     /// Class names in the order of their numbers, or the path of a file with the names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classes: Option<ClassNames>,
-    /// Number of each class. Next to `directory` it is a setting of the directory source.
+    /// Map from class names to numbers. Next to the key `directory`, `class_to_index` is a setting
+    /// of the directory source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class_to_index: Option<BTreeMap<String, i64>>,
     /// Conditions that a sample must meet.
@@ -34,7 +35,7 @@ pub struct Selection {
     /// Number of samples to skip at the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skip: Option<u64>,
-    /// Largest number of samples.
+    /// Maximum number of samples to select.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub take: Option<u64>,
     /// Number of repetitions of the selected samples.

@@ -13,7 +13,8 @@ use crate::source::label::LabelSort;
 pub struct FileListSettings {
     /// Format of the file. Default: determined by the file name extension.
     pub format: ListFormat,
-    /// Column (or JSON key) of the path. Default: the first of the usual names that exists.
+    /// Column (or JSON key) of the path. Default: the first of `path`, `image`, `file`, `filename`,
+    /// `file_name`, `filepath` and `image_path` that exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// Column (or JSON key) of the label; empty for no labels. Default: `label`, if it exists.
@@ -51,7 +52,7 @@ pub(super) const PATHS: [&str; 7] =
 /// Default name of the label column.
 const LABEL: &str = "label";
 
-/// Other usual names of the label column, for a warning.
+/// Usual names of the label column. A warning suggests a column that has one of these names.
 const USUAL: [&str; 12] = [
     "label",
     "labels",

@@ -34,8 +34,8 @@ pub fn read(
                 }
                 None => {
                     let problem = format!(
-                        "must have the path under one of the keys {}, but has the keys {}; write \
-                         image = \"…\" under [source]",
+                        "must have the path under one of the keys {}, but has the keys {}; name \
+                         the key of the path with image = \"…\" under [source]",
                         names.join(", "),
                         object.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
                     );

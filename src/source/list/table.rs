@@ -104,8 +104,8 @@ impl Columns {
         let image = image.ok_or_else(|| {
             let names = names.join(", ");
             let problem = format!(
-                "the header must name the column of the paths ({names}), but has {}; write image \
-                 = \"…\" under [source]",
+                "the header must have a column of paths with one of the names {names}, but its \
+                 columns are {}; name the column of paths with image = \"…\" under [source]",
                 has()
             );
             LineError::new(1, problem)

@@ -45,12 +45,13 @@ const ENCRYPTED: u16 = 0x2000;
 #[derive(Clone, Copy)]
 struct Layout {
     version: u32,
-    /// Size of the page header in bytes. The pointers follow the header.
+    /// Size of the page header in bytes. The pointers to the nodes follow the header.
     header: usize,
-    /// Offset to which pointers, `lower` and `upper` are relative.
+    /// Offset in the page from which the pointers to nodes, and the header fields `lower` and
+    /// `upper`, are counted.
     base: usize,
-    /// Whether the data of a node begin at even offsets, and whether a node with an overflow page
-    /// contains further numbers after the number of this page.
+    /// Whether data version 3 is used: the data of a node begin at even offsets, and a node whose
+    /// value is on an overflow page contains more numbers than the number of this page.
     aligned: bool,
 }
 
@@ -157,7 +158,8 @@ impl Environment {
         let entries = walk.entries;
         if entries != database.entries {
             let problem = format!(
-                "the database claims {}, but its pages have {entries}: the file is damaged",
+                "by its header, the database has {}, but its pages contain {entries}: the file is \
+                 damaged",
                 counted(database.entries, "entry")
             );
             return Err(FileError::new(root * self.page_bytes, problem));
@@ -172,7 +174,8 @@ impl Environment {
             FileError::new(
                 node,
                 format!(
-                    "page {page} belongs to this value and to something else: the file is damaged"
+                    "page {page} belongs to this value, and also to another value or to the keys: the \
+                     file is damaged"
                 ),
             )
         };
@@ -320,7 +323,7 @@ impl Database {
     }
 }
 
-/// Bytes of a page, or at least its header.
+/// A page of the file. `bytes` contains the whole page, or at least its header.
 struct Page<'a> {
     offset: u64,
     layout: Layout,

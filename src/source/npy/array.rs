@@ -48,7 +48,8 @@ impl Array {
         }
         let cut = |at, count: u64| {
             let problem = format!(
-                "expected {count} bytes, but the file ends at {file_len}: it is truncated or damaged; copy it again"
+                "expected {count} bytes here, but the file ends at byte {file_len}: the file is \
+                 truncated or damaged; copy it again"
             );
             FileError::new(at, problem)
         };
@@ -191,7 +192,7 @@ impl<'a> Literal<'a> {
             return Err(self.wrong(self.at, "more than one dictionary"));
         }
         let (Some(item), Some(fortran), Some(shape)) = (item, fortran, shape) else {
-            return Err(self.wrong(0, "a dictionary without the key descr, fortran_order or shape"));
+            return Err(self.wrong(0, "a dictionary with descr, fortran_order or shape missing"));
         };
         // An array with at most one axis longer than 1 has the same layout in C order and in
         // Fortran order, so it is accepted.

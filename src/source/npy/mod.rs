@@ -68,7 +68,7 @@ const PLANAR_PIXELS: usize = 16 << 10;
 struct Stack {
     path: PathBuf,
     file: File,
-    /// Stamp of the file (length and version) at the time of opening.
+    /// Length and version of the file at the time of opening.
     stamp: Stamp,
     /// Indices of the samples in this file.
     samples: Range<u64>,
@@ -124,7 +124,7 @@ impl Configured for Npy {
         if count == 0 {
             let first = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
             let problem = format!(
-                "no sample was found in {}; the first is {first}",
+                "no sample was found in {}; the first file is {first}",
                 counted(stacks.len(), "file")
             );
             return Err(Error::config("source.npy", problem));
@@ -134,7 +134,8 @@ impl Configured for Npy {
             && labels.count() != count
         {
             let problem = format!(
-                "{} has {}, but there are {}; set source.labels to the labels of these stacks",
+                "{} has {}, but the files of images have {}; set source.labels to a file with one \
+                 label per sample",
                 settings.labels.display(),
                 counted(labels.count(), "label"),
                 counted(count, "sample")

@@ -92,7 +92,7 @@ pub fn unsupported(number: i64) -> String {
     )
 }
 
-/// Reads until the output is full. The input must end there.
+/// Reads until the output is full. Returns an error if the input has more bytes.
 fn fill(mut input: impl Read, output: &mut [u8]) -> Result<usize, String> {
     let mut len = 0;
     while len < output.len() {

@@ -172,7 +172,7 @@ impl Configured for Parquet {
         source.cache.expect(source.cached_bytes());
         if source.labels.is_empty() {
             let (count, first) = (counted(files.len(), "file"), files[0].display());
-            let problem = format!("no sample was found in {count}; the first is {first}");
+            let problem = format!("no sample was found in {count}; the first file is {first}");
             return Err(Error::config("source.parquet", none_but(problem, &source.excluded)));
         }
         Ok(source)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{DataError, Error, Reason};
 use crate::storage::{File, Stamp, Storage};
 
-/// One of the source's files, with its stamp (length and version) at the time of opening.
+/// One of the source's files. `stamp` is its length and version at the time of opening.
 pub struct Shard {
     pub path: PathBuf,
     pub stamp: Stamp,

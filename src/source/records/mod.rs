@@ -331,7 +331,7 @@ impl<F: Format> Hints for Records<F> {
     fn slow_shuffled(&self) -> Option<String> {
         let first = self.shards.iter().find(|shard| shard.packing.is_some())?;
         Some(format!(
-            "the set has {} (the first is {}), and each sample that is read out of order decompresses some MiB more; \
+            "the data set has {} (the first is {}), and for each sample that is read out of order, several more MiB are decompressed; \
              set loader.shuffle_window, decompress the files, or rewrite them with feedwater pack",
             counted(self.packed(), "compressed file"),
             Redacted::path(&first.path)

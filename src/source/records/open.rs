@@ -101,7 +101,7 @@ impl<F: Format> Records<F> {
         if end == 0 {
             let first = files.first().map(|path| path.display().to_string()).unwrap_or_default();
             let problem = format!(
-                "no sample was found in {}; the first is {first}",
+                "no sample was found in {}; the first file is {first}",
                 counted(files.len(), "file")
             );
             return Err(Error::config(format!("source.{}", F::KEY), none_but(problem, &excluded)));

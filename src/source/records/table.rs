@@ -43,7 +43,8 @@ pub struct Table {
     pub file: File,
     pub packing: Option<Packing>,
     pub stamp: Stamp,
-    /// Text that identifies the version of the file. It contains the file's stamp and identity.
+    /// Text that identifies the version of the file. It contains the file's `Stamp` (length and
+    /// version) and its identity.
     pub version: String,
     pub entries: Box<[Entry]>,
     /// Names of the samples, if they are stored.
@@ -168,7 +169,7 @@ fn end_of(entry: &Entry) -> u64 {
 }
 
 /// CRC-32C of the first and last bytes of a local file, at most [`END_BYTES`] each. 0 for an
-/// object, whose stamp already contains the server's tag.
+/// object, because `stamp` already contains the server's tag of the object.
 fn ends(file: &File, stamp: Stamp) -> io::Result<u32> {
     if file.is_remote() {
         return Ok(0);

@@ -52,7 +52,8 @@ impl<'a> Window<'a> {
         Ok(offset >= self.len)
     }
 
-    /// Returns `count` bytes, at most [`Self::BYTES`]. Returns an error if the file ends before.
+    /// Returns `count` bytes, at most [`Self::BYTES`]. Returns an error if the file ends before the
+    /// last of these bytes.
     pub fn at(&mut self, offset: u64, count: u64) -> Result<&[u8], FileError> {
         let end = offset.checked_add(count).filter(|&end| end <= self.len);
         let end = end.ok_or_else(|| self.cut(offset, count))?;
@@ -75,7 +76,7 @@ impl<'a> Window<'a> {
         Ok(&held[..held.len().min(count as usize)])
     }
 
-    /// Loads `count` bytes, or fewer if the file ends before. In this case `len` is set to the
+    /// Loads `count` bytes. If the file ends earlier, loads fewer bytes and sets `len` to the
     /// length of the file.
     fn read(&mut self, offset: u64, count: u64) -> Result<(), FileError> {
         if offset >= self.start && offset + count <= self.start + self.buffer.len() as u64 {
@@ -111,7 +112,8 @@ impl<'a> Window<'a> {
         Ok(crc)
     }
 
-    /// Creates the error for a file that should contain `count` bytes at `offset`, but ends before.
+    /// Creates the error for a file that should contain `count` bytes at `offset`, but ends
+    /// earlier.
     pub fn cut(&self, offset: u64, count: u64) -> FileError {
         let ends = match self.len {
             Self::UNKNOWN => "but no file is that large".into(),

@@ -186,7 +186,7 @@ fn one_number(window: &mut Window, feature: Range<u64>, name: &str) -> Result<i6
             let bytes = window.at(float, FLOAT_BYTES)?.first_chunk().expect("4 bytes");
             let label = f32::from_le_bytes(*bytes);
             label::of_f32(label).map_err(|why| {
-                FileError::new(start, format!("the label {label} in {name:?} {why}"))
+                FileError::new(start, format!("the label {label} in the feature {name:?} {why}"))
             })
         }
         _ => Err(FileError::new(start, not_one(name, count + floats, "int64 or float list"))),

@@ -123,8 +123,8 @@ impl Cache {
         })
     }
 
-    /// Returns the location of the entry for a range of the object with this URL and stamp. Without
-    /// a range, returns the location of the entry for the whole object.
+    /// Returns the location of the entry for a range of the object with this URL and this version
+    /// (`stamp`). Without a range, returns the location of the entry for the whole object.
     pub fn place(&self, url: &str, stamp: Stamp, range: Option<Range<u64>>) -> EntryLocation {
         let Stamp { len, version: [first, second] } = stamp;
         let folder = url.rsplit_once('/').map_or(url, |(folder, _)| folder);

@@ -16,7 +16,7 @@
 //!
 //! A copy returns the bytes of the file as `pread` does, with one exception. If a file is truncated
 //! within a page while it is mapped, the rest of this page reads as zeros instead of nothing. The
-//! file's stamp has then changed.
+//! file's length and modification time have then changed, so the reader notices it.
 //!
 //! Pages from which bytes were copied count as resident memory of the process (`RssFile`) while the
 //! system keeps them. They belong to the page cache and are reclaimed when memory is needed. Only

@@ -65,7 +65,8 @@ pub struct Object {
     pub key: Key,
 }
 
-/// Version of an object as reported by the server: its stamp, and the tag that requests refer to.
+/// Version of an object as reported by the server: its length, a hash that changes with its bytes,
+/// and the tag that requests refer to.
 #[derive(Clone, Debug)]
 pub struct Version {
     pub stamp: Stamp,
@@ -102,7 +103,7 @@ pub fn stamp(meta: &ObjectMeta) -> Stamp {
 pub struct Request {
     /// Range of bytes, which the object must contain. `None` for all bytes.
     pub range: Option<Range<u64>>,
-    /// Stamp that the object must have.
+    /// Length and version that the object must have.
     pub stamp: Option<Stamp>,
     /// Tag that the object must have.
     pub tag: Option<String>,

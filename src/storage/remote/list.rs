@@ -17,7 +17,7 @@ use crate::storage::Stamp;
 /// Largest number of consecutive empty pages.
 const EMPTY_PAGES: usize = 1_000;
 
-/// Result of a listing: objects with their stamps, and folders.
+/// Result of a listing: objects with their lengths and versions, and folders.
 #[derive(Default)]
 pub struct Listed {
     pub objects: Vec<(Key, Stamp)>,

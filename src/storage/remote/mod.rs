@@ -47,7 +47,8 @@ impl File {
         Ok(Self { client: client.clone(), object, url, version })
     }
 
-    /// Stamp when the file was opened. Every read returns this version, or fails.
+    /// Length and version of the object when it was opened. Every read returns bytes of this
+    /// version, or fails.
     pub fn stamp(&self) -> Stamp {
         self.version.stamp
     }
@@ -159,7 +160,8 @@ pub fn list(client: &Arc<Client>, folder: &Path) -> Result<Vec<Entry>> {
     Ok(files.chain(folders).collect())
 }
 
-/// Returns all objects below a folder as relative names and stamps, in unspecified order.
+/// Returns the relative name and the [`Stamp`] (length and version) of every object below a folder,
+/// in unspecified order.
 pub fn list_all(client: &Arc<Client>, folder: &Path) -> Result<Vec<(String, Stamp)>> {
     let (object, url) = resolve(client, folder)?;
     let (client, at, call) = (client.clone(), object.clone(), Call::new(&url));

@@ -28,7 +28,8 @@ const TOLD: Duration = Duration::from_secs(3);
 /// Result of sending a request once.
 pub type Attempt<T> = std::result::Result<T, AttemptError>;
 
-/// Context of a request: its URL, and the opening of a source to which it belongs.
+/// Context of a request: its URL, and the state of the source opening during which it is sent, if
+/// any.
 #[derive(Clone)]
 pub struct Call {
     url: Redacted,

@@ -4,8 +4,8 @@
 //!   follow the last member. zlib is RFC 1950 with its Adler-32. Both can be resumed anywhere: a
 //!   mark contains the decoder's tables and the last 32 KiB.
 //! * Zstandard is RFC 8878: any number of frames; skippable frames are skipped. Decoding can be
-//!   resumed at the start of a frame. A frame's checksum is verified if present. Windows of more
-//!   than 128 MiB are an error, as in the program `zstd`.
+//!   resumed at the start of a frame. A frame's checksum is verified if present. A frame that
+//!   refers back more than 128 MiB (its window size) is an error, as in the program `zstd`.
 //! * The memory of a decoder does not depend on the contents of a file.
 
 use std::io::{self, Error, ErrorKind};

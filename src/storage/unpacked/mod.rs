@@ -31,7 +31,7 @@ mod unpacked_state;
 #[cfg_attr(not(feature = "zstd"), path = "zstd_disabled.rs")]
 mod zstd;
 
-/// Unit of decompression, caching and eviction, in bytes.
+/// Size in bytes of a block, which is the unit of decompression, caching and eviction.
 const BLOCK: u64 = 1 << 20;
 
 /// Compression format of a file.
@@ -68,8 +68,8 @@ pub struct Limits {
     pub ahead: usize,
     /// Limit for marks. A mark takes 43 KiB.
     pub marks: usize,
-    /// Limit for idle decoders. A gzip decoder takes 170 KiB. A Zstandard decoder takes twice its
-    /// window, usually 2 to 8 MiB.
+    /// Limit for idle decoders. A gzip decoder takes 170 KiB. A Zstandard decoder takes twice the
+    /// window size of the compressed frame, usually 2 to 8 MiB.
     pub decoders: usize,
 }
 
@@ -274,7 +274,7 @@ impl Unpacked {
         self.file.identity()
     }
 
-    /// Stamp of the compressed file.
+    /// Length and version of the compressed file.
     pub fn stamp(&self) -> io::Result<Stamp> {
         self.file.stamp()
     }

@@ -63,7 +63,7 @@ struct Running {
 
 /// Task of decompressing a file up to a block, with the idle decoder or the mark to start from.
 pub struct Work {
-    /// Number of the running decoder.
+    /// Number that identifies the running decoder.
     pub id: u64,
     pub key: Key,
     /// Whether the block is decompressed ahead of reads, so no thread waits for it.

@@ -28,7 +28,8 @@ fn with_handle(limits: Limits) -> (Storage, Arc<Unpacker>) {
     (storage.clone(), Unpacker::new(storage, limits))
 }
 
-/// Lists one file several times, as a sequence of files. The first is kept open, as a source does.
+/// Lists one file several times, as a sequence of files. The first file is kept open, as a source
+/// keeps its files open.
 fn listed(path: &Path, count: usize, limits: Limits) -> (Arc<Unpacker>, Vec<File>) {
     let (storage, unpacker) = with_handle(limits);
     let open = |number| unpacker.open(storage.open(path).unwrap(), number, Packing::Zlib);
@@ -82,9 +83,9 @@ fn look_ahead(unpacker: &Unpacker, files: &[File], key: Key, expected: &[Key]) {
     let slow = Turn { unpacker, work };
     thread::scope(|scope| {
         let reader = scope.spawn(|| read(files, key));
-        // While the read waits, its thread decompresses other blocks. Timing determines how far it
-        // is, so the blocks are compared only when nothing but waiting is left. The time limit only
-        // ends a test that fails.
+        // While the read waits, its thread decompresses other blocks. How many it has decompressed
+        // depends on timing, so the blocks are compared only when the thread can do nothing but
+        // wait. The time limit only ends a test that fails.
         let begin = Instant::now();
         while !waits(unpacker, key) && begin.elapsed() < Duration::from_secs(300) {
             thread::sleep(Duration::from_millis(1));
