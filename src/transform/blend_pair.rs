@@ -9,8 +9,8 @@ use half::{bf16, f16};
 use crate::op::Blend;
 use crate::tensor::{CHANNELS, DType, Layout, TensorShape};
 
-/// Applies blends, in order, to the tensors of two samples of a batch with this shape. Allocates
-/// nothing.
+/// Applies blends, in order, to the tensors of two samples of a batch. `shape` is the shape of a
+/// sample's tensor. Allocates nothing.
 pub fn blend(shape: TensorShape, blends: &[Blend], pair: [&mut [u8]; 2]) {
     let [first, second] = pair;
     for blend in blends {

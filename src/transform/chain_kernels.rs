@@ -49,7 +49,7 @@ impl ChainKernels {
         Ok(Self { fused: fused.transpose()?, program: program.transpose()? })
     }
 
-    /// Calls [`Kernel::warm_up`] for both kernels.
+    /// Calls [`Kernel::warm_up`] for the fused kernel and the program kernel, if they exist.
     ///
     /// # Errors
     /// Errors of [`Kernel::warm_up`].
@@ -58,8 +58,8 @@ impl ChainKernels {
     }
 
     /// Enqueues the launches for `count` samples. `block` holds the parameters of the samples:
-    /// those of the fused kernel begin at the first offset, those of the program kernel at the
-    /// second. `extent` covers all samples whose parameters are in `block`.
+    /// those of the fused kernel begin at offset `fused_at`, those of the program kernel at offset
+    /// `program_at`. `extent` covers all samples whose parameters are in `block`.
     ///
     /// # Errors
     /// Errors of [`Kernel::launch`].

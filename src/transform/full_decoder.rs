@@ -91,7 +91,8 @@ impl FullDecoder {
         *self = Self { resize: self.resize, ..Self::new(None, self.turn) };
     }
 
-    /// Takes back memory from [`decode`](Self::decode), which the next image reuses.
+    /// Takes back the buffer of pixels that [`decode`](Self::decode) returned, so that the next
+    /// image reuses it.
     pub fn give_back(&mut self, pixels: Vec<u8>) {
         self.pixels = pixels;
     }

@@ -1,10 +1,11 @@
 //! CPU transform: computes the tensor of a sample from the rows that the decoder emits.
 //!
-//! Actions are executed in passes. A pass reads rows from a source, applies all following pointwise
-//! actions while the row is in the cache, and stores the row. The source of the first pass is the
-//! decoder, optionally followed by a resampling. So the decoded image is stored only if it is
-//! rotated. The last pass stores the tensor. All other passes store an image. The result equals
-//! that of the actions' reference implementations, bit for bit.
+//! Actions are executed in passes. A pass reads rows, applies the next pointwise actions to each
+//! row while the row is in the CPU's cache, and stores the row. The first pass reads rows directly
+//! from the decoder, or from a resampler that reads from the decoder. So the decoded image is
+//! stored only if it is rotated. The last pass stores the tensor. All other passes store an image,
+//! which the next pass reads. The result equals that of the actions' reference implementations, bit
+//! for bit.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -138,8 +139,8 @@ impl HostTransform {
         self.images.current()
     }
 
-    /// Runs one operator on an image, which must cover the operator's input. [`image`](Self::image)
-    /// then returns the result.
+    /// Runs one operator on an image, which must contain all pixels that the operator reads.
+    /// [`image`](Self::image) then returns the result.
     pub fn run_operator(
         &mut self,
         actions: &Actions,
@@ -149,8 +150,9 @@ impl HostTransform {
         self.run_image(actions, operator..operator + 1, image, None)
     }
 
-    /// Runs operators on an image, which must cover their input, and stores the sample's tensor in
-    /// `out`. Without `out`, [`image`](Self::image) then returns the result.
+    /// Runs operators on an image, which must contain all pixels that the operators read, and
+    /// stores the sample's tensor in `out`. Without `out`, [`image`](Self::image) then returns the
+    /// result.
     pub fn run_image(
         &mut self,
         actions: &Actions,
@@ -227,7 +229,8 @@ impl HostTransform {
         decoded
     }
 
-    /// Runs the pass whose source is the decoder. Returns whether it stored the tensor.
+    /// Runs the first pass, which reads rows from the decoder. Returns whether it stored the
+    /// tensor.
     fn first_pass(
         &mut self,
         PlannedImage { bytes, header, sample, .. }: PlannedImage<'_>,

@@ -61,8 +61,8 @@ impl Images {
         reset.map(|()| image)
     }
 
-    /// Executes one step of a mix, which adds up several images, with the image `src`. Returns the
-    /// next image, with this window.
+    /// Executes one action of a mix, which adds up several images, on the image `src`. Returns the
+    /// image for the next action, cut to `window`.
     pub fn mix(&mut self, mix: &Mix, src: &HostImage, window: Roi) -> Result<HostImage, DataError> {
         let mut out = self.next(PixelType::U8, window)?;
         self.mixer.take(*mix, src, &mut out).map(|()| out)

@@ -1,4 +1,4 @@
-//! One pass over the rows of a source. It applies pointwise actions and stores the result.
+//! One pass: reads the rows of its input, applies pointwise actions, and stores the result.
 
 use std::ops::Range;
 
@@ -48,7 +48,7 @@ static PLAIN: Floats = {
     values
 };
 
-/// One pass over the rows of a source.
+/// One pass over the rows of its input. `source` is the window of the input.
 pub struct Pass<'a> {
     run: &'a mut Run,
     source: Roi,
@@ -60,7 +60,7 @@ enum Sink<'a> {
     Image(HostImage),
 }
 
-/// Rows that a pass reads.
+/// Input of a pass: the rows that it reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
     /// Window of the rows.
@@ -132,12 +132,13 @@ impl Passes {
 }
 
 impl Pass<'_> {
-    /// Processes row `y` of the source.
+    /// Processes row `y` of the pass's input.
     pub fn put(&mut self, y: u32, pixels: Pixels<'_>) {
         self.store(y.into(), self.source.x, Some(pixels));
     }
 
-    /// Processes and stores row `y` of the source, whose pixels begin at column `first`.
+    /// Processes and stores row `y` of the pass's input. The first element of `pixels` is in column
+    /// `first`.
     fn store(&mut self, y: i64, first: u32, pixels: Option<Pixels<'_>>) {
         if let Sink::Image(HostImage::U8(image)) = &mut self.sink
             && let Some(row) = self.run.straight(y)
@@ -148,8 +149,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Processes row `y` of a source of bytes, which `make` computes. `make` writes directly into
-    /// the result, or into `line` if the columns change.
+    /// Processes row `y` of the pass's input, whose bytes `make` computes. `make` writes directly
+    /// into the result, or into `line` if the pass changes the columns.
     pub fn make(&mut self, y: u32, line: &mut [u8], make: impl FnOnce(&mut [u8])) {
         if let Sink::Image(HostImage::U8(image)) = &mut self.sink
             && self.run.keeps_columns(self.source)
@@ -164,7 +165,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Processes all rows of a source of bytes.
+    /// Processes all rows of `image`, which is the pass's input.
     pub fn put_image(&mut self, image: &Image<u8>) {
         match &mut self.sink {
             Sink::Image(HostImage::U8(out)) if self.run.keeps_places(self.source) => {
@@ -178,13 +179,13 @@ impl Pass<'_> {
         }
     }
 
-    /// Processes row `y` of a source of bytes.
+    /// Processes row `y` of the pass's input, which consists of bytes.
     pub fn put_bytes(&mut self, y: u32, row: &[u8]) {
         self.put(y, Pixels::Bytes(row));
     }
 
-    /// Ends the pass after the source's last row. Stores the rows of the result that lie outside
-    /// the source. Returns the image, if one was stored.
+    /// Ends the pass after the last row of its input. Stores the rows of the result that lie
+    /// outside the input. Returns the image, if one was stored.
     pub fn end(mut self) -> Option<HostImage> {
         let source = i64::from(self.source.y)..i64::from(self.source.bottom());
         for y in self.run.needed_rows().filter(|y| !source.contains(y)) {
@@ -226,7 +227,7 @@ impl Sink<'_> {
 /// Resampling with which a pass begins, and the crops before it.
 #[derive(Clone, Copy, Debug)]
 pub struct ResamplingAt<'a> {
-    /// Number of the resampling's action.
+    /// Index in the list of actions of the action that resamples.
     pub place: usize,
     pub params: &'a resample::Params,
     /// Number of columns on the left and of rows at the top that crops before the resampling cut

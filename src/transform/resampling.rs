@@ -1,4 +1,4 @@
-//! Resampling of rows as the source delivers them.
+//! Resampling of rows, one at a time, in the order in which they are decoded or read.
 
 use std::ops::Range;
 
@@ -26,8 +26,8 @@ impl Resampling {
         reserve::renew(&mut self.line, CHANNELS * params.wanted().width as usize)
     }
 
-    /// Adds a row, and passes each completed output row to `pass`. Rows must be added in order.
-    /// Rows that no output needs are ignored.
+    /// Adds an input row, and passes each completed output row to `pass`. Rows must be added in
+    /// order. Input rows that no output row needs are ignored.
     pub fn push(&mut self, y: u32, row: &[u8], pass: &mut Pass<'_>) {
         if !self.inputs.contains(&y) {
             return;

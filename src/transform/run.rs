@@ -1,8 +1,8 @@
 //! Pointwise actions on rows. All actions are applied to a row while it is in the cache.
 //!
-//! A source delivers rows in its own order. Pointwise actions change positions only by crops and
-//! flips. So the position of a source's pixel in the result is its position in the source,
-//! optionally mirrored, plus an offset.
+//! The input is a decoder or an image, and its rows arrive in any order. Pointwise actions change
+//! positions only by crops and flips. So the position of an input pixel in the result is its
+//! position in the input, optionally mirrored, plus an offset.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ pub struct Run {
     columns: Axis,
     rows: Axis,
     bytes: Vec<Stage>,
-    /// Stages after the table of floats, or all stages if the source has floats.
+    /// Stages after the table of floats, or all stages if the input has floats.
     floats: Vec<Stage>,
     tables: Vec<Tables>,
     /// Table of floats, if the actions contain one, composed with the table of bytes before it.
@@ -36,23 +36,23 @@ enum Stage {
     /// Look-up table, as index into `tables`.
     Table(usize),
     /// Function of pixels. `columns` has the position of the line's first column in the action's
-    /// image and the direction of the columns, 1 or -1. `rows` has the position and the direction
-    /// of the rows, counted from row 0 of the source.
+    /// image and the direction of the columns, 1 or -1. `rows` has the position in the action's
+    /// image of row 0 of the run's input and the direction of the rows.
     Pixel { kind: &'static PixelKind, params: ParamBytes, columns: (i32, i32), rows: (i32, i32) },
-    /// Fills everything outside of these columns of the line and these rows of the source.
+    /// Fills everything outside of these columns of the line and these rows of the run's input.
     Fill { columns: Range<usize>, rows: Range<i64>, fill: [f32; CHANNELS] },
 }
 
 /// Mapping of positions along one axis.
 #[derive(Clone, Copy, Debug, Default)]
 struct Axis {
-    /// Position to which the mapping so far moves the source's position 0.
+    /// Position to which the actions so far move position 0 of the run's input.
     offset: i64,
     /// Whether positions are mirrored.
     mirrored: bool,
-    /// First source position that the result needs. It may lie outside the source.
+    /// First position of the run's input that the result needs. It may lie outside the input.
     first: i64,
-    /// Number of positions that the result needs.
+    /// Number of positions of the run's input that the result needs.
     len: usize,
 }
 
@@ -76,11 +76,11 @@ pub enum Pixels<'a> {
 }
 
 impl Run {
-    /// Begins a run of the pointwise actions `which` on rows of a source with the window `source`.
-    /// `is_floats` is the source's pixel type. With `to_floats`, rows become floats as soon as
-    /// there is a table of floats. Otherwise rows stay bytes if no action follows that table, and
-    /// the caller applies [`values`](Self::values). `made` is the table of the first action if that
-    /// action needs statistics of the image.
+    /// Begins a run of the pointwise actions `which` on the rows of an input with the window
+    /// `source`. `is_floats` states whether the input has floats. With `to_floats`, a table of
+    /// floats among the actions converts the rows to floats. Without it, rows stay bytes if no
+    /// action follows the table, and the caller applies the table ([`values`](Self::values)).
+    /// `made` is the table of the first action if that action needs statistics of the image.
     pub fn begin(
         &mut self,
         actions: &Actions,
@@ -121,8 +121,8 @@ impl Run {
         reserve::renew(&mut self.float_line, if as_floats { values } else { 0 })
     }
 
-    /// Translates the actions into stages. `columns` and `rows` are the source positions that the
-    /// result needs.
+    /// Translates the actions into stages. `columns` and `rows` are the positions of the run's
+    /// input that the result needs.
     fn compile(
         &mut self,
         actions: &Actions,
@@ -143,7 +143,7 @@ impl Run {
                             self.push_values(table);
                             is_floats = true;
                         }
-                        None => unreachable!("a run that contains statistics has their table"),
+                        None => unreachable!("if an action needs statistics, `made` is its table"),
                     }
                     continue;
                 }
@@ -209,14 +209,15 @@ impl Run {
         self.values.as_ref().filter(|_| !self.gives_floats())
     }
 
-    /// Returns the range of source rows that the result needs. It may extend beyond the source.
+    /// Returns the range of rows of the run's input that the result needs. It may extend beyond the
+    /// input.
     pub fn needed_rows(&self) -> Range<i64> {
         self.rows.first..self.rows.first + self.rows.len as i64
     }
 
-    /// Computes the result of row `y` of the source. `pixels` is that row from the column `first`
-    /// on. `None` means that the row lies outside the source; all its pixels are then filled.
-    /// Returns `None` if the result does not need the row.
+    /// Computes the result of row `y` of the run's input. `pixels` is that row from the column
+    /// `first` on, or `None` if the row lies outside the input. In this case all its pixels are
+    /// filled. Returns `None` if the result does not need the row.
     pub fn row<'a>(
         &'a mut self,
         y: i64,
@@ -268,9 +269,10 @@ impl Run {
         Some(Row { y: rows.result(y), mirrored: columns.mirrored, pixels })
     }
 
-    /// Returns the row of the result that row `y` of the source becomes. Returns `None` if the
-    /// result does not need row `y`, if columns are mirrored, or if the run produces floats. For
-    /// `Some`, [`bytes`](Self::bytes) computes the row.
+    /// Returns the position in the result of row `y` of the run's input. Returns `None` if the
+    /// result does not need row `y`, if columns are mirrored, if the input has floats, or if the
+    /// actions contain a table of floats. If it returns a position, [`bytes`](Self::bytes) can
+    /// compute the row.
     pub fn straight(&self, y: i64) -> Option<u32> {
         let straight = !self.columns.mirrored && self.values.is_none() && !self.gives_floats();
         (straight && self.needed_rows().contains(&y)).then(|| self.rows.result(y))
@@ -289,13 +291,13 @@ impl Run {
         self.change(y, out);
     }
 
-    /// Whether the rows of a source with this window keep their columns.
+    /// Whether the pixels of an input with this window keep their columns.
     pub fn keeps_columns(&self, source: Roi) -> bool {
         self.columns.keeps(source.x, source.width)
     }
 
-    /// Whether every pixel of a source with this window keeps its position, and no stage depends on
-    /// the position. [`image`](Self::image) then computes the result.
+    /// Whether every pixel of an input with this window keeps its position, and no stage depends on
+    /// the position. [`image`](Self::image) can then compute the result.
     pub fn keeps_places(&self, source: Roi) -> bool {
         let anywhere = |stage: &Stage| match stage {
             Stage::Table(_) => true,
@@ -307,7 +309,8 @@ impl Run {
         bytes && keeps && self.bytes.iter().all(anywhere)
     }
 
-    /// Computes the result of all rows of a source that [keeps its places](Self::keeps_places).
+    /// Computes the result of all rows of an input whose pixels [keep their
+    /// positions](Self::keeps_places).
     pub fn image(&self, from: &[u8], to: &mut [u8]) {
         /// Number of bytes that each stage processes per call. So many bytes fit into the cache,
         /// and the cost of the calls is small.
@@ -317,8 +320,8 @@ impl Run {
         }
     }
 
-    /// Applies the stages to row `y` of the source in place. The row must already have the columns
-    /// of the result.
+    /// Applies the stages in place to row `y` of the run's input. The row must already have the
+    /// columns of the result.
     pub fn change(&self, y: i64, row: &mut [u8]) {
         filled_bytes(&self.bytes, &self.tables, y, row);
     }
@@ -379,9 +382,9 @@ fn filled_floats<'a>(stages: &[Stage], y: i64, line: &'a mut [f32]) -> Pixels<'a
     Pixels::Floats(line)
 }
 
-/// Returns the position of row `y` of the source in an action's image. `columns` has the position
-/// of the line's first column and the direction of the columns. `rows` has the position of the
-/// source's row 0 and the direction of the rows.
+/// Returns the position of row `y` of the run's input in an action's image. `columns` has the
+/// position of the line's first column and the direction of the columns. `rows` has the position of
+/// row 0 of the input and the direction of the rows.
 fn position(columns: (i32, i32), rows: (i32, i32), y: i64) -> RowPosition {
     let ((x, step), (first, down)) = (columns, rows);
     RowPosition { x, step, y: first.wrapping_add(down.wrapping_mul(y as i32)) }
@@ -444,7 +447,7 @@ impl Axis {
         }
     }
 
-    /// Sets the source positions that are needed for `len` positions of the result, starting at
+    /// Sets the input positions that are needed for `len` positions of the result, starting at
     /// `first`.
     fn begin(&mut self, first: u32, len: u32) {
         let first = i64::from(first);
@@ -452,12 +455,13 @@ impl Axis {
         (self.first, self.len) = (needed.start, len as usize);
     }
 
-    /// Whether these source positions are the positions of the result, in the same order.
+    /// Whether the `len` input positions from `first` on are the positions of the result, in the
+    /// same order.
     fn keeps(&self, first: u32, len: u32) -> bool {
         !self.mirrored && self.first == i64::from(first) && self.len == len as usize
     }
 
-    /// Returns the source positions for a range of positions after the actions so far.
+    /// Returns the input positions that the actions so far map to the positions `here`.
     fn source(&self, here: Range<i64>) -> Range<i64> {
         match self.mirrored {
             false => here.start - self.offset..here.end - self.offset,
@@ -465,7 +469,7 @@ impl Axis {
         }
     }
 
-    /// Returns the position after the actions so far for a source position.
+    /// Returns the position to which the actions so far map the input position `source`.
     fn here(&self, source: i64) -> i32 {
         (if self.mirrored { self.offset - source } else { self.offset + source }) as i32
     }
@@ -475,7 +479,7 @@ impl Axis {
         if self.mirrored { -1 } else { 1 }
     }
 
-    /// Returns the position in the result for a needed source position.
+    /// Returns the position in the result of an input position that the result needs.
     fn result(&self, source: i64) -> u32 {
         (if self.mirrored { self.offset - source } else { self.offset + source }) as u32
     }

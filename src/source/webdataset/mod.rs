@@ -228,7 +228,9 @@ impl WebDatasetSettings {
         let key = &self.label_key;
         match label {
             Some(Ok(label)) => Ok(label),
-            Some(Err(why)) => Err(wrong(format!("the label under {key:?} in the JSON text {:?} {why}", start()))),
+            Some(Err(why)) => {
+                Err(wrong(format!("the label under {key:?} in the JSON text {:?} {why}", start())))
+            }
             None => {
                 Err(wrong(format!("no whole number under {key:?} in the JSON text {:?}", start())))
             }
