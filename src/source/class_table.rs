@@ -54,8 +54,10 @@ impl ClassTable {
         for (number, name) in (0..).zip(&names).filter(|(_, name)| !name.is_empty()) {
             let at = || format!("{KEY}[{number}]");
             if name.len() > MOST_NAME_BYTES {
-                let problem =
-                    format!("has {} bytes; a class name has at most {MOST_NAME_BYTES}", name.len());
+                let problem = format!(
+                    "has {} bytes; a class name has at most {MOST_NAME_BYTES} bytes",
+                    name.len()
+                );
                 return Err(Error::config(at(), problem));
             }
             if let Some(before) = numbers.insert(name.clone(), number) {
@@ -127,7 +129,7 @@ impl ClassTable {
             let len = file.stamp().map_err(io)?.len;
             if len > MOST_FILE_BYTES {
                 return Err(wrong(format!(
-                    "has {len} bytes; a file of class names has at most {MOST_FILE_BYTES}"
+                    "has {len} bytes; a file of class names has at most {MOST_FILE_BYTES} bytes"
                 )));
             }
             let mut bytes = vec![0; len as usize];
@@ -217,7 +219,7 @@ pub fn warnings(names: &[String]) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some(odd) = odd_names(names) {
         warnings.push(format!(
-            "some class names differ from others only by blanks, quotes or their Unicode form, or \
+            "some class names differ from other names only by blanks, quotes or their Unicode form, or \
              begin or end with blanks or quotes: {}. Each is a class of its own. Correct the \
              names in the data",
             table(&odd)

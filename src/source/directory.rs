@@ -441,8 +441,8 @@ fn identity(path: &Path) -> Result<(u64, u64)> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
-/// Lists the files and folders in a folder, each in byte order, without hidden ones. A dangling
-/// link is listed, and becomes a sample error when it is read.
+/// Lists the files and the folders in a folder, without hidden entries. Both lists are in byte
+/// order of names. A dangling link is listed, and becomes a sample error when it is read.
 fn list(storage: &Storage, path: &Path) -> Result<Entries> {
     let listed = storage.list_all_kinds(path).map_err(|error| Error::io(path, &error))?;
     let (entries, special) = listed;

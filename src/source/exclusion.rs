@@ -67,8 +67,8 @@ pub enum ExclusionReason {
     UnknownCategory,
     /// Byte after the end mark of a tar file, unless it belongs to another archive that follows.
     AfterEnd,
-    /// Object of 0 bytes that is named like an image. It is a folder marker of a console or a
-    /// failed upload.
+    /// Object of 0 bytes that is named like an image. It marks a folder, as consoles of object
+    /// stores do, or results from a failed upload.
     EmptyObject,
     /// Shard that is damaged or cannot be opened (`on_bad_shard`).
     BadShard,

@@ -312,8 +312,8 @@ impl Run {
     /// Computes the result of all rows of an input whose pixels [keep their
     /// positions](Self::keeps_places).
     pub fn image(&self, from: &[u8], to: &mut [u8]) {
-        /// Number of bytes that each stage processes per call. So many bytes fit into the cache,
-        /// and the cost of the calls is small.
+        /// Number of bytes that each stage processes per call. They fit into the CPU's cache, and
+        /// are so many that the cost of the calls is small.
         const PART: usize = CHANNELS << 12;
         for (from, to) in from.chunks(PART).zip(to.chunks_mut(PART)) {
             self.changed(0, from, to);

@@ -8,7 +8,7 @@ use crate::image::Image;
 #[derive(Clone, Copy)]
 pub struct Upright {
     pub orientation: Orientation,
-    /// Size of the whole image as stored in the file, after the decoder has reduced it.
+    /// Size of the whole image before rotation, after the decoder has reduced it.
     pub stored: Size,
     /// Column of the rows' first pixel.
     pub first_column: u32,

@@ -62,7 +62,7 @@ impl Format for BetonSettings {
     const CHECKED: bool = false;
     const MAPPED: bool = true;
 
-    /// The format has no magic number, so the name of the file decides.
+    /// A file is recognised by its name, because the format has no magic number.
     fn recognises(name: &str, _: &[u8]) -> bool {
         name.ends_with(".beton")
     }
@@ -268,8 +268,8 @@ impl Samples {
                 ));
             }
             let entry = &mut table[number as usize];
-            // Other fields of the sample have entries too. An empty field has the same pointer as
-            // the field after it, so entries of 0 bytes are skipped.
+            // The allocation table also has entries for other fields of the sample. An empty field
+            // has the same pointer as the field after it, so entries of 0 bytes are skipped.
             if entry.offset == pointer && size > 0 {
                 let end = self.end(pointer, size);
                 let expected = size_of_note(entry.crc).map(|size| 3 * size.pixels());

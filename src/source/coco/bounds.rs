@@ -1,4 +1,5 @@
-//! Limits on texts, numbers and lists. They bound the memory that a malicious file can use.
+//! Limits on the texts, numbers and lists in a COCO file. They bound the memory that a malicious
+//! file can use.
 
 use std::fmt;
 use std::io::{self, ErrorKind};

@@ -38,7 +38,8 @@ impl Subset {
         let len = source.len();
         if let Some(place) = indices.iter().position(|&index| index >= len) {
             let len = counted(len, "sample");
-            let problem = format!("is {}, but the source has {len}", indices[place]);
+            let problem =
+                format!("is {}, but the source has {len}, numbered from 0", indices[place]);
             return Err(Error::config(format!("source.subset[{place}]"), problem));
         }
         if indices.is_empty() {
@@ -56,7 +57,8 @@ impl Subset {
         let len = source.len();
         if range.is_empty() || range.end > len {
             let Range { start, end } = range;
-            let problem = format!("selects samples {start} to {end}, but the source has {len}");
+            let problem =
+                format!("selects samples {start} to {end}, but the source has {len} samples");
             return Err(Error::config("source.subset", problem));
         }
         Self::join("source.subset", vec![source], Chosen::of(Indices::Range(range)))

@@ -29,7 +29,7 @@ pub struct Selection {
     /// Conditions that a sample must meet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<FilterSettings>,
-    /// Indices of the samples, in this order.
+    /// Indices of the samples to select. The samples get the order of this list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subset: Option<Vec<u64>>,
     /// Number of samples to skip at the start.
@@ -190,8 +190,8 @@ impl SourceSettings {
     }
 }
 
-/// Key of the setting that maps class names to numbers. The directory source has this key too, and
-/// then lists only the folders of these classes.
+/// Key of the setting that maps class names to numbers. The directory source has a setting with
+/// this key too. If it is set, the source lists only the folders of these classes.
 pub(crate) const CLASS_TO_INDEX: &str = "class_to_index";
 
 /// Keys of combined sources.

@@ -188,8 +188,8 @@ impl FileList {
         }
         let (list, first) = (self.list.display(), self.path(0));
         let mut problem = format!(
-            "{list} names {}, but no such file exists (files checked: {tried}); the first is {:?}, \
-             resolved to {}",
+            "{list} names {}, but none of the {tried} that were checked exists; the first path is \
+             {:?}, which is resolved to {}",
             counted(self.len(), "file"),
             self.written(0),
             first.display()

@@ -392,7 +392,7 @@ fn layout(window: &mut Window) -> Result<Layout, FileError> {
         Some(12) => "the environment is from a 32-bit program; write it with a 64-bit one".into(),
         Some(place) => format!(
             "the file has version {} of the format, but only 1 (LMDB 0.9) and 3 (LMDB 1.0) are \
-             supported; copy it with one of these (mdb_dump, mdb_load)",
+             supported; copy it with mdb_dump and mdb_load of one of these",
             version(place).unwrap_or(0)
         ),
         None => "the file is not an LMDB environment, or is damaged".into(),

@@ -310,8 +310,8 @@ impl Deref for Held<'_> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        // A thread starts to wait only while it holds this lock. Therefore no waiting thread misses
-        // that the pin is released and the value is counted.
+        // A thread starts to wait only while it holds this lock. Therefore every waiting thread
+        // notices that the pin is released and the value is counted.
         let mut state = self.cache.lock();
         self.block = None;
         if self.used {

@@ -42,7 +42,8 @@ impl Codec {
             // Four bytes can encode a block of 128 KiB of one byte value, so one byte yields 32
             // KiB.
             Self::Zstd | Self::Other(_) => 1 << 15,
-            // A few bytes can encode 16 MiB of one byte value, so one byte yields at most 4 MiB.
+            // A block of 16 MiB of one byte value takes at least four bytes, so one byte yields at
+            // most 4 MiB.
             Self::Brotli => 1 << 22,
         };
         size <= stored.saturating_mul(most).saturating_add(64)
@@ -88,7 +89,7 @@ pub fn unsupported(number: i64) -> String {
     };
     format!(
         "the column is compressed with {name} ({number}), which is not supported; write it with \
-         snappy, zstd or none"
+         snappy, zstd or no compression"
     )
 }
 

@@ -26,7 +26,8 @@ struct Page {
     shard: u32,
     /// Number of the dictionary page, or [`NO_DICTIONARY`].
     dictionary: u32,
-    /// First row of the page. A dictionary page has the first row of the page after it.
+    /// Index of the first row of the page. For a dictionary page, index of the first row of the
+    /// page after it.
     first: u64,
     codec: Codec,
     /// Definition level of a non-null value.

@@ -10,8 +10,8 @@ use crate::footprint::counted;
 const MOST_BYTES: u64 = 256 << 20;
 /// Deepest nesting of column groups.
 const DEPTH: usize = 32;
-/// Largest total size of the paths of all columns, in bytes. Each path includes the names of its
-/// groups.
+/// Largest total size of the paths of all columns, in bytes. A path includes the names of all
+/// groups that contain the column.
 const MOST_NAME_BYTES: usize = 16 << 20;
 /// Last bytes of the file, directly after the length of the footer.
 const MAGIC: &[u8; 4] = b"PAR1";
@@ -97,7 +97,7 @@ impl Footer {
         let size = u64::from(u32::from_le_bytes(size.try_into().expect("4 bytes")));
         if size > len - 12 {
             return Err(not(&format!(
-                "expected {size} bytes of metadata before the end of the file, which is shorter: \
+                "the length of the metadata is {size} bytes, which is more than the file has: \
                  the file is damaged"
             )));
         }
@@ -347,7 +347,7 @@ fn group(
     };
     if chunks.len() != leaves {
         let problem = format!(
-            "a row group has {}, but the schema has {leaves}: the file is damaged",
+            "a row group has {}, but the schema has {leaves} columns: the file is damaged",
             counted(chunks.len(), "column")
         );
         return Ok(Err(problem));

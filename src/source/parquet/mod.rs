@@ -324,8 +324,8 @@ impl Hints for Parquet {
         (pages > limit).then(|| {
             format!(
                 "the images are in pages of {pages} bytes in total, and a page must be read \
-                 whole, but source.cache_bytes is {limit}, so most images of a shuffled epoch \
-                 cost a whole page; set loader.shuffle_window, or rewrite the images with \
+                 whole, but source.cache_bytes is {limit}, so for most images of a shuffled \
+                 epoch a whole page is read; set loader.shuffle_window, or rewrite the images with \
                  feedwater pack"
             )
         })

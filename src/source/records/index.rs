@@ -73,7 +73,7 @@ pub struct Key {
 
 /// Locations where the table of a file may be stored.
 pub struct Index {
-    /// Hash of the inputs of the table other than the file.
+    /// Hash of the format and its settings, on which the table depends in addition to the file.
     hash: [u8; 32],
     places: Vec<PathBuf>,
     /// User who owns the file; `None` if the file is not local.

@@ -85,7 +85,7 @@ pub fn texts(
         if len as usize > MOST_NAME_BYTES || bytes > MOST_CLASSES_BYTES {
             let problem = format!(
                 "the class names have more than {MOST_CLASSES_BYTES} bytes in total, or one of \
-                 them has more than {MOST_NAME_BYTES}"
+                 them has more than {MOST_NAME_BYTES} bytes"
             );
             return Err(FileError::new(text.start, problem));
         }

@@ -168,7 +168,7 @@ impl Format for WebDatasetSettings {
                 continue;
             };
             // In concatenated archives, the first key of an archive may equal the last key of the
-            // previous archive. They are different samples.
+            // previous archive. The two keys belong to different samples.
             if key != group.key || archive != group.archive {
                 std::mem::take(&mut group).finish(self, table, excluded)?;
                 group = Group { key: key.to_vec(), archive, offset, ..Group::default() };

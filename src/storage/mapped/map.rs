@@ -30,8 +30,9 @@ impl Mapping {
     /// Maps the file. Returns `None` if it cannot be mapped, or if mapping has no advantage.
     pub fn new(file: &fs::File) -> Option<Self> {
         let len = usize::try_from(file.metadata().ok()?.len()).ok().filter(|&len| len > 0)?;
-        // The read may succeed, or fail with `WouldBlock` because nothing is in memory. Any other
-        // error means that the file system does not report what is in memory.
+        // The read may succeed, or fail with `WouldBlock` because the byte is not in the page
+        // cache. Any other error means that the file system does not report what is in the page
+        // cache.
         match read_resident(file, &mut [0], 0) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => return None,
             _ => {}

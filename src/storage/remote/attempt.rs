@@ -77,8 +77,8 @@ fn refused(Refusal { url, what }: &Refusal) -> AttemptError {
                 Some(region) => format!(
                     "; the bucket is in the region {region}, so set AWS_REGION to this region"
                 ),
-                None if bucket => "; set the endpoint (AWS_ENDPOINT_URL, GOOGLE_BASE_URL, \
-                     AZURE_STORAGE_ENDPOINT) or AWS_REGION to that of the bucket"
+                None if bucket => "; set AWS_REGION to the bucket's region, or set the endpoint \
+                     (AWS_ENDPOINT_URL, GOOGLE_BASE_URL, AZURE_STORAGE_ENDPOINT)"
                     .into(),
                 None => String::new(),
             };

@@ -70,8 +70,8 @@ pub struct Object {
 #[derive(Clone, Debug)]
 pub struct Version {
     pub stamp: Stamp,
-    /// `None` if there is no tag. Also `None` for a weak tag (`W/"…"`), because no condition can
-    /// use it.
+    /// Tag of the object. `None` if there is no tag, or if it is a weak tag (`W/"…"`), because a
+    /// conditional request cannot use a weak tag.
     pub tag: Option<String>,
 }
 

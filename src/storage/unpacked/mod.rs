@@ -91,7 +91,7 @@ pub struct Listed {
 /// File number and block number.
 type Key = (usize, u64);
 
-/// Guard of a running decoder. Dropping it ends the decoder's registration as running.
+/// Guard of a running decoder. When it is dropped, the decoder no longer counts as running.
 struct Turn<'a> {
     unpacker: &'a Unpacker,
     work: Work,
