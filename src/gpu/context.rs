@@ -89,9 +89,9 @@ impl Device {
 impl Drop for Entered {
     fn drop(&mut self) {
         if let Some(before) = self.before {
-            // SAFETY: null, or the context that was current on this thread, which its owner keeps
-            // alive. If the call fails, our context stays current, and the owner's next call
-            // reports why.
+            // SAFETY: `before` is null or the context that was current on this thread before. Its
+            // owner keeps it alive. If the call fails, our context stays current, and the owner's
+            // next call reports why.
             let _ = twice(|| unsafe { result::ctx::set_current(before) });
         }
     }

@@ -117,7 +117,7 @@ impl Kernel {
     /// allocate device memory and wait for the context (CUDA programming guide, "Lazy Loading").
     ///
     /// # Errors
-    /// [`Error::Device`] if the driver refuses.
+    /// [`Error::Device`] if the driver refuses the launch.
     pub fn warm_up(&self, stream: &Stream) -> Result<()> {
         self.enqueue(stream, 0, 0, [1; 2], self.shape(LaunchGoal::Latency, 1, 1, 1))
     }

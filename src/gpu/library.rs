@@ -147,7 +147,8 @@ pub(super) fn search_key(runtime: &Runtime, name: Name, cuda_major: u32) -> Stri
     format!("{cuda_major} {explicit:?} {:?}", searched.map(env::var_os))
 }
 
-/// Open libraries, each with the file that was specified, if any.
+/// Open libraries of one name. Each is stored with the file that a `Runtime` specified for it, or
+/// `None` if the library was found by the search.
 type Open = Vec<(Option<PathBuf>, &'static Found)>;
 
 /// Open libraries of this process. Each library is opened once.
@@ -206,8 +207,9 @@ impl Name {
         }
     }
 
-    /// Returns the file names to try, with the driver's version first. A library of a newer CUDA
-    /// version than the driver's does not run.
+    /// Returns the file names to try. Names with the driver's CUDA version come before names with
+    /// older versions. Newer versions are left out, because a library does not run with an older
+    /// driver.
     fn file_names(self, cuda_major: Option<u32>) -> Vec<String> {
         if self == Name::Driver {
             // Only the driver installs `libcuda.so.1`. A file `libcuda.so` may also be a stub of a
@@ -384,8 +386,8 @@ fn check_same_driver(first: &Found, other: &Found, named_by: &str) -> Result<()>
         return Ok(());
     }
     let reason = format!(
-        "{named_by} names {}, but this process already uses {}, and a process can use only one \
-         driver; name the driver that is in use",
+        "{named_by} names the driver {}, but this process already uses the driver {}, and a \
+         process can use only one driver; name the driver that is in use",
         other.path, first.path
     );
     Err(Error::unavailable(Name::Driver.noun(), reason))

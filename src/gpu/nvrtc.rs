@@ -14,8 +14,8 @@ type Program = *mut c_void;
 type Status = c_int;
 
 /// Functions of NVRTC that this crate uses. They are declared here because cudarc's bindings panic
-/// if the library is missing. cudarc also offers only PTX, which an older driver may not be able to
-/// read.
+/// if the library is missing. In addition, cudarc compiles only to PTX, which an older driver may
+/// not be able to read.
 #[derive(Debug)]
 pub(super) struct Nvrtc {
     found: &'static Found,

@@ -303,9 +303,9 @@ impl<M: PoolMemory> Source<M> {
     }
 
     fn free(&self, address: u64, stream: sys::cudaStream_t) {
-        // The list of freed buffers stays locked while the buffer moves to it from the list of live
-        // buffers. So another thread's allocation that finds its row of the footprint full finds
-        // the buffer in one of the two lists.
+        // The buffer moves from the list of live buffers to the list of freed buffers. The second
+        // list stays locked meanwhile. So an allocation in another thread that finds nvJPEG's row
+        // full waits for the lock, and then finds this buffer in the list.
         let mut all = self.freed();
         let buffer = self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(&address);
         let Some(buffer) = buffer else { return };

@@ -21,8 +21,8 @@ use crate::gpu::{Device, Stream};
 pub struct Jpeg {
     pub(super) library: Library,
     pub(super) handle: sys::nvjpegHandle_t,
-    /// Null for [`Backend::Hardware`]. That backend's single-image decoder does not support windows
-    /// and has crashed with them.
+    /// Decoder of single images. Null for [`Backend::Hardware`], whose single-image decoder does
+    /// not support windows and has crashed when it received one.
     pub(super) decoder: sys::nvjpegJpegDecoder_t,
     // Boxed, because nvJPEG stores pointers to the allocators.
     pub(super) allocators: Box<Allocators>,
@@ -233,8 +233,8 @@ impl Drop for Jpeg {
         let calls = &self.library.calls;
         let Ok(_entered) = self.device.enter() else { return };
         // SAFETY: each object was created once and is destroyed once, in reverse order. All
-        // decoders hold an `Arc` of `self`, so none exists. This does not run at process exit,
-        // where destroying is known to crash: nothing of this crate is dropped then.
+        // decoders hold an `Arc` of `self`, so no decoder exists. Destroying nvJPEG's objects at
+        // process exit is known to crash, but values of this crate are not dropped then.
         unsafe {
             if !self.decoder.is_null() {
                 (calls.nvjpegDecoderDestroy)(self.decoder);

@@ -98,7 +98,7 @@ pub fn measure_memory(
     Ok(measured)
 }
 
-/// Clears the kept results.
+/// Clears this process's kept measurements.
 pub(super) fn forget() {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
@@ -130,7 +130,7 @@ fn measure(
                 }
                 rows = larger;
             }
-            // The driver does not have that much memory.
+            // These calls fail if the machine does not have enough memory for the rows.
             Err(Error::Device { call: "cuMemAlloc" | "cuMemHostAlloc", .. }) => {
                 let (needed, limit) = (rows.device.max(rows.pinned) as u64, 0);
                 return Err(Error::Budget { row: NVJPEG.into(), needed, limit });

@@ -7,8 +7,8 @@
 //! module.
 //!
 //! The numbers and layouts are those of nvtxTypes.h. The sequence of calls is that of nvtxInit.h
-//! and nvtxImpl.h (NVTX 3, `NVTX_VERSION` 3). Both are stable, because programs and profilers are
-//! built separately.
+//! and nvtxImpl.h (NVTX 3, `NVTX_VERSION` 3). None of them changes within NVTX 3, because programs
+//! and profilers are built separately.
 //!
 //! Two kinds of profilers are not supported: those that are linked into the program, and those that
 //! the driver provides (`cuNvtxGetInjectionInitializer`).

@@ -147,8 +147,8 @@ impl SharedEpoch {
         self.cursor.epoch
     }
 
-    /// Number of batches that the epoch still has. It stays above 0 if this epoch ended because
-    /// another one was begun.
+    /// Number of batches of the epoch that are not delivered yet. It stays above 0 if this epoch
+    /// ended because another one was begun.
     pub fn remaining(&self) -> u64 {
         self.cursor.remaining
     }
