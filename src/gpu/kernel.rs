@@ -194,7 +194,7 @@ impl Kernel {
         if grid.1 > MAX_GRID || grid.2 > MAX_GRID || width > i32::MAX as u32 {
             let count = counted(count, "sample");
             let problem =
-                format!("a launch for {count} of {width}x{height} pixels exceeds CUDA's limits");
+                format!("a launch of {count}, {width}x{height} pixels each, exceeds CUDA's limits");
             return Err(Error::Internal { problem });
         }
         self.enqueue(stream, address, count, [width as c_int, height as c_int], shape)
@@ -221,7 +221,7 @@ impl Kernel {
         if count > MAX_GRID || blocks > i32::MAX as u32 {
             let count = counted(count, "sample");
             let problem =
-                format!("a launch for {count} with {blocks} blocks each exceeds CUDA's limits");
+                format!("a launch of {count}, {blocks} blocks each, exceeds CUDA's limits");
             return Err(Error::Internal { problem });
         }
         self.enqueue(stream, address, count, numbers, Shape::program(blocks, count))

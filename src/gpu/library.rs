@@ -366,9 +366,9 @@ fn check_driver(found: &Found) -> Result<()> {
         other => {
             let file = other.map_or(CUDARC_NAMES[0], |(file, _)| file);
             let reason = format!(
-                "the dynamic linker finds another {file} instead of {}, for example a stub of a \
-                 CUDA toolkit; remove the directory of that file from LD_LIBRARY_PATH, or put the \
-                 driver's directory before it",
+                "the dynamic linker finds another {file} than the driver {}, for example a stub of \
+                 a CUDA toolkit; remove the directory of the other file from LD_LIBRARY_PATH, or \
+                 put the driver's directory before it",
                 found.path
             );
             Err(Error::unavailable(Name::Driver.noun(), reason))

@@ -68,7 +68,7 @@ impl BatchJob<'_> {
     }
 }
 
-/// Device buffer whose last reader has finished, as the host has observed.
+/// Device buffer whose last reader has finished, which the host has observed.
 ///
 /// Hopper's engines write when `nvjpegDecodeBatchedEx` is called, not when the stream reaches the
 /// call (seen with nvJPEG 12.3.5 to 13.2.1 on H100, pytorch/vision PR 9606). An event for which the

@@ -194,7 +194,7 @@ pub fn forget_backends() {
     windows::forget();
 }
 
-/// Cached results, by device number and path of nvJPEG.
+/// Final answers of [`known_backends`], by device number and path of nvJPEG.
 static KNOWN: Mutex<Vec<((usize, &'static str), Backends)>> = Mutex::new(Vec::new());
 
 #[cfg(test)]

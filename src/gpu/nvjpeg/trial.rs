@@ -144,7 +144,7 @@ fn at_most(bytes: Bytes, most: Bytes) -> Bytes {
     Bytes { device: bytes.device.min(most.device), pinned: bytes.pinned.min(most.pinned) }
 }
 
-/// Pools, a handle and the files of one trial.
+/// Memory pools, nvJPEG handle and encoded files of one trial.
 struct Setup {
     files: Vec<PinnedBuffer>,
     jpeg: Arc<Jpeg>,

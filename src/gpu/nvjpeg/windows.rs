@@ -224,7 +224,7 @@ fn end_of(child: &mut Child) -> Ended {
 }
 
 /// Reads the output of a process in a separate thread, because a child of the process may keep the
-/// pipe open. Sends only about the first 4096 bytes.
+/// pipe open. Passes on only about the first 4096 bytes.
 fn read_aside(mut output: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     const MOST: usize = 4096;
     let (sender, receiver) = mpsc::channel();

@@ -40,7 +40,7 @@ use state::LoaderState;
 
 /// Loads batches that are ready for the model, epoch after epoch.
 ///
-/// Each point has a test in `tests/loader/` or `tests/resume.rs`:
+/// Each of the following points has a test in `tests/loader/` or `tests/process/`:
 ///
 /// * Building a loader makes the plan, checks it, allocates all memory and starts the threads. The
 ///   threads begin to fill batches at once.
@@ -72,7 +72,7 @@ use state::LoaderState;
 /// * A panic in an operator ends the loader with an error that reports the panic.
 /// * The consumer may be any thread. Batches may be sent to other threads and may outlive the
 ///   loader.
-/// * Only one loop can run over a loader at a time: a second one does not compile.
+/// * Only one loop can run over a loader at a time: a second loop does not compile.
 /// * Dropping the loader, at any time, stops and joins all threads and frees all memory except that
 ///   of batches which are still held.
 /// * `fork` copies no threads. In a child process, the parent's loader returns [`Error::Forked`]

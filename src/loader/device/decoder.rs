@@ -71,8 +71,8 @@ pub(in crate::loader) trait GroupDecoder: Send {
     /// Tells the decoder that an image was decoded.
     fn decoded(&self, waiting: &Waiting);
 
-    /// Enqueues decoding of these images in the stream, as a span of `clock`. Calls
-    /// that are not [finished](Self::finish) are limited to [`calls`](Self::calls).
+    /// Enqueues decoding of these images in the stream, and times it with `clock`. At most
+    /// [`calls`](Self::calls) calls may be in progress, that is, not yet [finished](Self::finish).
     ///
     /// # Errors
     /// An error concerns the whole group. After an error, no work was enqueued, and there is no

@@ -210,7 +210,7 @@ impl<'a> Working<'a> {
         }
     }
 
-    /// Begins as many calls as there are free places, not before `since`.
+    /// Begins as many calls as there are free places, at time `since` or later.
     fn begin(&mut self, since: f64) {
         let Engine { group, call, places, .. } = self.engine;
         let most = if group > 1 { 1 } else { places };
@@ -219,7 +219,7 @@ impl<'a> Working<'a> {
                 self.waiting.drain(..group.min(self.waiting.len())).collect();
             let begin = content.iter().fold(since, |begin, it| begin.max(it.begun));
             let works = content.iter().map(|it| self.engine.seconds(&self.images[it.image], begin));
-            // The places of the engine share the images of a group.
+            // The images of a group are divided among the places of the engine.
             let shared = if group > 1 { places as f64 } else { 1.0 };
             self.calls.push((begin + call + works.sum::<f64>() / shared, content));
         }

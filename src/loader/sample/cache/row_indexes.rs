@@ -245,7 +245,7 @@ impl Drop for RowIndexes {
     }
 }
 
-/// Begins the file in the cache folder.
+/// Begins to write a new version of the file in the cache folder.
 fn begin(place: &Path) -> io::Result<AtomicFile> {
     create_private_folder(place.parent().ok_or(ErrorKind::NotFound)?)?;
     AtomicFile::replace(place)
@@ -265,8 +265,8 @@ impl Read for FileReader {
     }
 }
 
-/// Files of indexes beside the files of a source: URLs, which may not exist, and existing local
-/// files.
+/// Returns the paths of the index files beside the files of a source. The first list has URLs,
+/// which may not exist. The second list has local files, which exist.
 fn beside(source: &dyn Source) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let beside = source.files().into_iter().map(|file| {
         let mut name = file.into_os_string();
