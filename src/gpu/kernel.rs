@@ -32,15 +32,17 @@ pub const PROGRAM: &str = "program";
 /// the sample. The last two arguments of the kernel [`PROGRAM`] are the pass and the stage.
 ///
 /// The kernel [`TILED`] has one more parameter, `int shared_bytes`. Each of its blocks computes a
-/// tile of the output. The sides of a tile are multiples of 16 pixels. On devices whose instruction
-/// set has no matrix products of bytes, the kernel `fused` of the same source is loaded instead.
+/// tile of the output. The sides of a tile are multiples of 16 pixels. On devices that have no
+/// instructions for matrix products of bytes, the kernel `fused` of the same source is loaded
+/// instead.
 #[derive(Debug)]
 pub struct Kernel {
     module: sys::CUmodule,
     function: sys::CUfunction,
     sample_bytes: usize,
     blocks: Blocks,
-    /// Last launches of this kernel. The code must not be unloaded before they end.
+    /// Events after the last launches of this kernel. The code must not be unloaded before these
+    /// launches have ended.
     launches: LastUses,
     device: Arc<Device>,
 }

@@ -76,8 +76,8 @@ impl Found {
     }
 }
 
-/// Returns the file that contains a loaded function, if the system reports it. The file of a
-/// library that was opened by name may be in any directory.
+/// Returns the file that contains a loaded function, if the system reports it. A library that was
+/// opened by name may lie in any directory, so only the system knows its file.
 pub(super) fn file_at(function: usize) -> Option<PathBuf> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
     // Each line is "from-to rwxp offset device inode path", with addresses in hexadecimal.
@@ -108,7 +108,8 @@ pub(super) fn mapped_files(names: &[&str]) -> Vec<PathBuf> {
 
 /// Opens a library, or returns the reason why it cannot be opened. `cuda_major` is the driver's
 /// CUDA version (13 for 13.0), if known. All runtimes that specify the same file share one open
-/// library, and so do all that specify none. After a failure, the next call searches again.
+/// library. All runtimes that specify no file share one open library too. After a failure, the next
+/// call searches again.
 pub fn open(runtime: &Runtime, name: Name, cuda_major: Option<u32>) -> Result<&'static Found> {
     let named = runtime.file_of(name);
     let mut open = lock(&FOUND[name as usize]);

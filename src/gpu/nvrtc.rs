@@ -127,8 +127,8 @@ impl Nvrtc {
         self.found.path()
     }
 
-    /// Returns the file from which the library was loaded, if the system reports it. The file of a
-    /// library that was opened by name may be in any directory.
+    /// Returns the file from which the library was loaded, if the system reports it. A library that
+    /// was opened by name may lie in any directory, so only the system knows its file.
     pub fn file(&self) -> Option<PathBuf> {
         library::file_at(self.compile as usize)
     }

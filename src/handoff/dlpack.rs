@@ -9,8 +9,8 @@
 //!   called on any thread, also after the loader is dropped. It does not change the CUDA context of
 //!   that thread.
 //! * [`Exported::into_raw`] returns the pointer for a capsule named `dltensor_versioned`, or
-//!   `dltensor` for the legacy form. The capsule's owner calls the deleter once. Before `into_raw`,
-//!   dropping [`Exported`] calls the deleter.
+//!   `dltensor` for the legacy form. The capsule's owner calls the deleter once. Dropping an
+//!   [`Exported`] without calling `into_raw` also calls the deleter.
 //! * The axes are in the order of the layout: (batch, channel, row, column) or (batch, row, column,
 //!   channel). Strides count elements. The data begins at a multiple of 256 bytes.
 //! * On the device, the consumer's stream waits for the batch. The host does not wait, except for

@@ -365,8 +365,9 @@ impl Arguments {
 /// allocated for smaller images. If an image later needs more memory than is left, only that image
 /// fails.
 ///
-/// nvJPEG uses its buffer pool only after `nvjpegDecodeBatchedPreAllocate`. nvImageCodec calls that
-/// function even with a size of one pixel, and states a gain of "more than 20 %".
+/// nvJPEG uses its buffer pool only after `nvjpegDecodeBatchedPreAllocate`, so each state calls
+/// this function. nvImageCodec calls it even with a size of one pixel, and states a gain of "more
+/// than 20 %".
 fn new_state(
     jpeg: &Arc<Jpeg>,
     images: usize,

@@ -214,8 +214,8 @@ impl Jpeg {
     }
 
     /// Returns the error of this thread's failed allocation, if that allocation may have caused the
-    /// status. nvJPEG does not document which status it returns after a failed allocation. Statuses
-    /// that concern the file have other causes.
+    /// status. nvJPEG does not document which status it returns after a failed allocation. A status
+    /// that concerns the file is never attributed to an allocation.
     fn refusal(&self, status: Status) -> Option<Error> {
         use Status as S;
         match status {
@@ -291,8 +291,8 @@ fn create(
         }
         None => {
             let (device, pinned) = (ptr::null_mut(), ptr::null_mut());
-            // `nvjpegCreateExV2` does not accept null allocators: "invalid parameter", at least
-            // from 12.4 to 13.3.
+            // At least in the versions 12.4 to 13.3, `nvjpegCreateExV2` returns "invalid parameter"
+            // if the allocators are null. So `nvjpegCreateEx` is called.
             // SAFETY: the call writes one handle.
             let status = unsafe {
                 (library.calls.nvjpegCreateEx)(of_handle, device, pinned, flags, &mut handle)

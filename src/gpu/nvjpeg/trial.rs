@@ -16,7 +16,7 @@ use crate::footprint::{Footprint, Memory as Sort};
 use crate::geometry::Size;
 use crate::gpu::{Device, DevicePool, Event, PinnedBuffer, PinnedPool, Stream};
 
-/// Image and calls for a memory measurement.
+/// Image and calls with which memory is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Trial {
     /// Number of pixels of the image.
@@ -61,7 +61,7 @@ const GROWTH: usize = 4;
 /// other backends accept longer sides.
 const MOST_SIDE: usize = 16_000;
 
-/// Results of this process, by device number, path of nvJPEG, backend and trial.
+/// Measurements of this process, by device number, path of nvJPEG, backend and trial.
 static KNOWN: Mutex<Vec<(Key, Option<Measured>)>> = Mutex::new(Vec::new());
 type Key = (usize, &'static str, Backend, Trial);
 

@@ -286,8 +286,8 @@ impl LoaderBuilder {
 
     /// Stream in which batches are used. Also sets the device and its runtime. The stream is fixed
     /// for the life of the loader: when a batch is dropped on any thread, its slot becomes free
-    /// after the work in this stream. Choosing another GPU afterwards is an error. Default: the
-    /// loader creates a stream.
+    /// once the work in this stream has ended. Choosing another GPU afterwards is an error.
+    /// Default: the loader creates a stream.
     pub fn stream(mut self, stream: Arc<Stream>) -> Self {
         self.settings.device = DeviceChoice::Gpu(stream.device().ordinal());
         self.runtime = stream.device().runtime().clone();
@@ -297,7 +297,7 @@ impl LoaderBuilder {
 
     /// Resolves the plan without starting the loader. With a GPU, nvJPEG decodes trial images,
     /// whose memory is freed again. If the requested GPU does not exist on this machine, returns
-    /// the plan for a machine that has one.
+    /// the plan for a machine that has such a GPU.
     pub fn plan(&self) -> Result<Plan> {
         self.plan_anyway().map_err(self.locator())
     }

@@ -218,7 +218,8 @@ impl FusedIterator for Batches {}
 struct Cursor {
     epoch: u32,
     remaining: u64,
-    /// Whether the builder's number of epochs was reached before this epoch, so it has no batches.
+    /// Whether the builder's number of epochs was reached before this epoch. If so, this epoch has
+    /// no batches.
     over: bool,
     /// Whether [`Error::Forked`] was returned.
     forked: bool,

@@ -47,9 +47,9 @@ use state::LoaderState;
 /// * `for batch in &mut loader` is one epoch. The next `for` is the next epoch. When an epoch ends,
 ///   the batches of the next one are already being filled, unless the number of `epochs` is
 ///   reached.
-/// * [`epoch`](Self::epoch) returns the same iterator as a value, for loops that also call
-///   [`stats`](Self::stats) or [`state`](Self::state). [`into_batches`](Self::into_batches) owns
-///   the loader and returns the batches of all epochs, on any thread.
+/// * [`epoch`](Self::epoch) returns the iterator over the batches of an epoch, for loops that also
+///   call [`stats`](Self::stats) or [`state`](Self::state). [`into_batches`](Self::into_batches)
+///   owns the loader and returns the batches of all epochs, on any thread.
 /// * Batches are delivered in the order of the epoch, for any number of threads.
 /// * Leaving a loop early ends its epoch: prefetched batches are discarded, and the next `for`
 ///   begins the next epoch.

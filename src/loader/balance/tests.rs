@@ -51,8 +51,8 @@ fn the_largest_images_are_spread() {
             let (all, large) = (share(&order), share(largest));
             assert!(
                 large < 2.0 * all + 0.02 && large > all / 3.0 - 0.02,
-                "{name}: the share of queue {queue} is {all:.3} of all images, but {large:.3} of the large \
-                 images"
+                "{name}: the share of queue {queue} is {all:.3} of all images, but {large:.3} of \
+                 the large images"
             );
         }
     }

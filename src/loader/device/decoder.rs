@@ -60,8 +60,8 @@ pub(in crate::loader) trait GroupDecoder: Send {
     /// Maximum number of concurrent calls.
     fn calls(&self) -> usize;
 
-    /// Number of images that are decoded at the same time. The size of a larger call should be a
-    /// multiple of this number.
+    /// Number of images that are decoded at the same time. A call with more images than this should
+    /// have a multiple of this number.
     fn lanes(&self) -> usize;
 
     /// Tells the decoder that the only image of a call was rejected because its file is not

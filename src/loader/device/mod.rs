@@ -175,8 +175,8 @@ impl BatchSlot for DeviceSlot {
 
 /// Buffers of one sample on its way from a worker to the launcher.
 pub(super) struct DevicePage {
-    /// The file, readable by nvJPEG. The JPEG engines read it until their call is over, other
-    /// routes only during the call.
+    /// The encoded file, in memory that nvJPEG can read. A route of nvJPEG may read the file until
+    /// the image is decoded.
     encoded: Option<PinnedBuffer>,
     /// The decoded window.
     pixels: DeviceBuffer,

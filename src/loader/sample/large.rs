@@ -147,8 +147,8 @@ impl Room {
         limit.min(self.room.share.total().saturating_add(self.room.beyond_shares()))
     }
 
-    /// Whether the current sample exceeds the share. If so, its buffers must be freed when it is
-    /// finished.
+    /// Whether the current sample exceeds the worker's share. If so, its buffers must be freed when
+    /// it is finished.
     pub fn is_beyond(&self) -> bool {
         self.part.is_some()
     }
@@ -195,8 +195,8 @@ impl Room {
         Ok(())
     }
 
-    /// Takes the whole pool, for a file that exceeds the share. The caller must have freed all its
-    /// buffers.
+    /// Takes the whole pool, for a file that exceeds the worker's share. The caller must have freed
+    /// all its buffers.
     pub fn take_all(&mut self) -> Result<(), DataError> {
         self.held = SampleMemory::default();
         self.part = Some(self.large.take(self.room.beyond_shares()).ok_or_else(ends)?);

@@ -10,7 +10,8 @@ use crate::random::{SampleKey, SampleRng};
 
 pub const ROUTES: [Route; 3] = [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid];
 
-/// Engine of known speed: seconds per image, per byte and per pixel, in each of its places.
+/// Engine of known speed: seconds per image, per byte and per pixel, in each of its places (images
+/// that it decodes at the same time).
 #[derive(Clone, Copy, Debug)]
 pub struct Engine {
     pub places: usize,
@@ -55,7 +56,7 @@ impl Engine {
 #[derive(Clone, Copy, Debug)]
 pub struct Image {
     pub work: ImageWork,
-    /// Factor on the decoding time of this image, relative to other images of its size.
+    /// Factor by which the decoding time of this image exceeds that of other images of its size.
     pub trouble: f64,
 }
 

@@ -281,9 +281,9 @@ fn number(FileKey { len, crc }: FileKey) -> u64 {
     len << 32 ^ u64::from(crc)
 }
 
-/// Path of the file with the indexes of a source. The name is a hash of the number of samples and
-/// of some sample names. A wrong file does no harm, because indexes are used only if their
-/// fingerprints match.
+/// Path of the file with the indexes of a source. The name is a hash of the current directory, the
+/// number of samples and some sample names. A wrong file does no harm, because indexes are used
+/// only if their fingerprints match.
 fn place(storage: &Storage, source: &dyn Source) -> Option<PathBuf> {
     let directory = storage.cache_directory()?;
     let mut hash = Sha256::new();
