@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub(super) struct Arena {
     capacity: usize,
     align: usize,
-    /// Offset and length of free ranges, which are never adjacent.
+    /// Free ranges: the length of each, by its offset. Adjacent free ranges are joined into one.
     free: BTreeMap<usize, usize>,
     used: usize,
     peak: usize,

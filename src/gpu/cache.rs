@@ -29,14 +29,14 @@ use crate::file::{AtomicFile, check_private_folder, open_unfollowed, private_fol
 
 const MAGIC: &[u8; 16] = b"feedwater cubin3";
 const HASH_BYTES: usize = 32;
-/// Name of the file with the key of the digests.
+/// Name of the file that contains the secret key of the digests.
 const KEY: &str = "cubin.key";
 /// Maximum size of a file that is read, in bytes. A compiled kernel has about 100 KiB.
 const MOST_BYTES: u64 = 256 << 20;
 /// Block size of SHA-256 in bytes.
 const BLOCK: usize = 64;
 
-/// Identity of a compiler library's file.
+/// Identity of a compiler library: its file's path, length and modification time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Compiler(String);
 
@@ -108,7 +108,7 @@ pub(super) fn write(directory: &Path, key: &str, Compiler(compiler): &Compiler, 
     });
 }
 
-/// Returns this user's key, if it exists.
+/// Reads this user's secret key. Fails if the key does not exist, or if other users can read it.
 fn secret(directory: &Path) -> io::Result<[u8; HASH_BYTES]> {
     let path = directory.join(KEY);
     let secret = own(&path, HASH_BYTES as u64)?;
@@ -194,8 +194,8 @@ mod tests {
         assert!(read(directory.path(), &name).is_some());
     }
 
-    /// The expected value was computed with Python's `hmac`, because RFC 4231 has no key of 32
-    /// bytes.
+    /// The expected value was computed with Python's `hmac`, because no test vector of RFC 4231 has
+    /// a key of 32 bytes.
     #[test]
     fn the_digest_is_hmac_sha256() {
         let digits: String =

@@ -4,7 +4,7 @@
 //! example, after `torch.cuda.set_device(1)` PyTorch's calls use GPU 1 because that GPU's context
 //! is current. Every function of this crate that calls the driver therefore enters the device's
 //! context and restores the previous one before it returns. Threads of this crate bind their device
-//! once ([`Device::adopt_thread`]). Entering the context then costs them only one query.
+//! once ([`Device::adopt_thread`]). Entering the context then costs these threads only one query.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -89,9 +89,9 @@ impl Device {
 impl Drop for Entered {
     fn drop(&mut self) {
         if let Some(before) = self.before {
-            // SAFETY: null, or the context that was current on this thread, which its owner keeps
-            // alive. If the call fails, our context stays current, and the owner's next call
-            // reports why.
+            // SAFETY: `before` is null or the context that was current on this thread before. Its
+            // owner keeps it alive. If the call fails, our context stays current, and the owner's
+            // next call reports why.
             let _ = twice(|| unsafe { result::ctx::set_current(before) });
         }
     }

@@ -37,9 +37,9 @@ impl Element for f32 {
 
 /// A cudarc `CudaSlice` over pool memory. cudarc never frees the memory.
 ///
-/// Dereferences to the slice for reading, and provides views. Dropping it makes the slice's stream
-/// wait for all uses that cudarc has tracked, and then drops `K`. Until then, `K` keeps the memory
-/// from being reused.
+/// The value dereferences to the slice for reading, and provides views of the slice. Dropping the
+/// value makes the slice's stream wait for all uses of the slice that cudarc has tracked, and then
+/// drops `keep`. Until then, `keep` prevents the memory from being reused.
 pub struct BorrowedSlice<T: Element, K> {
     slice: ManuallyDrop<CudaSlice<T>>,
     /// Owner of the memory. Dropped after the slice.
@@ -73,9 +73,9 @@ impl<T: Element, K> BorrowedSlice<T, K> {
             );
             return Err(Error::Internal { problem });
         }
-        // SAFETY: the buffer has that many bytes in the stream's context, and the value below holds
-        // it as long as the slice. Every bit pattern is a valid `T`. The address is a multiple of
-        // 256.
+        // SAFETY: the buffer has at least the bytes of `len` elements, in the stream's context. The
+        // value below holds the buffer as long as the slice. Every bit pattern is a valid `T`. The
+        // address is a multiple of 256.
         let slice = unsafe { stream.upgrade_device_ptr::<T>(buffer.address(), len) };
         Ok(Self { slice: ManuallyDrop::new(slice), keep, buffer })
     }

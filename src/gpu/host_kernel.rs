@@ -1,9 +1,9 @@
 //! Kernels compiled and run on the host, as the reference for the bits that a GPU must produce.
 //!
 //! A compiled kernel source is a shared object with one entry per kernel: `fused__host`,
-//! `tiled__host` and `program__host`. The entry
-//! `extern "C" void fused__host(void** params, unsigned gx, gy, gz, bx, by, bz)` launches the
-//! kernel with that grid and block. `params` are the parameters that `cuLaunchKernel` takes.
+//! `tiled__host` and `program__host`. The entry `extern "C" void fused__host(void** params,
+//! unsigned gx, gy, gz, bx, by, bz)` launches the kernel with a grid of gx x gy x gz blocks of bx x
+//! by x bz threads. `params` are the parameters that `cuLaunchKernel` takes.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -67,8 +67,8 @@ impl HostCompiler {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("feedwater-kernels-{}-{count}", std::process::id());
         let folder = std::env::temp_dir().join(name);
-        // An earlier process with this process number may have left the folder. A folder of another
-        // user stays, and `create` then fails.
+        // An earlier process with this process number may have left the folder. If the folder
+        // belongs to another user, it cannot be removed, and `create` fails.
         let _ = fs::remove_dir_all(&folder);
         DirBuilder::new().mode(0o700).create(&folder)?;
         Ok(Self::new(folder, false))
@@ -134,7 +134,7 @@ impl HostCompiler {
 impl Drop for HostCompiler {
     fn drop(&mut self) {
         if !self.kept {
-            // Loaded shared objects stay loaded without their files.
+            // Shared objects that are already loaded still work after their files are deleted.
             let _ = fs::remove_dir_all(&self.folder);
         }
     }

@@ -32,15 +32,17 @@ pub const PROGRAM: &str = "program";
 /// the sample. The last two arguments of the kernel [`PROGRAM`] are the pass and the stage.
 ///
 /// The kernel [`TILED`] has one more parameter, `int shared_bytes`. Each of its blocks computes a
-/// tile of the output. The sides of a tile are multiples of 16 pixels. On devices whose instruction
-/// set has no matrix products of bytes, the kernel `fused` of the same source is loaded instead.
+/// tile of the output. The sides of a tile are multiples of 16 pixels. On devices that have no
+/// instructions for matrix products of bytes, the kernel `fused` of the same source is loaded
+/// instead.
 #[derive(Debug)]
 pub struct Kernel {
     module: sys::CUmodule,
     function: sys::CUfunction,
     sample_bytes: usize,
     blocks: Blocks,
-    /// Last launches of this kernel. The code must not be unloaded before they end.
+    /// Events after the last launches of this kernel. The code must not be unloaded before these
+    /// launches have ended.
     launches: LastUses,
     device: Arc<Device>,
 }
@@ -117,7 +119,7 @@ impl Kernel {
     /// allocate device memory and wait for the context (CUDA programming guide, "Lazy Loading").
     ///
     /// # Errors
-    /// [`Error::Device`] if the driver refuses.
+    /// [`Error::Device`] if the driver refuses the launch.
     pub fn warm_up(&self, stream: &Stream) -> Result<()> {
         self.enqueue(stream, 0, 0, [1; 2], self.shape(LaunchGoal::Latency, 1, 1, 1))
     }
@@ -194,7 +196,7 @@ impl Kernel {
         if grid.1 > MAX_GRID || grid.2 > MAX_GRID || width > i32::MAX as u32 {
             let count = counted(count, "sample");
             let problem =
-                format!("a launch for {count} of {width}x{height} pixels exceeds CUDA's limits");
+                format!("a launch of {count}, {width}x{height} pixels each, exceeds CUDA's limits");
             return Err(Error::Internal { problem });
         }
         self.enqueue(stream, address, count, [width as c_int, height as c_int], shape)
@@ -221,7 +223,7 @@ impl Kernel {
         if count > MAX_GRID || blocks > i32::MAX as u32 {
             let count = counted(count, "sample");
             let problem =
-                format!("a launch for {count} with {blocks} blocks each exceeds CUDA's limits");
+                format!("a launch of {count}, {blocks} blocks each, exceeds CUDA's limits");
             return Err(Error::Internal { problem });
         }
         self.enqueue(stream, address, count, numbers, Shape::program(blocks, count))

@@ -76,8 +76,8 @@ impl Found {
     }
 }
 
-/// Returns the file that contains a loaded function, if the system reports it. The file of a
-/// library that was opened by name may be in any directory.
+/// Returns the file that contains a loaded function, if the system reports it. A library that was
+/// opened by name may lie in any directory, so only the system knows its file.
 pub(super) fn file_at(function: usize) -> Option<PathBuf> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
     // Each line is "from-to rwxp offset device inode path", with addresses in hexadecimal.
@@ -108,7 +108,8 @@ pub(super) fn mapped_files(names: &[&str]) -> Vec<PathBuf> {
 
 /// Opens a library, or returns the reason why it cannot be opened. `cuda_major` is the driver's
 /// CUDA version (13 for 13.0), if known. All runtimes that specify the same file share one open
-/// library, and so do all that specify none. After a failure, the next call searches again.
+/// library. All runtimes that specify no file share one open library too. After a failure, the next
+/// call searches again.
 pub fn open(runtime: &Runtime, name: Name, cuda_major: Option<u32>) -> Result<&'static Found> {
     let named = runtime.file_of(name);
     let mut open = lock(&FOUND[name as usize]);
@@ -147,7 +148,8 @@ pub(super) fn search_key(runtime: &Runtime, name: Name, cuda_major: u32) -> Stri
     format!("{cuda_major} {explicit:?} {:?}", searched.map(env::var_os))
 }
 
-/// Open libraries, each with the file that was specified, if any.
+/// Open libraries of one name. Each is stored with the file that a `Runtime` specified for it, or
+/// `None` if the library was found by the search.
 type Open = Vec<(Option<PathBuf>, &'static Found)>;
 
 /// Open libraries of this process. Each library is opened once.
@@ -206,8 +208,9 @@ impl Name {
         }
     }
 
-    /// Returns the file names to try, with the driver's version first. A library of a newer CUDA
-    /// version than the driver's does not run.
+    /// Returns the file names to try. Names with the driver's CUDA version come before names with
+    /// older versions. Newer versions are left out, because a library does not run with an older
+    /// driver.
     fn file_names(self, cuda_major: Option<u32>) -> Vec<String> {
         if self == Name::Driver {
             // Only the driver installs `libcuda.so.1`. A file `libcuda.so` may also be a stub of a
@@ -364,9 +367,9 @@ fn check_driver(found: &Found) -> Result<()> {
         other => {
             let file = other.map_or(CUDARC_NAMES[0], |(file, _)| file);
             let reason = format!(
-                "the dynamic linker finds another {file} instead of {}, for example a stub of a \
-                 CUDA toolkit; remove the directory of that file from LD_LIBRARY_PATH, or put the \
-                 driver's directory before it",
+                "the dynamic linker finds another {file} than the driver {}, for example a stub of \
+                 a CUDA toolkit; remove the directory of the other file from LD_LIBRARY_PATH, or \
+                 put the driver's directory before it",
                 found.path
             );
             Err(Error::unavailable(Name::Driver.noun(), reason))
@@ -384,8 +387,8 @@ fn check_same_driver(first: &Found, other: &Found, named_by: &str) -> Result<()>
         return Ok(());
     }
     let reason = format!(
-        "{named_by} names {}, but this process already uses {}, and a process can use only one \
-         driver; name the driver that is in use",
+        "{named_by} names the driver {}, but this process already uses the driver {}, and a \
+         process can use only one driver; name the driver that is in use",
         other.path, first.path
     );
     Err(Error::unavailable(Name::Driver.noun(), reason))

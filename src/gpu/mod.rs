@@ -7,15 +7,15 @@
 //!
 //! This module uses `unsafe` for these purposes only:
 //! * It calls C functions of the driver, NVRTC, NVTX, nvJPEG and NVML. Types of this module own the
-//!   handles.
+//!   handles that these functions create.
 //! * `library.rs` opens libraries at run time, which runs their initialisers, and looks up
 //!   functions.
 //! * `pool.rs` creates slices over page-locked memory.
 //! * `foreign.rs` creates cudarc's slices over memory of our pools.
 //! * `host_kernel.rs` runs kernels that were compiled for the host, and maps unreadable memory
 //!   pages, for tests.
-//! * `nvjpeg/allocator.rs` has nvJPEG's allocator callbacks, to which C code passes a pointer of
-//!   ours.
+//! * `nvjpeg/allocator.rs` has nvJPEG's allocator callbacks. nvJPEG passes them a pointer to a
+//!   value of this crate.
 
 #![allow(unsafe_code)]
 
@@ -104,7 +104,7 @@ impl Device {
             let reason = match count {
                 0 => "the driver sees no GPU; check `nvidia-smi` and CUDA_VISIBLE_DEVICES".into(),
                 _ => format!(
-                    "the driver has {count} (numbers 0 to {}); choose one of them",
+                    "the driver has {count}, numbered 0 to {}; choose one of these numbers",
                     count - 1
                 ),
             };
@@ -125,7 +125,8 @@ impl Device {
         let in_use = Mutex::default();
         let device =
             Self { runtime, ordinal, raw, context, name, capability, driver_version, in_use };
-        // If the context was released before, this thread's old binding is no longer valid.
+        // If the primary context was released and is now retained again, this thread's old binding
+        // to the context is no longer valid.
         if result::ctx::get_current() == Ok(Some(context)) {
             device.bind()?;
         }

@@ -14,8 +14,8 @@ type Program = *mut c_void;
 type Status = c_int;
 
 /// Functions of NVRTC that this crate uses. They are declared here because cudarc's bindings panic
-/// if the library is missing. cudarc also offers only PTX, which an older driver may not be able to
-/// read.
+/// if the library is missing. In addition, cudarc compiles only to PTX, which an older driver may
+/// not be able to read.
 #[derive(Debug)]
 pub(super) struct Nvrtc {
     found: &'static Found,
@@ -127,8 +127,8 @@ impl Nvrtc {
         self.found.path()
     }
 
-    /// Returns the file from which the library was loaded, if the system reports it. The file of a
-    /// library that was opened by name may be in any directory.
+    /// Returns the file from which the library was loaded, if the system reports it. A library that
+    /// was opened by name may lie in any directory, so only the system knows its file.
     pub fn file(&self) -> Option<PathBuf> {
         library::file_at(self.compile as usize)
     }

@@ -1,10 +1,10 @@
 //! Memory pools: allocated once at start, and divided into the rows of the memory plan.
 //!
-//! A pool allocates exactly the bytes of the rows that the footprint lists, in one allocation. Each
-//! piece is rounded up to [`ALIGN_BYTES`]. Buffers are pieces of a row. A request that does not fit
-//! into its row is an error, because rows never grow. A buffer holds its pool, and the pool its
-//! device. Everything is therefore freed in the right order, whatever is dropped first. Allocating
-//! and freeing a buffer never calls the driver.
+//! A pool makes one allocation for all rows that the footprint lists. A buffer is a piece of a row,
+//! and its size is rounded up to [`ALIGN_BYTES`]. A request that does not fit into its row is an
+//! error, because rows never grow. A buffer holds its pool, and the pool holds its device.
+//! Everything is therefore freed in the right order, whatever is dropped first. Allocating and
+//! freeing a buffer never calls the driver.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
@@ -139,8 +139,8 @@ impl<M: PoolMemory> Pool<M> {
         Ok(Buffer { shared: self.shared.clone(), row: index, offset, len: bytes, withheld: false })
     }
 
-    /// Returns the number of bytes allocated from the driver: all rows, with each piece rounded up
-    /// to [`ALIGN_BYTES`].
+    /// Returns the number of bytes allocated from the driver: the sum of all rows, with the size of
+    /// each buffer rounded up to [`ALIGN_BYTES`].
     pub fn capacity_bytes(&self) -> u64 {
         self.shared.bytes as u64
     }

@@ -11,7 +11,7 @@ use super::{Device, LibraryName, Runtime, device_count, driver_version, library}
 pub struct Probe {
     /// libcuda. Its version is the CUDA version that the driver supports.
     pub driver: Result<LibraryReport, String>,
-    /// All GPUs, each with the reason if it cannot be opened. Empty without a driver.
+    /// Report about each GPU, or the reason why the GPU cannot be opened. Empty without a driver.
     pub devices: Vec<Result<DeviceReport, String>>,
     /// nvJPEG.
     pub nvjpeg: Result<LibraryReport, String>,

@@ -13,9 +13,9 @@ use crate::ring::Slot;
 ///
 /// The producer's stream waits for the event `free` before it fills the slot. The consumer's stream
 /// waits for `ready` before it uses the slot. The consumer's stream is fixed when the slot is
-/// created, because dropping a batch on any thread must record the consumer's work that uses the
-/// slot. Other streams can be admitted while the slot is in use ([`lend`](Self::lend)). The slot is
-/// then free when the work of all these streams has ended.
+/// created: a batch may be dropped on any thread, and the drop must record an event after the
+/// consumer's work. Other streams can be admitted while the slot is in use ([`lend`](Self::lend)).
+/// The slot is then free when the work of all these streams has ended.
 #[derive(Debug)]
 pub struct TensorSlot {
     buffer: Arc<DeviceBuffer>,
@@ -61,8 +61,8 @@ impl TensorSlot {
         }
         let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
         stream.wait(&self.ready)?;
-        // The stream may already be in the list. One entry is enough for the default streams of
-        // several threads.
+        // If the stream is already in the list, no second entry is needed. The default streams of
+        // several threads have one handle, and thus one entry for all of them.
         if !lent.iter().any(|it| it.is(stream)) {
             lent.push(stream.clone());
         }
@@ -121,9 +121,9 @@ impl Slot for TensorSlot {
         self.consumer.wait(&self.ready)
     }
 
-    /// The one event `free` is recorded in all streams that used the slot, one after another. A
-    /// wait refers to the last record before the wait, so the consumer's stream waits for each
-    /// record before the next one replaces it.
+    /// Records the event `free` in all streams that used the slot, one stream after another. A wait
+    /// for an event covers only the event's latest record. So the consumer's stream waits for each
+    /// record before the next record replaces it.
     fn end_use(&mut self) -> Result<()> {
         if std::mem::take(self.lent_to_unnamed.get_mut()) {
             self.free.record_behind_all()?;
@@ -132,9 +132,9 @@ impl Slot for TensorSlot {
         let lent = self.lent.get_mut().unwrap_or_else(PoisonError::into_inner);
         for stream in lent.drain(..) {
             if stream.is_per_thread() {
-                // This thread may differ from the thread that used the stream. The legacy default
-                // stream waits for the default streams of all threads (CUDA, "Stream
-                // synchronization behavior").
+                // The thread that used this per-thread default stream may be another one than this
+                // thread. The event is therefore recorded in the legacy default stream, which waits
+                // for the default streams of all threads (CUDA, "Stream synchronization behavior").
                 self.free.record(&Stream::legacy_default(stream.device()))?;
             } else {
                 self.free.record(&stream)?;

@@ -17,7 +17,8 @@ const REST: u32 = 200;
 /// system interrupted the thread.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// Measures spans of streams between two events, by the device's clock.
+/// Measures, by the device's clock, how long spans of work in a stream take. Two events mark the
+/// beginning and the end of a span.
 ///
 /// * All events are created when the stopwatch is created.
 /// * The stopwatch never blocks. When a span begins, and at the end of a run, it checks whether

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 /// Queue of work on the device. Work in one stream runs in order. Different streams run in any
 /// order unless an [`Event`] synchronizes them.
 ///
-/// Dropping a stream that this crate created first waits for its work.
+/// If this crate created the stream, dropping the value first waits for the stream's work.
 #[derive(Debug)]
 pub struct Stream {
     raw: sys::CUstream,
@@ -146,7 +146,7 @@ impl Stream {
 pub(super) struct LastUses(Mutex<Vec<(Queue, Event)>>);
 
 /// Identity of a stream's queue: the stream's handle. The handle of the per-thread default stream
-/// means another queue in each thread, so its identity includes the thread.
+/// means a different queue in each thread, so its identity includes the thread.
 type Queue = (usize, Option<ThreadId>);
 
 impl LastUses {

@@ -5,26 +5,27 @@
 //! (<https://data-apis.org/array-api>). Each of the following points has a test in this file or in
 //! `tests/gpu/handoff/`:
 //!
-//! * The exported tensor owns the batch. The tensor's deleter drops the batch. It may be called on
-//!   any thread, also after the loader is dropped. It does not change the CUDA context of that
-//!   thread.
+//! * The exported tensor owns the batch. The tensor's deleter drops the batch. The deleter may be
+//!   called on any thread, also after the loader is dropped. It does not change the CUDA context of
+//!   that thread.
 //! * [`Exported::into_raw`] returns the pointer for a capsule named `dltensor_versioned`, or
-//!   `dltensor` for the legacy form. The capsule's owner calls the deleter once. Before `into_raw`,
-//!   dropping [`Exported`] calls the deleter.
+//!   `dltensor` for the legacy form. The capsule's owner calls the deleter once. Dropping an
+//!   [`Exported`] without calling `into_raw` also calls the deleter.
 //! * The axes are in the order of the layout: (batch, channel, row, column) or (batch, row, column,
 //!   channel). Strides count elements. The data begins at a multiple of 256 bytes.
 //! * On the device, the consumer's stream waits for the batch. The host does not wait, except for
-//!   [`ConsumerStream::Unnamed`]. The slot is filled again only after the work that the consumer's
-//!   stream contains when the deleter is called. So a consumer may call the deleter as soon as its
-//!   last kernel is enqueued. [`ConsumerStream::from_number`] converts a stream
-//!   number from Python.
+//!   [`ConsumerStream::Unnamed`]. The slot is filled again only after the work has ended that the
+//!   consumer's stream contains when the deleter is called. So a consumer may call the deleter as
+//!   soon as its last kernel is enqueued. [`ConsumerStream::from_number`] converts a stream number
+//!   from Python.
 //! * The consumer's stream must exist until the deleter returns, because the deleter records an
 //!   event in this stream. An event in a default stream would not suffice, because default streams
 //!   do not wait for non-blocking streams. [`ConsumerStream::On`] keeps a stream of cudarc alive.
 //!   PyTorch's streams live as long as the process. A consumer that destroys its streams earlier
 //!   (CuPy) passes -1 and orders its work itself.
 //! * A shared batch ([`Arc`]) may be exported any number of times, and is marked read-only each
-//!   time. The legacy structure has no such mark, so exporting a shared batch there is an error.
+//!   time. The legacy structure has no such mark, so exporting a shared batch in the legacy form is
+//!   an error.
 //!
 //! A Python object implements `__dlpack__(max_version=...)` with [`export`] if the major version in
 //! `max_version` is 1 or higher, and with [`export_legacy`] if `max_version` is absent. It
@@ -153,7 +154,8 @@ pub enum ConsumerStream {
     #[default]
     Legacy,
     /// The default stream of the thread that exports the batch. The slot is filled again only after
-    /// the work in the default streams of all threads, because another thread may call the deleter.
+    /// the work in the default streams of all threads has ended, because another thread may call
+    /// the deleter.
     PerThread,
     /// This stream, which the consumer names explicitly.
     On(Arc<Stream>),
@@ -163,10 +165,10 @@ pub enum ConsumerStream {
     Unsynchronized,
     /// The consumer's streams are unknown and not ordered with the default streams (TensorFlow).
     /// The export blocks the host until the batch is filled. The slot is filled again only after
-    /// all work that the GPU's primary context contains when the deleter is called. Before CUDA
-    /// 12.5, the deleter blocks until that work has ended. If the deleter is called while a stream
-    /// of the context is captured into a CUDA graph, the deleter ends the loader with an error, and
-    /// the driver invalidates the capture.
+    /// all work has ended that the GPU's primary context contains when the deleter is called.
+    /// Before CUDA 12.5, the deleter blocks until that work has ended. If the deleter is called
+    /// while a stream of the context is captured into a CUDA graph, the deleter ends the loader
+    /// with an error, and the driver invalidates the capture.
     Unnamed,
 }
 

@@ -5,7 +5,7 @@
 //! | PyTorch, JAX, NumPy, CuPy, TVM | [`dlpack::export`], [`dlpack::export_legacy`] | the exported tensor owns the batch |
 //! | Numba, CuPy, PyTorch | [`CudaArrayInterface`] | the caller owns and keeps the [`Batch`] |
 //! | kernels that are launched by cudarc | [`CudaTensor`] | the [`CudaTensor`] owns the batch |
-//! | any other | `device_ptr`, `stream`, `ready`, `wait_in` of a [`Batch`] | the caller owns and keeps the [`Batch`] |
+//! | any other library | `device_ptr`, `stream`, `ready`, `wait_in` of a [`Batch`] | the caller owns and keeps the [`Batch`] |
 //!
 //! On a device, each of these interfaces gives two guarantees, with tests in `tests/gpu/handoff/`:
 //!

@@ -12,10 +12,10 @@ use crate::loader::Batch;
 /// Batch on the device, as memory that cudarc 0.19 can use in one of its streams.
 ///
 /// The tensor owns the batch. Dropping the tensor returns the slot to the loader. The slot is
-/// filled again after the work in the tensor's stream, and after the uses of the slice that cudarc
-/// has tracked in other streams of the context. cudarc never frees the memory. While cudarc's event
-/// tracking is on, which is the default, each `CudaTensor` creates two CUDA events and nothing
-/// else. `disable_event_tracking` turns the tracking off.
+/// filled again only after two things have ended: the work in the tensor's stream, and the uses of
+/// the slice that cudarc has tracked in other streams of the context. cudarc never frees the
+/// memory. While cudarc's event tracking is on, which is the default, each `CudaTensor` creates two
+/// CUDA events and nothing else. `disable_event_tracking` turns the tracking off.
 ///
 /// A library that needs an owned `CudaSlice`, such as candle for its storage, must copy the data,
 /// because the batch owns the memory.

@@ -17,7 +17,7 @@
 //!
 //! The host observes completions late and in bursts. Therefore the balancer predicts the time until
 //! a queue is free. Between two observed completions, the predicted time decreases with the clock.
-//! Each completion shortens it.
+//! Each observed completion shortens the predicted time too.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
@@ -51,7 +51,7 @@ pub(super) struct ImageWork {
     pub pixels: u64,
     /// Pixels of the required window.
     pub window_pixels: u64,
-    /// Bytes of the file.
+    /// Size of the file, in bytes.
     pub bytes: u64,
 }
 
@@ -149,10 +149,11 @@ impl Balancer {
 const NEGLIGIBLE: f64 = 0.02;
 /// An idle queue gets a trial image after this many choices of other queues.
 const STALE: u32 = 512;
-/// Maximum number of large images that a queue may get beyond its share.
+/// Maximum number of large images that a queue may get beyond its share of all large images.
 const LARGE_AHEAD: f64 = 1.5;
-/// A large image may be given to a slower queue, to keep the shares. This is the maximum of the
-/// expected time until it is finished there, as a multiple of the time on the best queue.
+/// A large image may be given to a slower queue, so that no queue gets too many of the large
+/// images. It is given to that queue only if it is expected to finish there within this multiple of
+/// the time on the best queue.
 const LARGE_PATIENCE: f64 = 8.0;
 /// Share of images that count as large.
 const LARGE_SHARE: f64 = 0.05;
@@ -188,7 +189,7 @@ struct QueueState {
     /// If fewer images than this are outstanding, the engine may run out of work before the host
     /// has observed the completion of its last image.
     depth: usize,
-    /// Number of large images that the queue got beyond its share.
+    /// Number of large images that the queue got beyond its share of all large images.
     large_ahead: f64,
     choices_since: u32,
     measuring: Measuring,

@@ -1,5 +1,5 @@
-//! Settings that change while a loader runs: the number of active workers, and the work on the
-//! device.
+//! Settings that change while a loader runs: the number of active workers, and which part of the
+//! work runs on the device.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,8 +9,9 @@ use crate::plan::Offload;
 /// Settings that every worker reads before each sample.
 pub(super) struct Controls {
     pub gate: Gate,
-    /// Work on the device, packed into one word, so no thread reads a half-changed value: twice the
-    /// number of operators, plus one if decoding is on the device.
+    /// Part of the work that runs on the device, packed into one word, so no thread reads a
+    /// half-changed value. The word is twice the number of operators on the device, plus one if
+    /// decoding is also on the device.
     offload: AtomicUsize,
 }
 
@@ -21,7 +22,7 @@ impl Controls {
         controls
     }
 
-    /// Work that currently runs on the device.
+    /// Part of the work that currently runs on the device.
     pub fn offload(&self) -> Offload {
         let word = self.offload.load(Ordering::Relaxed);
         Offload { operators: word / 2, decode: word % 2 == 1 }

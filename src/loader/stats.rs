@@ -69,8 +69,8 @@ pub struct Stats {
     /// image.
     pub excluded: Vec<Exclusion>,
     /// Requests to servers, and hits in the disk cache, of the storage handles of the source.
-    /// Includes requests made while the source was opened, and those of other loaders that share a
-    /// handle.
+    /// Includes requests made while the source was opened, and requests of other loaders that share
+    /// a handle.
     pub storage: StorageStats,
 }
 

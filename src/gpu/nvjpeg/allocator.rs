@@ -2,10 +2,10 @@
 //! memory pool and never from the driver.
 //!
 //! nvJPEG frees in stream order, like `cudaFreeAsync`, but a pool may reuse freed bytes at once. So
-//! freed bytes return to the pool only when the events after their last use are reached. Only two
-//! operations wait for these events: `drop`, and an allocation that finds its row full
-//! ([`Allocators::waits`]). nvJPEG frees a buffer only when the buffer grows or is destroyed, never
-//! in the steady state.
+//! freed bytes return to the pool only when the events that were recorded after their last use are
+//! reached. Only two operations wait for these events: `drop`, and an allocation that finds its row
+//! full ([`Allocators::waits`]). nvJPEG frees a buffer only when the buffer grows or is destroyed,
+//! never in the steady state.
 //!
 //! nvJPEG's function that destroys a buffer has no stream parameter. nvJPEG may then pass the
 //! stream of the last image to the `free` callback. That stream may no longer exist, and the driver
@@ -75,7 +75,8 @@ struct Known {
     unmarked: bool,
 }
 
-/// Call in progress with a stream. Dropping it ends the call.
+/// A call of nvJPEG that is in progress with a stream. Dropping this value marks the end of the
+/// call.
 #[derive(Debug)]
 pub(super) struct Call<'a> {
     work: &'a Work,
@@ -279,9 +280,9 @@ impl<M: PoolMemory> Source<M> {
         Ok(address)
     }
 
-    /// Waits for freed buffers, oldest first, until `bytes` fit. The list of freed buffers stays
-    /// locked, because another thread would otherwise find the list empty and fail. Meanwhile all
-    /// of nvJPEG's allocations and frees wait.
+    /// Waits for freed buffers, oldest first, until a buffer of `bytes` bytes fits into nvJPEG's
+    /// row. The list of freed buffers stays locked, because another thread would otherwise find the
+    /// list empty and fail. Meanwhile all of nvJPEG's allocations and frees wait.
     fn wait_for(&self, bytes: usize) -> Result<Buffer<M>> {
         let mut all = self.freed();
         loop {
@@ -303,9 +304,9 @@ impl<M: PoolMemory> Source<M> {
     }
 
     fn free(&self, address: u64, stream: sys::cudaStream_t) {
-        // The list of freed buffers stays locked while the buffer moves to it from the list of live
-        // buffers. So another thread's allocation that finds its row of the footprint full finds
-        // the buffer in one of the two lists.
+        // The buffer moves from the list of live buffers to the list of freed buffers. The second
+        // list stays locked meanwhile. So an allocation in another thread that finds nvJPEG's row
+        // full waits for the lock, and then finds this buffer in the list.
         let mut all = self.freed();
         let buffer = self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(&address);
         let Some(buffer) = buffer else { return };

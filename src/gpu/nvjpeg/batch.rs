@@ -47,7 +47,8 @@ unsafe impl Send for BatchDecoder {}
 /// One image of a batch.
 #[derive(Debug)]
 pub struct BatchJob<'a> {
-    /// File in page-locked pool memory. Must not change until [`BatchDecoder::done`].
+    /// Bytes of the encoded file, in page-locked pool memory. They must not change until
+    /// [`BatchDecoder::done`] is reached.
     pub bytes: &'a [u8],
     /// Size of the image according to its header.
     pub image: Size,
@@ -67,14 +68,14 @@ impl BatchJob<'_> {
     }
 }
 
-/// Device buffer whose last reader has finished, as the host has observed.
+/// Device buffer whose last reader has finished, which the host has observed.
 ///
 /// Hopper's engines write when `nvjpegDecodeBatchedEx` is called, not when the stream reaches the
 /// call (seen with nvJPEG 12.3.5 to 13.2.1 on H100, pytorch/vision PR 9606). An event for which the
 /// stream waits does not delay the engines, so the host must wait. Therefore this value can only be
-/// created by checking an event on the host. On every GPU, the decoder also writes
-/// [stamps](BatchDecoder::written) (patterns that reveal skipped images) into the buffer as soon as
-/// it is called.
+/// created by checking an event on the host. On every GPU, [`BatchDecoder::decode`] also writes
+/// [stamps](BatchDecoder::written) (patterns that reveal skipped images) into the buffer at once,
+/// without waiting for the stream.
 #[derive(Debug)]
 pub struct HostIdle<'a> {
     buffer: &'a DeviceBuffer,
@@ -179,9 +180,9 @@ impl BatchDecoder {
         self.decode_measured(stream, jobs, None)
     }
 
-    /// Like [`decode`](Self::decode), with a measured time span for `jobs.len()` images. The span
-    /// begins before nvJPEG is called and includes its work on the host. It ends when the images
-    /// are complete, even for engines that ignore the stream's order.
+    /// Like [`decode`](Self::decode), but also measures a time span for `jobs.len()` images. The
+    /// span begins before nvJPEG is called and includes nvJPEG's work on the host. The span ends
+    /// when the images are complete, even for engines that ignore the stream's order.
     ///
     /// # Errors
     /// Returns the same errors as [`decode`](Self::decode).
@@ -335,7 +336,7 @@ impl BatchDecoder {
 impl Drop for BatchDecoder {
     fn drop(&mut self) {
         // The engines may still use the objects that are destroyed next. If waiting fails, the
-        // allocators withhold the memory.
+        // allocators never reuse the memory.
         let _ = self.done.synchronize_in_drop();
     }
 }
@@ -364,8 +365,9 @@ impl Arguments {
 /// allocated for smaller images. If an image later needs more memory than is left, only that image
 /// fails.
 ///
-/// nvJPEG uses its buffer pool only after `nvjpegDecodeBatchedPreAllocate`. nvImageCodec calls that
-/// function even with a size of one pixel, and states a gain of "more than 20 %".
+/// nvJPEG uses its buffer pool only after `nvjpegDecodeBatchedPreAllocate`, so each state calls
+/// this function. nvImageCodec calls it even with a size of one pixel, and states a gain of "more
+/// than 20 %".
 fn new_state(
     jpeg: &Arc<Jpeg>,
     images: usize,

@@ -21,8 +21,8 @@ use crate::gpu::{Device, Stream};
 pub struct Jpeg {
     pub(super) library: Library,
     pub(super) handle: sys::nvjpegHandle_t,
-    /// Null for [`Backend::Hardware`]. That backend's single-image decoder does not support windows
-    /// and has crashed with them.
+    /// Decoder of single images. Null for [`Backend::Hardware`], whose single-image decoder does
+    /// not support windows and has crashed when it received one.
     pub(super) decoder: sys::nvjpegJpegDecoder_t,
     // Boxed, because nvJPEG stores pointers to the allocators.
     pub(super) allocators: Box<Allocators>,
@@ -214,8 +214,8 @@ impl Jpeg {
     }
 
     /// Returns the error of this thread's failed allocation, if that allocation may have caused the
-    /// status. nvJPEG does not document which status it returns after a failed allocation. Statuses
-    /// that concern the file have other causes.
+    /// status. nvJPEG does not document which status it returns after a failed allocation. A status
+    /// that concerns the file is never attributed to an allocation.
     fn refusal(&self, status: Status) -> Option<Error> {
         use Status as S;
         match status {
@@ -233,8 +233,8 @@ impl Drop for Jpeg {
         let calls = &self.library.calls;
         let Ok(_entered) = self.device.enter() else { return };
         // SAFETY: each object was created once and is destroyed once, in reverse order. All
-        // decoders hold an `Arc` of `self`, so none exists. This does not run at process exit,
-        // where destroying is known to crash: nothing of this crate is dropped then.
+        // decoders hold an `Arc` of `self`, so no decoder exists. Destroying nvJPEG's objects at
+        // process exit is known to crash, but values of this crate are not dropped then.
         unsafe {
             if !self.decoder.is_null() {
                 (calls.nvjpegDecoderDestroy)(self.decoder);
@@ -291,8 +291,8 @@ fn create(
         }
         None => {
             let (device, pinned) = (ptr::null_mut(), ptr::null_mut());
-            // `nvjpegCreateExV2` does not accept null allocators: "invalid parameter", at least
-            // from 12.4 to 13.3.
+            // At least in the versions 12.4 to 13.3, `nvjpegCreateExV2` returns "invalid parameter"
+            // if the allocators are null. So `nvjpegCreateEx` is called.
             // SAFETY: the call writes one handle.
             let status = unsafe {
                 (library.calls.nvjpegCreateEx)(of_handle, device, pinned, flags, &mut handle)

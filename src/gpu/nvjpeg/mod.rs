@@ -99,7 +99,7 @@ impl Backend {
     /// run.
     ///
     /// * `Hybrid` holds 16-bit coefficients of three components in page-locked memory. On the
-    ///   device it holds the coefficients again, and planes of samples.
+    ///   device it holds the coefficients again, and the decoded planes.
     /// * `GpuHybrid` holds the bitstream in page-locked memory. On the device it holds the
     ///   bitstream, the positions of the bitstream's parts (the same size again), coefficients and
     ///   planes.
@@ -136,9 +136,9 @@ const PLANE_BYTES: u64 = 3;
 /// Size of the coefficients in bytes per pixel: three 16-bit components without subsampling.
 const COEFFICIENT_BYTES: u64 = 6;
 
-/// Device memory for tables, headers and rounding per image, in bytes.
+/// Device memory per image for tables, headers and rounding, in bytes.
 const DEVICE_BYTES_BESIDES: u64 = 512 << 10;
-/// Page-locked memory for tables, headers and rounding per image, in bytes.
+/// Page-locked memory per image for tables, headers and rounding, in bytes.
 const PINNED_BYTES_BESIDES: u64 = 128 << 10;
 
 /// Every backend, and the reason if the device does not support it.
@@ -194,7 +194,7 @@ pub fn forget_backends() {
     windows::forget();
 }
 
-/// Cached results, by device number and path of nvJPEG.
+/// Final answers of [`known_backends`], by device number and path of nvJPEG.
 static KNOWN: Mutex<Vec<((usize, &'static str), Backends)>> = Mutex::new(Vec::new());
 
 #[cfg(test)]

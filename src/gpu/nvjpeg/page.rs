@@ -253,7 +253,7 @@ impl PageDecoder {
 impl Drop for PageDecoder {
     fn drop(&mut self) {
         // The device may still use the objects that are destroyed next. If waiting fails, the
-        // allocators withhold the memory.
+        // allocators never reuse the memory.
         let _ = self.done.synchronize_in_drop();
     }
 }

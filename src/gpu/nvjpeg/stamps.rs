@@ -33,8 +33,8 @@ impl Stamps {
     /// Creates the stamps (known byte patterns) for calls of up to `capacity` images.
     pub fn new(jpeg: &Jpeg, capacity: usize) -> Result<Self> {
         let mut stamp = jpeg.allocators.pinned_buffer(BYTES)?;
-        // Pixels are unlikely to have the values of the stamp. An image whose last pixels have them
-        // would be treated as skipped and decoded on the CPU, which is also correct.
+        // Pixels are unlikely to have the values of the stamp. An image whose last pixels equal the
+        // stamp would be treated as skipped and decoded on the CPU, which is also correct.
         for (byte, index) in stamp.iter_mut().zip(1u32..) {
             *byte = (index.wrapping_mul(0x9E37_79B9) >> 24) as u8;
         }

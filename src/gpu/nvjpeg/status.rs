@@ -60,8 +60,9 @@ pub(super) fn check(call: &'static str, status: Status) -> Result<()> {
 }
 
 /// Converts the status of a decoding phase. Statuses that concern the file become sample errors.
-/// All other failures affect one image, not the run: nvImageCodec saw "internal error" for a window
-/// inside its image. If the device itself is lost, the next driver call reports the loss.
+/// All other failures affect one image, not the run. For example, nvImageCodec saw "internal error"
+/// for a window inside its image. If the device itself is lost, the next driver call reports the
+/// loss.
 pub(super) fn check_decode(call: &'static str, status: Status) -> Result<(), DecodeError> {
     let reason = match status {
         Status::NVJPEG_STATUS_SUCCESS => return Ok(()),

@@ -16,7 +16,7 @@ use crate::footprint::{Footprint, Memory as Sort};
 use crate::geometry::Size;
 use crate::gpu::{Device, DevicePool, Event, PinnedBuffer, PinnedPool, Stream};
 
-/// Image and calls for a memory measurement.
+/// Image and calls with which memory is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Trial {
     /// Number of pixels of the image.
@@ -61,7 +61,7 @@ const GROWTH: usize = 4;
 /// other backends accept longer sides.
 const MOST_SIDE: usize = 16_000;
 
-/// Results of this process, by device number, path of nvJPEG, backend and trial.
+/// Measurements of this process, by device number, path of nvJPEG, backend and trial.
 static KNOWN: Mutex<Vec<(Key, Option<Measured>)>> = Mutex::new(Vec::new());
 type Key = (usize, &'static str, Backend, Trial);
 
@@ -98,7 +98,7 @@ pub fn measure_memory(
     Ok(measured)
 }
 
-/// Clears the kept results.
+/// Clears this process's kept measurements.
 pub(super) fn forget() {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
@@ -130,7 +130,7 @@ fn measure(
                 }
                 rows = larger;
             }
-            // The driver does not have that much memory.
+            // These calls fail if the machine does not have enough memory for the rows.
             Err(Error::Device { call: "cuMemAlloc" | "cuMemHostAlloc", .. }) => {
                 let (needed, limit) = (rows.device.max(rows.pinned) as u64, 0);
                 return Err(Error::Budget { row: NVJPEG.into(), needed, limit });
@@ -144,7 +144,7 @@ fn at_most(bytes: Bytes, most: Bytes) -> Bytes {
     Bytes { device: bytes.device.min(most.device), pinned: bytes.pinned.min(most.pinned) }
 }
 
-/// Pools, a handle and the files of one trial.
+/// Memory pools, nvJPEG handle and encoded files of one trial.
 struct Setup {
     files: Vec<PinnedBuffer>,
     jpeg: Arc<Jpeg>,

@@ -81,7 +81,7 @@ pub(super) fn work(device: &Arc<Device>, library: &Library) -> bool {
     verdict(device, library, false) == Some(true)
 }
 
-/// Clears this process's results.
+/// Clears this process's results of the window check.
 pub(super) fn forget() {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
@@ -138,8 +138,8 @@ fn key(device: &Device, library: &Library) -> String {
 
 /// Result of a check.
 struct Found {
-    /// Whether windows are correct. `None` if there is no program, if the program ended before the
-    /// engines received a window, or if it ended for an unrelated reason.
+    /// Whether windows are correct. `None` if no checking program is set, if the program ended
+    /// before the engines received a window, or if it ended for an unrelated reason.
     windows: Option<bool>,
     /// Whether another process would get the same result. Only such results are stored in the cache
     /// on disk.
@@ -224,7 +224,7 @@ fn end_of(child: &mut Child) -> Ended {
 }
 
 /// Reads the output of a process in a separate thread, because a child of the process may keep the
-/// pipe open. Sends only about the first 4096 bytes.
+/// pipe open. Passes on only about the first 4096 bytes.
 fn read_aside(mut output: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     const MOST: usize = 4096;
     let (sender, receiver) = mpsc::channel();

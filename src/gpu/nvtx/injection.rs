@@ -4,11 +4,11 @@
 //! profiler's library writes its functions into these slots. The program opens the profiler's
 //! library and calls its function `InitializeInjectionNvtx2`. The argument is a function that
 //! returns tables by number. Through one of these tables, the library requests the slots of each
-//! module.
+//! module, which is a group of NVTX functions.
 //!
 //! The numbers and layouts are those of nvtxTypes.h. The sequence of calls is that of nvtxInit.h
-//! and nvtxImpl.h (NVTX 3, `NVTX_VERSION` 3). Both are stable, because programs and profilers are
-//! built separately.
+//! and nvtxImpl.h (NVTX 3, `NVTX_VERSION` 3). None of them changes within NVTX 3, because programs
+//! and profilers are built separately.
 //!
 //! Two kinds of profilers are not supported: those that are linked into the program, and those that
 //! the driver provides (`cuNvtxGetInjectionInitializer`).

@@ -21,9 +21,9 @@ pub(crate) type Locate = Arc<dyn Fn(Error, &Settings) -> Error + Send + Sync>;
 /// Builder of a [`Loader`].
 ///
 /// The settings that most loaders need have methods of their own. [`configure`](Self::configure)
-/// changes all others. What is not a setting of a pipeline file has methods only: `epochs`,
-/// `start_epoch`, `positions`, `resume`, `stream`, `runtime`, `trace`, `nvtx`, `watch_device` and
-/// `add_batches`.
+/// changes all other settings. Some properties of a loader are not settings of a pipeline file and
+/// can only be set by methods: `epochs`, `start_epoch`, `positions`, `resume`, `stream`, `runtime`,
+/// `trace`, `nvtx`, `watch_device` and `add_batches`.
 #[must_use = "methods return the changed builder, and `build` creates the loader"]
 pub struct LoaderBuilder {
     pub(in crate::loader) source: Arc<dyn Source>,
@@ -260,9 +260,9 @@ impl LoaderBuilder {
     ///
     /// Samples and pixels at these positions are the same as in a loader of the whole epoch. So
     /// loaders of consecutive ranges, on any machines, together return the samples that one loader
-    /// returns. If each range begins where a batch of the whole epoch begins, the batches and the
-    /// pairs of batch operators are the same too. Each rank gets its share of the range. A
-    /// [`Loader::state`] can only be resumed with the same positions.
+    /// returns. If each range begins where a batch of the whole epoch begins, the batches are the
+    /// same too, and batch operators pair the same samples. Each rank gets its share of the range.
+    /// A [`Loader::state`] can only be resumed with the same positions.
     pub fn positions(mut self, positions: Option<Range<u64>>) -> Self {
         self.positions = positions;
         self
@@ -286,8 +286,8 @@ impl LoaderBuilder {
 
     /// Stream in which batches are used. Also sets the device and its runtime. The stream is fixed
     /// for the life of the loader: when a batch is dropped on any thread, its slot becomes free
-    /// after the work in this stream. Choosing another GPU afterwards is an error. Default: the
-    /// loader creates a stream.
+    /// once the work in this stream has ended. Choosing another GPU afterwards is an error.
+    /// Default: the loader creates a stream.
     pub fn stream(mut self, stream: Arc<Stream>) -> Self {
         self.settings.device = DeviceChoice::Gpu(stream.device().ordinal());
         self.runtime = stream.device().runtime().clone();
@@ -297,7 +297,7 @@ impl LoaderBuilder {
 
     /// Resolves the plan without starting the loader. With a GPU, nvJPEG decodes trial images,
     /// whose memory is freed again. If the requested GPU does not exist on this machine, returns
-    /// the plan for a machine that has one.
+    /// the plan for a machine that has such a GPU.
     pub fn plan(&self) -> Result<Plan> {
         self.plan_anyway().map_err(self.locator())
     }

@@ -147,8 +147,8 @@ impl SharedEpoch {
         self.cursor.epoch
     }
 
-    /// Number of batches that the epoch still has. It stays above 0 if this epoch ended because
-    /// another one was begun.
+    /// Number of batches of the epoch that are not delivered yet. It stays above 0 if this epoch
+    /// ended because another one was begun.
     pub fn remaining(&self) -> u64 {
         self.cursor.remaining
     }
@@ -218,7 +218,8 @@ impl FusedIterator for Batches {}
 struct Cursor {
     epoch: u32,
     remaining: u64,
-    /// Whether the builder's number of epochs was reached before this epoch, so it has no batches.
+    /// Whether the builder's number of epochs was reached before this epoch. If so, this epoch has
+    /// no batches.
     over: bool,
     /// Whether [`Error::Forked`] was returned.
     forked: bool,

@@ -43,8 +43,8 @@ impl Looks {
     /// Inspects a fixed choice of samples. Skips samples that cannot be read, whose header cannot
     /// be parsed, or that exceed the limits, because they cannot be decoded later either.
     ///
-    /// A URL that does not respond is an error of its sample. Opening fails only if no sample can
-    /// be inspected.
+    /// A URL that does not respond is an error of its sample. Opening the source fails only if no
+    /// sample can be inspected.
     pub fn at(source: &dyn Source, limits: &Limits, strict: bool) -> Self {
         let (this, cancelled) = opening_apart(|| Self::of(source, limits, strict));
         if let Some(problem) = cancelled.filter(|_| this.scanned.is_empty()) {

@@ -40,16 +40,16 @@ use state::LoaderState;
 
 /// Loads batches that are ready for the model, epoch after epoch.
 ///
-/// Each point has a test in `tests/loader/` or `tests/resume.rs`:
+/// Each of the following points has a test in `tests/loader/` or `tests/process/`:
 ///
 /// * Building a loader makes the plan, checks it, allocates all memory and starts the threads. The
 ///   threads begin to fill batches at once.
 /// * `for batch in &mut loader` is one epoch. The next `for` is the next epoch. When an epoch ends,
 ///   the batches of the next one are already being filled, unless the number of `epochs` is
 ///   reached.
-/// * [`epoch`](Self::epoch) returns the same iterator as a value, for loops that also call
-///   [`stats`](Self::stats) or [`state`](Self::state). [`into_batches`](Self::into_batches) owns
-///   the loader and returns the batches of all epochs, on any thread.
+/// * [`epoch`](Self::epoch) returns the iterator over the batches of an epoch, for loops that also
+///   call [`stats`](Self::stats) or [`state`](Self::state). [`into_batches`](Self::into_batches)
+///   owns the loader and returns the batches of all epochs, on any thread.
 /// * Batches are delivered in the order of the epoch, for any number of threads.
 /// * Leaving a loop early ends its epoch: prefetched batches are discarded, and the next `for`
 ///   begins the next epoch.
@@ -72,7 +72,7 @@ use state::LoaderState;
 /// * A panic in an operator ends the loader with an error that reports the panic.
 /// * The consumer may be any thread. Batches may be sent to other threads and may outlive the
 ///   loader.
-/// * Only one loop can run over a loader at a time: a second one does not compile.
+/// * Only one loop can run over a loader at a time: a second loop does not compile.
 /// * Dropping the loader, at any time, stops and joins all threads and frees all memory except that
 ///   of batches which are still held.
 /// * `fork` copies no threads. In a child process, the parent's loader returns [`Error::Forked`]

@@ -68,9 +68,9 @@ impl Loader {
     }
 
     /// Reads the current utilization of the device from NVML. The values include all processes. The
-    /// call blocks this thread, mostly for 20 ms per direction of PCIe.
-    /// [`watch_device`](crate::loader::LoaderBuilder::watch_device) reads periodically on a
-    /// separate thread.
+    /// call blocks this thread for about 40 ms, because NVML measures PCIe traffic for 20 ms in
+    /// each direction. [`watch_device`](crate::loader::LoaderBuilder::watch_device) reads
+    /// periodically on a separate thread.
     ///
     /// # Errors
     /// [`Error::Unavailable`] without NVML or if batches are produced on the CPU. [`Error::Device`]
@@ -96,7 +96,7 @@ impl Loader {
         self.meters.write_trace(shard.rank, shard.world, &mut out)
     }
 
-    /// Marks the begin of the consumer's step. Call this method if the consumer does other work
+    /// Marks the beginning of the consumer's step. Call this method if the consumer does other work
     /// between two batches. Without these calls, a step is the time from receiving a batch to
     /// asking for the next one.
     pub fn step_begin(&self) {

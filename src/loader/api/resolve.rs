@@ -76,8 +76,8 @@ impl LoaderBuilder {
                     let mut none = device.clone();
                     while none.drop_costliest(false, "") {}
                     match plan(&none) {
-                        // Even without routes, the limits are too small. Return the error of that
-                        // plan, because it names the smallest sufficient limit.
+                        // Even a plan without GPU routes exceeds the limits. Return the error of
+                        // that plan, because it names the smallest sufficient limit.
                         Err(Error::Config(least)) if least.key.starts_with("limits.") => {
                             return Err(Error::Config(least));
                         }

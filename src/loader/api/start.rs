@@ -169,7 +169,7 @@ impl Loader {
     }
 }
 
-/// Distinct storage handles of a source. Parts of a mixture may share one.
+/// Distinct storage handles of a source. Parts of a mixture may share one handle.
 fn storages_of(source: &dyn Source) -> Arc<[Storage]> {
     let mut distinct: Vec<Storage> = Vec::new();
     for storage in source.storages() {

@@ -60,7 +60,7 @@ impl LoaderState {
     ) -> Result<()> {
         if self.samples != samples {
             let problem = format!(
-                "belongs to a source with {} samples, but this one has {samples}; resume with the same source",
+                "belongs to a source with {} samples, but this source has {samples}; resume with the same source",
                 self.samples
             );
             return Err(Error::config("state", problem));

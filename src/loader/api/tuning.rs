@@ -7,14 +7,15 @@ use crate::loader::sample::prefetcher::PrefetcherReport;
 use crate::tune::{Choice, Decision};
 
 impl Loader {
-    /// Current configuration: number of active workers, number of prefetched batches, and work on
-    /// the device.
+    /// Current configuration: number of active workers, number of prefetched batches, and which
+    /// part of the work runs on the device.
     pub fn choice(&self) -> Choice {
         self.own_tuning().map_or(self.fixed, Tuning::choice)
     }
 
-    /// Tuning decisions so far, with their reasons, in order. Empty if nothing is tuned. Only the
-    /// latest 100 decisions are stored, and only the last choice by the user.
+    /// Tuning decisions so far, with their reasons, in order. Empty if nothing is tuned. At most
+    /// the latest 100 decisions are stored. Of the choices by the user, only the last one is
+    /// stored.
     pub fn decisions(&self) -> Vec<Decision> {
         self.own_tuning().map(Tuning::decisions).unwrap_or_default()
     }

@@ -1,10 +1,11 @@
 //! Cost of decoding an image on an engine, learned from measurements.
 //!
-//! An image occupies one place of an engine for `fixed + size` seconds. For each route, the shares
-//! of bytes and pixels in `size` are assumed once. The scales of both terms are learned. A
-//! measurement is only an upper bound, because completions are observed late, and an engine that
-//! seems busy may have been idle. The bound is tight if the engine was always saturated. So
-//! measurements of a saturated engine have full weight, and other measurements have little.
+//! An engine has as many places as it decodes images at the same time. An image occupies one place
+//! for `fixed + size` seconds. For each route, the shares of bytes and pixels in `size` are assumed
+//! once. The scales of the two terms `fixed` and `size` are learned. A measured time is only an
+//! upper bound of the real one, because completions are observed late, and an engine that seems
+//! busy may have been idle. The bound is tight if the engine was always saturated. So measurements
+//! of a saturated engine have full weight, and other measurements have little.
 
 use super::ImageWork;
 use crate::plan::{AssumedCost, Route};
@@ -19,8 +20,8 @@ const SATURATED: f64 = 0.8;
 const MEMORY: f64 = 0.85;
 /// Weight of a span in which the engine may have been idle.
 const LOOSE: f64 = 0.15;
-/// Regularization of both terms towards a common scale. If all images have one size, the ratio of
-/// the terms is undetermined.
+/// Strength with which the scales of both terms are pulled towards a common scale. Without it, the
+/// ratio of the terms would be undetermined if all images had one size.
 const RIDGE: f64 = 0.2;
 /// Maximum factor by which the scale of each term may differ from the common scale.
 const SPREAD: f64 = 8.0;
@@ -28,8 +29,8 @@ const SPREAD: f64 = 8.0;
 const LARGEST_SPAN: f64 = 4.0;
 /// Weight of the newest span in the running mean.
 const NEWEST_SPAN: f64 = 0.2;
-/// Number of consecutive spans, far slower than expected, after which they have full weight. A
-/// single such span may only contain one slow image.
+/// If this many consecutive spans are far slower than expected, these spans have full weight. A
+/// single such span may be slow because of only one slow image.
 const BELIEVED_AFTER: u32 = 3;
 
 /// Assumed time to decode an image, in seconds, as two terms: a fixed time, and a time that depends
@@ -66,7 +67,7 @@ pub(super) struct Span {
     pub saturated: bool,
 }
 
-/// Running measurement, with the times up to now and up to the last completion.
+/// Measurement in progress, with the times up to now and up to the last completion.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Measuring {
     terms: Terms,

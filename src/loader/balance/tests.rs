@@ -19,7 +19,7 @@ fn the_throughput_is_near_that_of_the_best_fixed_shares() {
         let reached = simulate(&engines, &images, &mut Balanced::new(&engines), USUAL);
         assert!(
             reached.rate >= 0.95 * best,
-            "{name}: {:.0}/s, best {best:.0}/s with {shares:.3?}",
+            "{name}: {:.0} images/s, but the best shares {shares:.3?} reach {best:.0} images/s",
             reached.rate
         );
     }
@@ -29,11 +29,11 @@ fn the_throughput_is_near_that_of_the_best_fixed_shares() {
 fn no_engine_idles_while_another_has_a_queue() {
     for (name, engines) in mixes() {
         let idle = simulate(&engines, &images(6000, 2), &mut Balanced::new(&engines), USUAL).idle;
-        assert!(idle < 0.01, "{name}: idle for {idle:.4} of the time");
+        assert!(idle < 0.01, "{name}: an engine idled for {idle:.4} of the time");
     }
 }
 
-/// The share of an engine in the largest images is between one third and twice its share in all
+/// Each engine's share of the largest images is between one third and twice its share of all
 /// images.
 #[test]
 fn the_largest_images_are_spread() {
@@ -51,7 +51,8 @@ fn the_largest_images_are_spread() {
             let (all, large) = (share(&order), share(largest));
             assert!(
                 large < 2.0 * all + 0.02 && large > all / 3.0 - 0.02,
-                "{name}: queue {queue} has {all:.3} of all images and {large:.3} of the large ones"
+                "{name}: the share of queue {queue} is {all:.3} of all images, but {large:.3} of \
+                 the large images"
             );
         }
     }
@@ -85,8 +86,8 @@ fn an_image_a_hundred_times_slower_than_expected_does_not_delay_others() {
         let held: Vec<usize> =
             (0..4000).filter(|&it| it != at && outcome.latencies[it] > 2.0 * slowest).collect();
         let own = engines[queue].seconds(&sick[at], 0.0);
-        // Only images are delayed that were queued behind the slow image before the balancer could
-        // notice that it is slow.
+        // Only those images are delayed that were queued behind the slow image before the balancer
+        // could notice that it is slow.
         assert!(held.len() <= 8 && held.iter().all(|&it| it < at + 2 * around.pages), "{held:?}");
         assert!(held.iter().all(|&it| outcome.latencies[it] < own + 2.0 * slowest), "{held:?}");
         // At most the work of the blocked engine is lost.
@@ -145,7 +146,7 @@ fn the_learnt_speed_is_right_although_completions_are_observed_late() {
             let learnt = state.queues[queue].mean_seconds(state.mean);
             assert!(
                 (0.6..1.7).contains(&(learnt / real)),
-                "queue {queue}: {learnt}, really {real}"
+                "queue {queue}: the learned time is {learnt} s per image, the real time is {real} s"
             );
         }
     }

@@ -212,7 +212,7 @@ impl Batch {
     /// Address of the tensor, if it is in device memory. Work enqueued in [`stream`](Self::stream)
     /// runs after the tensor is filled. For other streams, call [`wait_in`](Self::wait_in). The
     /// address is valid until the batch is dropped. Work that is already in the stream at that time
-    /// may still use it.
+    /// may still use the tensor.
     pub fn device_ptr(&self) -> Option<u64> {
         match &self.slot {
             BatchMemory::Host(_) => None,

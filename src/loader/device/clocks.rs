@@ -21,9 +21,9 @@ pub(in crate::loader) struct Clocks {
 const SPANS: usize = 4;
 
 /// Maximum number of unfinished spans (timed waits) of the consumer, per slot of the ring. The
-/// number is sufficient for a consumer that is several batches ahead of its stream. If it were too
-/// small, the waits of a busy stream would be skipped, which are short. The extrapolated waiting
-/// time would then be too long.
+/// number is sufficient for a consumer that is several batches ahead of its stream. With a smaller
+/// number, the waits of a busy stream would not be timed. These waits are short, so the waiting
+/// time that is extrapolated from the other waits would be too long.
 const SPANS_PER_SLOT: usize = 4;
 
 impl Clocks {

@@ -60,8 +60,8 @@ pub(in crate::loader) trait GroupDecoder: Send {
     /// Maximum number of concurrent calls.
     fn calls(&self) -> usize;
 
-    /// Number of images that are decoded at the same time. The size of a larger call should be a
-    /// multiple of this number.
+    /// Number of images that are decoded at the same time. A call with more images than this should
+    /// have a multiple of this number.
     fn lanes(&self) -> usize;
 
     /// Tells the decoder that the only image of a call was rejected because its file is not
@@ -71,8 +71,8 @@ pub(in crate::loader) trait GroupDecoder: Send {
     /// Tells the decoder that an image was decoded.
     fn decoded(&self, waiting: &Waiting);
 
-    /// Enqueues decoding of these images in the stream, as a span of `clock`. Calls
-    /// that are not [finished](Self::finish) are limited to [`calls`](Self::calls).
+    /// Enqueues decoding of these images in the stream, and times it with `clock`. At most
+    /// [`calls`](Self::calls) calls may be in progress, that is, not yet [finished](Self::finish).
     ///
     /// # Errors
     /// An error concerns the whole group. After an error, no work was enqueued, and there is no

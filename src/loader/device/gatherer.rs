@@ -35,7 +35,7 @@ pub(in crate::loader) struct Gatherer {
     /// Images for the next calls, in order of arrival.
     next: VecDeque<Next>,
     clock: Arc<Stopwatch>,
-    /// Processes samples on the CPU that the decoder rejected.
+    /// Processes on the CPU the samples that the decoder rejected.
     pipeline: SamplePipeline,
 }
 

@@ -71,7 +71,7 @@ mod tests {
     const WORKERS: usize = 4;
     /// Number of pages in a plan.
     const PAGES: usize = WORKERS + GROUP + 3 * GROUP;
-    /// Ticks to decode an image on the CPU, for a call of the engines, and for a launch.
+    /// Durations in ticks: decoding an image on the CPU, one call of the engines, and one launch.
     const CPU: u64 = 10;
     const CALL: u64 = 100;
     const KERNEL: u64 = 1;

@@ -38,9 +38,10 @@ pub(in crate::loader) struct Launcher {
     extent: Extent,
     /// Runs the kernel `mix` (batch operators and soft targets), if the plan has a batch stage.
     mixer: Option<Mixer>,
-    /// Stream for uploads of the blocks. In `stream`, an upload would run only after earlier work,
-    /// which waits for images and slots. Before the host writes a block again, it waits for the
-    /// block's previous upload. So the host would have to wait for those images and slots too.
+    /// Stream in which the blocks (parameters and tables of launches) are uploaded. In `stream`, an
+    /// upload would run only after earlier work, which waits for images and slots. Before the host
+    /// writes a block again, it waits for the block's previous upload. So the host would have to
+    /// wait for those images and slots too.
     tables: Stream,
     launches: Arc<Stopwatch>,
     copies: Arc<Stopwatch>,
@@ -179,9 +180,10 @@ impl Launcher {
         }
     }
 
-    /// Enqueues the content of a page. If the page holds pixels, enqueues nothing, but writes the
-    /// parameters of the pixels into the block at the place of sample number `count`, and returns
-    /// true.
+    /// Prepares the content of a page for its cell. If the page holds pixels, writes their
+    /// parameters into the block, at the place of sample number `count`, and returns true, because
+    /// a launch must follow. Otherwise enqueues the content itself, such as zeros or a finished
+    /// sample, and returns false.
     fn fill(
         &mut self,
         (device, cut): (&DevicePlan, usize),

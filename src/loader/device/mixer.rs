@@ -12,9 +12,9 @@ use crate::op::batch::PairParams;
 use crate::plan::Plan;
 
 /// Runs the kernel `mix`, which applies batch operators and writes soft targets, on pairs whose
-/// samples are in the producer's stream. After each launch of the fused kernel, one launch of this
-/// kernel processes the pairs that the fused kernel completed, while their samples are in the L2
-/// cache.
+/// samples are written by earlier work in the producer's stream. After each launch of the fused
+/// kernel, one launch of this kernel processes the pairs that the fused kernel completed, while
+/// their samples are in the L2 cache.
 pub(in crate::loader) struct Mixer {
     size: Size,
     classes: u32,
@@ -83,7 +83,7 @@ impl Mixer {
         let mut lap = self.launches.lap()?;
         lap.start(stream)?;
         self.kernel.launch_for(goal, stream, staged.device(), 0, count, self.size)?;
-        // The launch of the fused kernel has already counted the samples.
+        // The launch of the fused kernel has already counted the samples, so this launch counts 0.
         lap.stop(stream, 0)?;
         read.record(stream)?;
         self.jobs.drain(..).for_each(|job| feed.complete_pair(job));

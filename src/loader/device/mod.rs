@@ -14,7 +14,7 @@
 //!             '-- with a batch stage, the kernel that mixes the pairs that are complete
 //! ```
 //!
-//! Each point has a test in `tests/loader_gpu/`:
+//! Each of the following points has a test in `tests/gpu/`:
 //!
 //! * A worker acquires a page first and a cell second. So every cell in use has a page and will be
 //!   filled, and the two rings cannot deadlock.
@@ -175,8 +175,8 @@ impl BatchSlot for DeviceSlot {
 
 /// Buffers of one sample on its way from a worker to the launcher.
 pub(super) struct DevicePage {
-    /// The file, readable by nvJPEG. The JPEG engines read it until their call is over, other
-    /// routes only during the call.
+    /// The encoded file, in memory that nvJPEG can read. A route of nvJPEG may read the file until
+    /// the image is decoded.
     encoded: Option<PinnedBuffer>,
     /// The decoded window.
     pixels: DeviceBuffer,
@@ -265,7 +265,7 @@ pub(super) struct Waiting {
 /// Data of a page's image for the group decoder.
 struct Gathered {
     submitted: Submitted,
-    /// Bytes of the file.
+    /// Size of the file, in bytes.
     len: usize,
     image: Size,
     /// Class of the image's header; `None` if it is not a JPEG.

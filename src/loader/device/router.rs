@@ -37,8 +37,8 @@ struct RouterState {
     running: Vec<(Ticket, Arc<Event>)>,
     /// Number of threads that decode on the CPU now.
     cpu_threads: usize,
-    /// Number of times that an image was finished or cancelled. Waiting threads detect changes by
-    /// it.
+    /// Number of times that an image was finished or cancelled. A waiting thread compares this
+    /// number to detect a change.
     changes: u64,
 }
 
@@ -102,8 +102,8 @@ impl Router {
         }
     }
 
-    /// Registers the images of one call as running. They are finished when the stream reaches this
-    /// point.
+    /// Registers the images of one call as running. The images are finished when the stream reaches
+    /// the event that this function records.
     pub fn track(
         &self,
         images: impl IntoIterator<Item = Submitted>,

@@ -100,7 +100,7 @@ fn measure(
     };
     let Some(one) = measure(1)? else { return Ok(None) };
     let mut group = if planned.route.batches() { on_device.hardware_group.max(1) } else { 1 };
-    // Calls with fewer images may fit.
+    // If a call with `group` images needs too much memory, a call with half as many may fit.
     let many = loop {
         match if group > 1 { measure(group) } else { Ok(Some(one)) } {
             Err(Error::Budget { .. }) => group /= 2,

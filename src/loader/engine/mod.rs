@@ -228,7 +228,7 @@ impl Engine {
         }
     }
 
-    /// Skips the rest of all epochs before this one.
+    /// Skips the rest of all epochs before epoch `epoch`.
     pub fn want_epoch(&self, epoch: u32) {
         match self {
             Engine::Host(running) => running.feed.want_epoch(epoch),

@@ -1,12 +1,12 @@
 //! Autotuning of a running loader: the loader is measured over intervals of several batches, and a
-//! separate thread decides. An interval is called window in this file.
+//! separate thread decides.
 //!
 //! * Batches that began under another configuration are not measured.
 //! * The consumer only counts batches and takes snapshots. It never waits for a decision.
-//! * A window (measuring interval) has the number of batches that the tuner requests, and lasts at
-//!   least [`SHORTEST`].
+//! * A measuring interval (`window` in the code) has the number of batches that the tuner requests,
+//!   and lasts at least [`SHORTEST`].
 //! * A choice by the user is never changed. Any thread may make a choice at any time
-//!   (`tests/choose.rs`).
+//!   (`tests/gpu/choose.rs`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -62,11 +62,13 @@ struct Chosen {
 }
 
 enum Phase {
-    /// This number of batches, at least one, is not measured.
+    /// Phase in which batches are not measured. The value is the number of batches that are left,
+    /// at least one.
     Skip(u64),
-    /// Batches have been measured since the snapshot. `batches` is their number so far.
+    /// Phase in which batches are measured, since the snapshot `since`. `batches` is their number
+    /// so far.
     Measure { since: Box<Snapshot>, began: Instant, batches: u64 },
-    /// The tuning thread is deciding on the next configuration.
+    /// Phase in which the tuning thread decides on the next configuration.
     Decide,
 }
 

@@ -57,7 +57,7 @@ impl LargeImages {
             format!(
                 "a sample took up to {} more memory than the plan predicts: the sample has \
                  changed since the plan was made, or largest_output of one of your operators \
-                 returns too small a size",
+                 returns too small a size; build the loader again, or correct largest_output",
                 footprint::bytes(most)
             )
         })
@@ -123,14 +123,15 @@ impl Room {
         Self { room, large, held: SampleMemory::default(), part: None }
     }
 
-    /// Maximum size of a file within the share, in bytes, unless the budget is
+    /// Maximum size in bytes of a file that the worker's share covers, unless the budget is
     /// [crowded](Self::is_crowded).
     pub fn file_bytes(&self) -> u64 {
         self.room.share.file
     }
 
-    /// Whether other buffers are so large that a file of the share's size may not fit. They must
-    /// then be freed before a file is read.
+    /// Whether the buffers besides the file's are so large that a file of
+    /// [`file_bytes`](Self::file_bytes) bytes may not fit into the share. These buffers must then
+    /// be freed before a file is read.
     pub fn is_crowded(&self) -> bool {
         let (held, share) = (self.held, self.room.share);
         held.total() - held.file > share.total() - share.file
@@ -146,8 +147,8 @@ impl Room {
         limit.min(self.room.share.total().saturating_add(self.room.beyond_shares()))
     }
 
-    /// Whether the current sample exceeds the share. If so, its buffers must be freed when it is
-    /// finished.
+    /// Whether the current sample exceeds the worker's share. If so, its buffers must be freed when
+    /// it is finished.
     pub fn is_beyond(&self) -> bool {
         self.part.is_some()
     }
@@ -194,8 +195,8 @@ impl Room {
         Ok(())
     }
 
-    /// Takes the whole pool, for a file that exceeds the share. The caller must have freed all its
-    /// buffers.
+    /// Takes the whole pool, for a file that exceeds the worker's share. The caller must have freed
+    /// all its buffers.
     pub fn take_all(&mut self) -> Result<(), DataError> {
         self.held = SampleMemory::default();
         self.part = Some(self.large.take(self.room.beyond_shares()).ok_or_else(ends)?);
@@ -299,7 +300,8 @@ mod tests {
         };
         assert_eq!(admit(80, 10), (Ok(()), false, false));
         // Without a release, a file buffer of 80 bytes and a library buffer of 90 bytes would exist
-        // at the same time. The share is 100 bytes.
+        // at the same time, which exceeds the share of 100 bytes. So the buffers are released
+        // first.
         assert_eq!(admit(10, 90), (Ok(()), true, false));
         assert_eq!(admit(10, 20), (Ok(()), false, false));
         assert_eq!(admit(60, 70), (Ok(()), true, true));

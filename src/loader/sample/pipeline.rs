@@ -183,8 +183,8 @@ impl SamplePipeline {
             match self.reserve(header, file) {
                 Ok(()) => {}
                 Err(error) if must => return Err(error),
-                // Without this memory, only the window is decoded and the image is not added to the
-                // cache.
+                // If the memory for the whole image is not available, only the window is decoded,
+                // and the image is not added to the cache.
                 Err(_) => whole = false,
             }
         }
@@ -366,7 +366,8 @@ impl SamplePipeline {
         decoder.set_row_index(indexes.task(bytes, *epoch));
         let result = run(transform, image, decoder);
         if indexes.learn(decoder, bytes) {
-            // The index may have given wrong rows before it was rejected.
+            // The decoder rejected the index, and may have decoded wrong rows with it before. So
+            // the image is decoded again without an index.
             decoder.set_row_index(RowIndexTask::None);
             return run(transform, image, decoder);
         }

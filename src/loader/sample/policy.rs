@@ -6,8 +6,8 @@ use crate::plan::{OnError, Plan};
 use crate::random::{SampleKey, replacements};
 use crate::source::{NO_LABEL, Source, own_label};
 
-/// Maximum number of replacements that are tried for a failed sample. If so many samples fail, the
-/// cause is not a single sample, and the loader ends with an error. A smaller set has fewer
+/// Maximum number of replacements that are tried for a failed sample. If this many samples fail,
+/// the cause is not a single sample, and the loader ends with an error. A smaller set has fewer
 /// candidates.
 const MOST_REPLACEMENTS: usize = 1000;
 
@@ -86,8 +86,8 @@ pub(in crate::loader) fn produce(
 
 /// Returns the label of a sample, if it has one. If the source has class names, checks that the
 /// label has a name. If there are soft targets, checks that the label is a class. Must be called
-/// after the sample was read: if the content of a source changes, the source knows the label of the
-/// bytes only after reading them.
+/// after the sample was read: if the content of a source changes, the source knows which label
+/// belongs to the bytes only after reading them.
 pub(super) fn checked_label(
     plan: &Plan,
     source: &dyn Source,

@@ -11,7 +11,7 @@
 //!   sending the first response while all connections are in use.
 //! * Cached samples are not requested. Some samples have several upcoming positions, such as one at
 //!   the end of an epoch and one at the start of the next. Such a sample is requested for each
-//!   position, or only once if a cache may hold it by the second one.
+//!   position, or only once if a cache may hold the sample by the time of its second position.
 //! * At most `window` samples are in flight or waiting to be read, within the memory of the plan.
 //!   The window is tuned while the loader runs ([`PrefetchDepth`]), or is the maximum if
 //!   `loader.tune` is false. If the window shrinks, running requests continue, and new ones are
@@ -143,8 +143,8 @@ impl Prefetcher {
         }
     }
 
-    /// Records that this position was handed out to the calling thread. Requests the samples after
-    /// it.
+    /// Records that this position was handed out to the calling thread. Requests the samples at the
+    /// next positions.
     pub fn follow(&self, place: SamplePosition) {
         let mut state = self.state();
         if self.given_up.load(Acquire) {
@@ -453,7 +453,8 @@ mod tests {
             });
         });
         assert_eq!((read(&ahead, 1), given_up(&asked)), (1, vec![]));
-        // The sample was read from a cache, so its request is cancelled with the next position.
+        // The worker read this sample from a cache, so the request is not taken. It is cancelled
+        // when the worker's next position is handed out.
         ahead.follow((0, 1, 2));
         ahead.follow((0, 1, 3));
         assert_eq!(given_up(&asked), [6]);

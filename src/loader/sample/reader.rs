@@ -173,8 +173,8 @@ impl Reader {
         })
     }
 
-    /// Whether to decode an image whole before it is planned, and whether this is required, because
-    /// the image must be resized.
+    /// Returns two facts about an image: whether to decode it whole before it is planned, and
+    /// whether this is required, which is the case if the image must be resized.
     pub fn decodes_whole(&self, key: SampleKey, header: &Header) -> (bool, bool) {
         let Some(store) = &self.caches.decoded else { return (false, false) };
         let original = self.source.original(key.index);
@@ -183,7 +183,8 @@ impl Reader {
         (resizes || store.has_room(original, pixels), resizes)
     }
 
-    /// Decodes a file whole if `whole`, and caches it if there is space.
+    /// If `whole`, decodes the whole image, and caches it if there is space. If the image is not
+    /// cached, caches the file instead, if there is space.
     pub fn keep(
         &mut self,
         key: SampleKey,

@@ -151,7 +151,7 @@ impl Pair {
         self.outcome
     }
 
-    /// Blends that replaced both samples, in order.
+    /// Blends that were applied to both samples of the pair, in order.
     pub fn blends(&self) -> &[Blend] {
         &self.blends
     }

@@ -44,7 +44,7 @@ pub(in crate::loader) struct Job<C> {
     /// Whether the sample is padding of the last batch.
     pub padding: bool,
     /// Time that the thread waited for this job: for a free slot, or for another thread that waited
-    /// for one.
+    /// for a free slot.
     pub waited: Duration,
     /// Memory of the sample in the batch.
     pub cell: C,
@@ -112,7 +112,7 @@ struct Open<S: BatchSlot> {
     /// Number of unfinished cells.
     remaining: usize,
     abandoned: bool,
-    /// First failed cell, and its error.
+    /// Index of the first failed cell of the batch, and the cell's error.
     failure: Option<(usize, Error)>,
 }
 
@@ -283,7 +283,7 @@ impl<S: BatchSlot> Feed<S> {
         self.producer.withhold(slots);
     }
 
-    /// Skips the rest of all epochs before this one.
+    /// Skips the rest of all epochs before epoch `epoch`.
     pub fn want_epoch(&self, epoch: u32) {
         self.wanted_epoch.fetch_max(epoch, Ordering::AcqRel);
     }

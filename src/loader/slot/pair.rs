@@ -19,7 +19,7 @@ pub(in crate::loader) struct PairJob<C> {
     pub batch: u64,
     /// Place of the first sample.
     pub place: usize,
-    /// Memory of the samples. The last pair of an epoch may have only one.
+    /// Memory of the two samples. The last pair of an epoch may have only one sample.
     pub cells: [Option<C>; 2],
     /// Soft targets of the samples.
     pub rows: [TargetRow; 2],

@@ -17,8 +17,8 @@ pub(in crate::loader) struct DeviceMonitor {
 }
 
 impl DeviceMonitor {
-    /// Starts a thread that reads at once, and then after each `period`. A failed reading is
-    /// counted and does not end the thread.
+    /// Starts a thread that reads the utilization at once, and then after each `period`. A failed
+    /// reading is counted and does not end the thread.
     pub fn new(device: &Arc<Device>, period: Duration, meters: Arc<Meters>) -> Result<Self> {
         let monitor = Nvml::open(device.runtime())?.monitor(device)?;
         let over = Arc::new((Mutex::new(false), Condvar::new()));
@@ -47,7 +47,7 @@ impl Drop for DeviceMonitor {
         *over.lock().unwrap_or_else(PoisonError::into_inner) = true;
         changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // The panic handler has already printed a panic.
+            // If the thread panicked, the panic handler has already printed the message.
             let _ = thread.join();
         }
     }

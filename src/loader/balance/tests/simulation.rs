@@ -10,7 +10,8 @@ use crate::random::{SampleKey, SampleRng};
 
 pub const ROUTES: [Route; 3] = [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid];
 
-/// Engine of known speed: seconds per image, per byte and per pixel, in each of its places.
+/// Engine of known speed: seconds per image, per byte and per pixel, in each of its places (images
+/// that it decodes at the same time).
 #[derive(Clone, Copy, Debug)]
 pub struct Engine {
     pub places: usize,
@@ -55,7 +56,7 @@ impl Engine {
 #[derive(Clone, Copy, Debug)]
 pub struct Image {
     pub work: ImageWork,
-    /// Factor on the decoding time of this image, relative to other images of its size.
+    /// Factor by which the decoding time of this image exceeds that of other images of its size.
     pub trouble: f64,
 }
 
@@ -210,7 +211,7 @@ impl<'a> Working<'a> {
         }
     }
 
-    /// Begins as many calls as there are free places, not before `since`.
+    /// Begins as many calls as there are free places, at time `since` or later.
     fn begin(&mut self, since: f64) {
         let Engine { group, call, places, .. } = self.engine;
         let most = if group > 1 { 1 } else { places };
@@ -219,7 +220,7 @@ impl<'a> Working<'a> {
                 self.waiting.drain(..group.min(self.waiting.len())).collect();
             let begin = content.iter().fold(since, |begin, it| begin.max(it.begun));
             let works = content.iter().map(|it| self.engine.seconds(&self.images[it.image], begin));
-            // The places of the engine share the images of a group.
+            // The images of a group are divided among the places of the engine.
             let shared = if group > 1 { places as f64 } else { 1.0 };
             self.calls.push((begin + call + works.sum::<f64>() / shared, content));
         }

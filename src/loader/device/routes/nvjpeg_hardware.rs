@@ -32,7 +32,7 @@ struct Classes {
 #[derive(Clone, Copy)]
 struct Known {
     decodes: bool,
-    /// Number of files that calls rejected since the last decoded file.
+    /// Number of files of the class that calls rejected since a file of the class was last decoded.
     refused: u32,
 }
 

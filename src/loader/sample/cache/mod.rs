@@ -1,7 +1,7 @@
 //! Caches in host memory that persist over all epochs: of encoded files, of decoded images, and of
 //! row indexes.
 //!
-//! Each point has a test in `tests/cache/`:
+//! Each of the following points has a test in `tests/loader/cache/`:
 //!
 //! * A cache never evicts (MinIO, in Mohan et al., "Analyzing and mitigating data stalls in DNN
 //!   training", VLDB 2021). Under a full shuffle, LRU eviction would never hit if the set is

@@ -245,7 +245,7 @@ impl Drop for RowIndexes {
     }
 }
 
-/// Begins the file in the cache folder.
+/// Begins to write a new version of the file in the cache folder.
 fn begin(place: &Path) -> io::Result<AtomicFile> {
     create_private_folder(place.parent().ok_or(ErrorKind::NotFound)?)?;
     AtomicFile::replace(place)
@@ -265,8 +265,8 @@ impl Read for FileReader {
     }
 }
 
-/// Files of indexes beside the files of a source: URLs, which may not exist, and existing local
-/// files.
+/// Returns the paths of the index files beside the files of a source. The first list has URLs,
+/// which may not exist. The second list has local files, which exist.
 fn beside(source: &dyn Source) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let beside = source.files().into_iter().map(|file| {
         let mut name = file.into_os_string();
@@ -281,9 +281,9 @@ fn number(FileKey { len, crc }: FileKey) -> u64 {
     len << 32 ^ u64::from(crc)
 }
 
-/// Path of the file with the indexes of a source. The name is a hash of the number of samples and
-/// of some sample names. A wrong file does no harm, because indexes are used only if their
-/// fingerprints match.
+/// Path of the file with the indexes of a source. The name is a hash of the current directory, the
+/// number of samples and some sample names. A wrong file does no harm, because indexes are used
+/// only if their fingerprints match.
 fn place(storage: &Storage, source: &dyn Source) -> Option<PathBuf> {
     let directory = storage.cache_directory()?;
     let mut hash = Sha256::new();
