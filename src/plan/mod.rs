@@ -327,7 +327,7 @@ fn place(
                 let (cpu_key, cpu_name, _) =
                     &asked[last_cpu.expect("an operator placed on the CPU follows this one")];
                 let way_out = match last_cpu.and_then(|last| cpu_only(chain, last)) {
-                    Some(why) => format!("{cpu_name} {why}: put {name} on cpu"),
+                    Some(why) => format!("{cpu_name} {why}, so put {name} on cpu"),
                     None => format!("put {cpu_name} on gpu or {name} on cpu"),
                 };
                 let problem = format!(
@@ -375,7 +375,7 @@ fn cpu_only(chain: &Chain, place: usize) -> Option<&'static str> {
 
 /// Error for a placement on hardware that this machine lacks.
 fn not_there(what: &'static str, why: &str, key: &str, words: &str) -> Error {
-    let reason = format!("{why}; {key} {words}: write cpu or auto");
+    let reason = format!("{why}, but {key} {words}; write cpu or auto");
     let asked = Some(Box::new(Asked { key: key.into(), at: None }));
     Error::Unavailable { what, reason, asked }
 }

@@ -42,7 +42,8 @@ pub struct SampleMemory {
     pub resize: ScratchBytes,
     /// Buffers for pixel rows between operators.
     pub rows: u64,
-    /// Images between operators: two of bytes, two of floats, and two that a mix keeps.
+    /// Bytes of the images between operators: two images of bytes, two of floats, and two that a
+    /// mix keeps.
     pub windows: [u64; 6],
     /// Images decoded whole for `cache.decoded`: the cached image, and the image before
     /// `cache.presize`.
@@ -366,8 +367,8 @@ impl Plan {
         }
         let all_fit = needs[kept..].iter().all(|it| it.total() <= share.total());
         let known = facts.scanned_all && all_fit && largest <= share.file;
-        // An operator without a computable bound may need more for some random numbers, so memory
-        // for large samples is kept.
+        // For some random numbers, an operator without a computable bound may need more memory than
+        // the share. So memory for large samples is kept.
         let known = known && facts.scanned.iter().all(|it| self.is_bounded(&it.header));
         SampleRoom { share, large: if known { 0 } else { large }, unplanned: 0 }
     }

@@ -30,7 +30,7 @@ pub struct Stage {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Passes {
-    /// A crop inside the image.
+    /// Crop whose window lies inside the image.
     Crop,
     /// Pointwise action other than a crop.
     Pointwise,
@@ -42,9 +42,9 @@ enum Passes {
     Reader,
     /// Statistics.
     Statistics,
-    /// Other action that needs whole images.
+    /// Action that needs the whole input image and is none of the other variants.
     Whole,
-    /// Begin of a mix, with the size of the sum's window.
+    /// Begin of a mix, with the size of the window of the weighted sum.
     Mix(Size),
     /// Any number of passes. If `mixes`, they may include a mix.
     Any { mixes: bool },

@@ -53,7 +53,7 @@ pub fn advance_of(take: Take) -> usize {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Last {
-    /// Added to the value if the value's first bit is 0 (T.81, F.12).
+    /// Number to add to the value if the value's first bit is 0 (T.81, F.12).
     offset: i32,
     /// Position of the value's first bit among the bits of the entry.
     begin: u8,
@@ -171,9 +171,10 @@ impl<A: Copy + From<Last>> Entries<A> {
     }
 
     /// Takes the bits of the entry that `ahead` holds from the buffer, and looks up the next entry.
-    /// The look-up precedes all other work, because the look-up after it depends on its result, and
-    /// CPUs execute earlier instructions first. Returns the take and the action of the entry, and
-    /// the bit buffer in which the entry begins.
+    /// Each look-up depends on the result of the previous one, so the chain of look-ups limits the
+    /// speed. The look-up therefore precedes all other work: CPUs execute earlier instructions
+    /// first. Returns the take and the action of the entry, and the bit buffer in which the entry
+    /// begins.
     #[inline(always)]
     pub fn take(&self, ahead: &mut Ahead, bits: &mut Bits) -> (Take, &A, u64) {
         let (Ahead { index, take }, buffer) = (*ahead, bits.buffer);
@@ -238,8 +239,8 @@ impl AcTable {
         self.is_simple
     }
 
-    /// Rebuilds the table for another code. A simple table, with one symbol per entry, is built so
-    /// fast that it pays off for one small image.
+    /// Rebuilds the table for another code. A simple table has one symbol per entry. It is built so
+    /// fast that it is worth its time even for one small image.
     pub fn renew(&mut self, code: &Code, is_simple: bool) {
         self.is_simple = is_simple;
         self.codes = Codes::new(code);
@@ -273,7 +274,7 @@ impl Drafts {
         let takes = [NOTHING; 2 << MOST_REST];
         let mut drafts = Self { takes, actions: [Action::zeroed(); 2 << MOST_REST] };
         // A draft is the entry for the index bits that remain after a first symbol. The shortest
-        // symbol leaves the most bits, so no draft needs more.
+        // symbol leaves the most bits, so no draft is needed for more bits than that.
         let used = code.indexes(INDEX_BITS).filter_map(|(len, _, symbol)| {
             let size = u32::from(symbol & 15);
             (size > 0).then_some(len + size)

@@ -53,8 +53,8 @@ pub struct Four<'a> {
 /// coefficients by 4 in 16 bits, which overflows outside this range.
 const SANE: RangeInclusive<i16> = -8192..=8191;
 
-/// Dequantized coefficients for which no sum of the reducing transform overflows 16 bits. All
-/// intact images lie within this range.
+/// Range of dequantized coefficients for which no sum of the reducing transform overflows 16 bits.
+/// The coefficients of all intact images lie within this range.
 const REDUCIBLE: RangeInclusive<i16> = -2048..=2047;
 
 /// Output memory for the samples of four blocks.
