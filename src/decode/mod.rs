@@ -305,8 +305,8 @@ impl Decoders {
     /// [`Size::reduced`]. The pixels equal the same window of a decode of the whole image, bit for
     /// bit.
     ///
-    /// Uses at most [`memory`](Self::memory). `sink` may receive some rows before an error is
-    /// detected.
+    /// Needs at most the memory that [`memory`](Self::memory) returns. `sink` may receive some rows
+    /// before an error is detected.
     pub fn decode(
         &mut self,
         bytes: &[u8],

@@ -1,5 +1,5 @@
-//! TIFF: the first directory. Supported are images in one plane whose strips or tiles are
-//! uncompressed or losslessly compressed.
+//! TIFF: the first directory. An image is supported if it is stored in one plane, and if its strips
+//! or tiles are uncompressed or losslessly compressed.
 
 use super::exif::Metadata;
 use super::{Format, Header, corrupt, truncated};

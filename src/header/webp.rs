@@ -272,7 +272,8 @@ impl<'a> Walk<'a> {
                 "the chunks inside a frame are longer than the ANMF chunk of the frame",
             ));
         }
-        // If the sizes differ, libwebp uses the size of the coded image.
+        // If the size in the ANMF chunk differs from the size of the coded image, libwebp uses the
+        // size of the coded image.
         Ok((Roi::new(x, y, coded.width, coded.height), chunks))
     }
 }

@@ -121,8 +121,8 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     rows
 }
 
-/// Adds the rows of the caches at their limits, and of the memory in which workers decode whole
-/// images for the caches.
+/// Adds the rows for the caches, which are assumed to be full, and for the memory in which workers
+/// decode whole images for the caches.
 fn add_caches(plan: &Plan, facts: &Facts, rows: &mut Footprint) {
     let CacheSettings { encoded, decoded, .. } = plan.settings.cache;
     let note = "maximum: grows as images are cached, never shrinks";

@@ -100,8 +100,8 @@ pub struct Plan {
     /// Number of samples to prefetch from a network, and the maximum size of each, in bytes. `None`
     /// if samples are not prefetched.
     pub ahead: Option<(usize, u64)>,
-    /// Possible divisions of work between CPU and GPU: the one with the least GPU work first, the
-    /// planned one last. If there are several, the loader chooses one while it runs.
+    /// Possible divisions of work between CPU and GPU. The first one has the least GPU work, and
+    /// the last one is the planned one. If there are several, the loader chooses one while it runs.
     pub offloads: Vec<Offload>,
     /// GPU part of the plan, `None` if nothing runs on the GPU. Batches are in GPU memory if there
     /// is a GPU part.
@@ -175,7 +175,8 @@ impl Plan {
             steps,
             shape,
             stage: BatchStage::new(chain, settings, facts)?,
-            // Preliminary value, replaced below: the number of GPU threads is not known yet.
+            // This value is preliminary and is replaced below, when the number of GPU threads is
+            // known.
             workers: Bounds::fixed(1),
             prefetch,
             ahead_batches: Bounds::ahead(settings.loader.prefetch, prefetch),

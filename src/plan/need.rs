@@ -298,8 +298,9 @@ impl Plan {
         need
     }
 
-    /// Sizes of the images between passes: the maximum over the whole chain on the CPU, and over
-    /// every prefix of the chain that may run before the GPU part.
+    /// Sizes of the images between passes. Each size is the maximum over all possible cases: the
+    /// whole chain runs on the CPU, or one of the possible prefixes of the chain runs on the CPU
+    /// before the GPU part.
     fn windows(&self, stages: &[Stage], decoded: Size, turned: bool) -> [u64; 6] {
         let whole = Windows::of(stages, decoded, turned, true);
         let splits = self.device.iter().flat_map(|device| {

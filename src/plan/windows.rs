@@ -365,13 +365,15 @@ impl Windows {
         self.stored = stored;
     }
 
-    /// Enters a pass to which only pointwise actions can be added. `buffers` may hold its input.
+    /// Enters a pass to which only pointwise actions can be added. `buffers` is the set of buffers
+    /// that may hold the input of the pass.
     fn only_pass(&mut self, buffers: Buffers) {
         (self.decoder, self.decoder_crops, self.stored, self.crops) = (0, 0, 0, 0);
         self.pass = buffers;
     }
 
-    /// Records the images that a mix keeps: the image at its begin, and the sum.
+    /// Records the images that a mix keeps: the image at the begin of the mix, and the weighted
+    /// sum.
     fn put_mix(&mut self, image: Size, sum: Size) {
         let bytes = [bytes_of(PixelType::U8, image), bytes_of(PixelType::F32, sum)];
         self.mixes = std::array::from_fn(|at| self.mixes[at].max(bytes[at]));

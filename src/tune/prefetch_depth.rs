@@ -186,8 +186,8 @@ impl PrefetchDepth {
         self.skip = self.skip.saturating_sub(1);
     }
 
-    /// Records that a worker has read a prefetched sample. `request` is the duration of the
-    /// request, if known, and `waited` the time that the worker waited, both in seconds.
+    /// Records that a worker has read a prefetched sample. `request` is the duration of the request
+    /// in seconds, if known. `waited` is the time that the worker waited, in seconds.
     pub fn read(&mut self, request: Option<f64>, waited: f64) {
         if let Some(seen) = &mut self.seen {
             seen.read(request, waited);
@@ -316,8 +316,8 @@ impl PrefetchDepth {
             self.patience = self.patience.saturating_mul(2);
             self.watch = None;
         } else if self.settled {
-            // Start trials with the next measurement, because this one partly covers the time
-            // before late samples slowed down the loader.
+            // Trials start with the next measurement, because the current measurement partly covers
+            // the time before late samples slowed down the loader.
             (self.settled, self.floor) = (false, self.least());
             let longer = needed.max(2 * self.window).min(self.most);
             let why = format!("{seen}; more prefetched samples may be sufficient");

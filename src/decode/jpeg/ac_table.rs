@@ -2,8 +2,9 @@
 //! index bits, with their coefficients.
 //!
 //! Most files define their own Huffman codes, so building a table must be fast. One pass over the
-//! code builds all entries. Each entry combines its first symbol with the entry of a shorter index,
-//! which consists of the remaining bits.
+//! code builds all entries. An index consists of the bits of its first symbol and the remaining
+//! bits, which form a shorter index. So its entry combines the first symbol with the entry of that
+//! shorter index.
 
 use std::ops::Range;
 
@@ -66,7 +67,8 @@ pub struct Last {
 }
 
 impl Last {
-    /// Represents no coefficient. [`Last::of`] then reads the value 0 from a zero bit of `index`.
+    /// Creates the value for an entry without a coefficient. For it, [`Last::of`] reads the value 0
+    /// from a zero bit of `index`.
     const fn none(index: usize) -> Self {
         // The value 0 is read from one zero bit of the index. Every code that fits into the index
         // has a zero bit.
@@ -184,8 +186,8 @@ impl<A: Copy + From<Last>> Entries<A> {
     }
 }
 
-/// A symbol whose code fits into an index: length of the code, zeros before the coefficient and
-/// bits of its value.
+/// A symbol whose code fits into an index: length of the code in bits, number of zeros before the
+/// coefficient, and number of bits of the coefficient's value.
 #[derive(Clone, Copy)]
 struct Symbol {
     len: u32,

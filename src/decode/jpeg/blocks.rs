@@ -80,7 +80,7 @@ pub struct BlockCoding<'a> {
 #[derive(Debug)]
 pub struct Reader<'a> {
     pub input: Input<'a>,
-    /// DC coefficient of the last block of each component.
+    /// DC coefficient of the most recently decoded block of each component.
     pub predictions: [i32; 3],
     pub blocks: &'a mut Blocks,
 }

@@ -101,7 +101,8 @@ impl Stream<'_> {
                 return None;
             }
             match kind {
-                // Prediction and color transforms have an image with one pixel per block.
+                // The parameters of a prediction or color transform are stored as an image with one
+                // pixel per block.
                 0 | 1 => {
                     let bits = self.bits(3)? + 2;
                     self.skip_image(blocks(width, bits), blocks(height, bits), |_| ())?;

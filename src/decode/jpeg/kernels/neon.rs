@@ -20,7 +20,8 @@ use super::super::frame::ZIGZAG;
 use super::{Four, Planes, SANE, neighbours};
 
 /// Byte positions of each row's coefficients in the first 64 bytes and in the last 64 bytes of a
-/// block in zigzag order. Positions out of range yield zero, or keep the previous byte.
+/// block in zigzag order. Positions out of range yield zero (instruction `tbl`), or keep the
+/// previous byte (`tbx`).
 const PLACES: [[[u8; 16]; 2]; 8] = {
     let mut places = [[[0xff; 16]; 2]; 8];
     let mut at = 0;
@@ -123,7 +124,7 @@ fn half<const SHIFT: i32, const SPARSE: bool>(
     let products = |a: int16x4_t, by_a: i16, b: int16x4_t, by_b: i16| {
         vmlal_n_s16(vmull_n_s16(a, by_a), b, by_b)
     };
-    // `b` is zero in sparse blocks.
+    // In sparse blocks, `b` is zero, so its product is left out.
     let with_zero = |a: int16x4_t, by_a: i16, b: int16x4_t, by_b: i16| match SPARSE {
         true => vmull_n_s16(a, by_a),
         false => products(a, by_a, b, by_b),
