@@ -65,11 +65,14 @@ fn decode(
     let needed = pitch as u64 * (height as u64 - 1) + row_bytes as u64;
     if (pixels.len() as u64) < needed {
         let problem = format!(
-            "the pixels: an image of {size} pixels needs {needed} bytes of them, and the file \
-                 has {}",
+            "an image of {size} pixels needs {needed} bytes of pixel data, but the file has only \
+                 {} bytes",
             pixels.len()
         );
-        return Err(DataError::new(Reason::Truncated, format!("the file ends inside {problem}")));
+        return Err(DataError::new(
+            Reason::Truncated,
+            format!("the file ends too early: {problem}"),
+        ));
     }
     let colors = colors(&layout);
     let mut groups = RowGroups::new(&mut buffers.rows, window, sink)?;

@@ -1,4 +1,4 @@
-//! Choice of the decoder for a JPEG, and its reason.
+//! Choice of the decoder for a JPEG, and the reason for the choice.
 
 use serde::{Deserialize, Serialize};
 

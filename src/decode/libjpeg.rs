@@ -6,7 +6,7 @@
 //! microsecond.
 //!
 //! Errors unwind. libjpeg's `error_exit` must not return, so our version of it records the error
-//! and starts a panic without the hook's message. The panic passes through the C frames, which have
+//! and starts a panic that prints no message. The panic passes through the C frames, which have
 //! unwind tables, and is caught in `decode`. With `panic = "abort"` a corrupt image would end the
 //! process, so such a build is refused.
 #![allow(unsafe_code)]
@@ -43,7 +43,7 @@ mod memory;
 
 /// Number of columns that are decoded and dropped on either side of a window. libjpeg treats the
 /// outermost column of a crop as the edge of the image, where the upsampling filter has no
-/// neighbour. Only that column differs.
+/// neighbour. Only the pixels of that column differ from those of the whole image.
 const MARGIN: u32 = 1;
 
 /// Minimum width of a crop. libjpeg uses plain upsampling for components of at most 2 samples per
@@ -69,12 +69,13 @@ fn decode(
             let cinfo = &mut (*address).cinfo;
             read(cinfo, image, rows, sink)?;
             if (*address).cinfo.output_scanline == (*address).cinfo.output_height {
-                // As in Pillow, an error after the last row fails the decode, but the end of the
-                // file does not.
+                // As in Pillow, an error after the last row is an error of the image. If the file
+                // merely ends there, the image is accepted.
                 (*address).finishing = true;
                 let ended = sys::jpeg_finish_decompress(&mut (*address).cinfo);
-                // Pillow's libjpeg refuses a second frame header at its marker. This libjpeg stops
-                // without an error after the marker if the file ends there.
+                // Pillow's libjpeg refuses a second frame header as soon as it reads the marker. If
+                // the file ends after that marker, this libjpeg stops without an error, so the
+                // marker is checked here.
                 let at = image.bytes.len() - (*address).source.bytes_in_buffer;
                 let marker = image.bytes[..at].last_chunk();
                 if ended == 0 && matches!(marker, Some([0xFF, 0xC0..=0xC2 | 0xC9 | 0xCA])) {
@@ -190,7 +191,7 @@ unsafe fn open(session: *mut Session) {
 /// Reads the header, applies the crop, skips rows, and passes the rows of the window to the sink.
 ///
 /// # Safety
-/// `cinfo` was opened with the whole file as its source.
+/// `cinfo` must have been opened with the whole file as its source.
 unsafe fn read(
     cinfo: &mut jpeg_decompress_struct,
     image: &EncodedImage<'_>,
@@ -224,7 +225,8 @@ unsafe fn read(
     }
 
     let mut x = 0;
-    // SAFETY: decompression has started, so `coef_bits` is null or as libjpeg documents it.
+    // SAFETY: decompression has started, so `coef_bits` is null or points to the array that libjpeg
+    // documents.
     if !unsafe { smooths(cinfo) } {
         let (left, mut width) = columns(window, full.width);
         x = left;
@@ -345,7 +347,7 @@ unsafe extern "C-unwind" fn raise(common: &mut jpeg_common_struct) {
 }
 
 /// `emit_message`: a warning about corrupt data raises an error if the decode is strict. Otherwise
-/// it is recorded. Harmless warnings and traces are ignored.
+/// the warning is recorded. Harmless warnings and traces are ignored.
 unsafe extern "C-unwind" fn weigh(common: &mut jpeg_common_struct, level: c_int) {
     // SAFETY: called by libjpeg with its own decompressor.
     let code = unsafe { (*common.err).msg_code };
@@ -374,7 +376,8 @@ unsafe extern "C-unwind" fn weigh(common: &mut jpeg_common_struct, level: c_int)
 /// `progress_monitor`: refuses files with more than `MAX_SCANS` scans.
 unsafe extern "C-unwind" fn count_scans(common: &mut jpeg_common_struct) {
     let cinfo = ptr::from_mut(common).cast::<jpeg_decompress_struct>();
-    // SAFETY: libjpeg calls this with its decompressor, whose first part is the common one.
+    // SAFETY: libjpeg calls this with its own decompressor. The first fields of a decompressor are
+    // those of `jpeg_common_struct`.
     let scans = unsafe { (*cinfo).input_scan_number };
     if scans > MAX_SCANS {
         let problem = format!("the JPEG has more than {MAX_SCANS} scans, which is the maximum");

@@ -137,7 +137,8 @@ impl Parts {
                 // These are the flags of the VP8X chunk. If the byte is missing, all flags are
                 // assumed.
                 let flags = head.get(20).copied().unwrap_or(0xFF);
-                // Frames of animations may have alpha even if the flag is not set.
+                // The flags are alpha (0x10) and animation (0x02). Frames of an animation may have
+                // alpha even if the alpha flag is not set.
                 let alpha = flags & (0x10 | 0x02) != 0;
                 Self { lossless: true, lossy: true, alpha }
             }

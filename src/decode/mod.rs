@@ -5,15 +5,15 @@
 //! applied. Alpha is dropped. Gray becomes three equal channels. CMYK becomes RGB by Pillow's
 //! formula.
 //!
-//! Corrupt data is always reported. Where Pillow returns an image with gray or smeared parts after
-//! a libjpeg warning about corrupt data, a decoder here returns a [`DataError`]. Harmless oddities
-//! are accepted, such as stray bytes between segments, or unknown JFIF or Adobe versions. Decoding
-//! ends with the last row that the window needs, so corrupt data below the window is not detected.
+//! [`Strict`](Decoders::strict) decoders return a [`DataError`] for corrupt data, also where Pillow
+//! returns an image with gray or smeared parts after a libjpeg warning. Harmless oddities are
+//! accepted, such as stray bytes between segments, or unknown JFIF or Adobe versions. Decoding ends
+//! with the last row that the window needs, so corrupt data below the window is not detected.
 //!
 //! Decoders that are not [`strict`](Decoders::strict) accept the files that Pillow accepts (with
 //! `LOAD_TRUNCATED_IMAGES` at its default, false) and return Pillow's pixels.
-//! [`tolerated`](Decoders::tolerated) returns the damage that they accepted. They return an error
-//! for the files that Pillow refuses.
+//! [`tolerated`](Decoders::tolerated) returns the damage that they accepted. Files that Pillow
+//! refuses are errors for these decoders too.
 //!
 //! To add a decoder, add a file here with a type that implements [`HostDecoder`], and one line in
 //! `decoders!`.
@@ -113,7 +113,7 @@ pub trait HostDecoder: fmt::Debug {
         None
     }
 
-    /// Memory held between images, in bytes, without the [`Buffers`].
+    /// Size in bytes of the memory that the decoder keeps between images, without the [`Buffers`].
     fn capacity_bytes(&self) -> usize {
         0
     }
@@ -259,10 +259,10 @@ impl Decoders {
     /// Sets whether corrupt data is an error (the default), or is tolerated as in Pillow (setting
     /// `decode.strict`).
     ///
-    /// For PNGs, `tests/images/png_damage/` compares with Pillow's results and pixels. It tests
-    /// files that are truncated anywhere, have any byte changed, have wrong or missing checksums,
-    /// or have malformed chunks. A strict decoder refuses every PNG that Pillow refuses, even
-    /// because of a chunk that does not affect pixels (a `gAMA` chunk of three bytes).
+    /// For PNGs, the tests in `tests/images/png_damage/` compare results and pixels with Pillow's.
+    /// The files are truncated anywhere, have any byte changed, have wrong or missing checksums, or
+    /// have malformed chunks. A strict decoder refuses every PNG that Pillow refuses, even because
+    /// of a chunk that does not affect pixels (a `gAMA` chunk of three bytes).
     ///
     /// Strict and tolerant decoders both refuse a PNG whose header violates the standard, although
     /// Pillow guesses the header's meaning: IHDR is not the first chunk or has more than 13 bytes;
@@ -275,8 +275,8 @@ impl Decoders {
         Self { tolerant: !strict, ..self }
     }
 
-    /// Returns the damage that the last [`decode`](Self::decode) tolerated, or one kind if there
-    /// were several. Always `None` for strict decoders.
+    /// Returns the kind of damage that the last [`decode`](Self::decode) tolerated, or one of the
+    /// kinds if there were several. Always `None` for strict decoders.
     pub const fn tolerated(&self) -> Option<Tolerated> {
         self.tolerated
     }
@@ -305,8 +305,8 @@ impl Decoders {
     /// [`Size::reduced`]. The pixels equal the same window of a decode of the whole image, bit for
     /// bit.
     ///
-    /// Uses at most [`memory`](Self::memory). `sink` may receive some rows before an error is
-    /// detected.
+    /// Needs at most the memory that [`memory`](Self::memory) returns. `sink` may receive some rows
+    /// before an error is detected.
     pub fn decode(
         &mut self,
         bytes: &[u8],
@@ -333,7 +333,7 @@ impl Decoders {
         (self.tolerated, self.jpeg_by) = (None, None);
         let Some(place) = self.place(header) else {
             let (name, only) = (header.format.name(), self.only.unwrap_or("any decoder"));
-            return Err(unsupported(format!("a {name} is not supported by {only}")));
+            return Err(unsupported(format!("a {name} cannot be decoded by {only}")));
         };
         let decoder = &mut self.all.list_mut()[place];
         if !decoder.layouts(header).contains(&layout) {
@@ -358,7 +358,7 @@ impl Decoders {
         Ok(())
     }
 
-    /// Returns the memory held between images, in bytes.
+    /// Returns the size in bytes of the memory that is kept between images.
     pub fn capacity_bytes(&self) -> usize {
         let of_decoders: usize = self.all.list().iter().map(|it| it.capacity_bytes()).sum();
         of_decoders + self.buffers.scratch.capacity() + self.buffers.rows.capacity()
@@ -407,8 +407,8 @@ fn check(header: &Header, window: Roi, reduction: u32) -> Result<(), DataError> 
         }
         known => {
             let problem = format!(
-                "a {name} can be downscaled by one of {known:?} while it is decoded, not by \
-                     {reduction}"
+                "a {name} can be downscaled by one of the factors {known:?} while it is decoded, \
+                 not by {reduction}"
             );
             return Err(unsupported(problem));
         }

@@ -4,9 +4,9 @@
 //! |---|---|
 //! | gray of 1, 2, 4 bits | spread over 0 to 255 |
 //! | gray of 16 bits | clipped to 255, so nearly white, as Pillow converts `I;16` to `RGB` |
-//! | gray with alpha, RGB, RGBA of 16 bits | the high byte |
-//! | palette | its color; if there is no palette: `Corrupt`, or black if not strict, as in Pillow |
-//! | alpha and tRNS | dropped |
+//! | gray with alpha, RGB, RGBA of 16 bits | only the high byte of each sample is used |
+//! | index into the palette | its color; without a palette: the error `Corrupt`, or black if not strict |
+//! | alpha channel and tRNS chunk (transparency) | dropped |
 
 use std::io::{self, BufRead, ErrorKind, Read, Seek, SeekFrom};
 
@@ -69,7 +69,8 @@ impl HostDecoder for Png {
         let (rows, bytes) = SHIFT;
         let all = row.saturating_mul(height.saturating_add(if interlaced { 8 } else { 0 }));
         let unpacked = (rows * row).max(bytes) + 2 * row + LOOK_BACK_BYTES;
-        // While a growing buffer is copied, both copies exist.
+        // The crate's buffer doubles when it grows, and the old copy exists until it has been
+        // copied. Together they take up to three times the needed size.
         let unpacked = 3 * unpacked.min(all.saturating_add(LOOK_BACK_BYTES));
         DecodeMemory {
             scratch: if interlaced { stored.saturating_mul(height) } else { 0 },
@@ -194,8 +195,8 @@ impl Rows<'_> {
         if whole { reader.finish().map_err(error) } else { Ok(()) }
     }
 
-    /// Reads the rest of an image as Pillow does, starting after the rows that were already passed
-    /// on. Returns whether all rows were present.
+    /// Reads the rest of an image as Pillow does, starting after the rows that the sink has already
+    /// received. Returns whether all rows were present.
     fn damaged(
         &mut self,
         layout: &PngLayout<'_>,
@@ -222,7 +223,8 @@ impl Rows<'_> {
         Ok(all)
     }
 
-    /// Passes on the next row. `stored` has the samples of all columns.
+    /// Converts the next row and adds it to the current group of rows. `stored` has the samples of
+    /// all columns.
     fn give(&mut self, stored: &[u8]) -> Result<(), DataError> {
         self.samples.convert_row(stored, self.window, self.groups.row())?;
         self.groups.push();

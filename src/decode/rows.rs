@@ -30,7 +30,7 @@ pub struct Rows<'a> {
     pub count: u32,
     /// Bytes from the start of one row to the start of the next.
     pub pitch: usize,
-    /// Bytes of the rows. The last row ends where these bytes end.
+    /// Bytes of the rows. There is no padding after the last row.
     pub data: &'a [u8],
     /// For [`RowLayout::YCbCr`]: Cb and Cr planes of these pixels, subsampled as in the file. Their
     /// rows are numbered within their own plane. Otherwise empty.

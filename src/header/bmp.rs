@@ -93,8 +93,8 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<BmpLayout<'_>, DataError> {
         (0, 24 | 32) => BmpCoding::Bytes { bytes: bits as usize / 8, rgb: [2, 1, 0] },
         (1, 8) | (2, 4) => BmpCoding::Runs { four_bits: bits == 4 },
         (3, 16 | 24 | 32) => {
-            // Headers of version 2 and 3 contain the color masks. Headers of version 3 also contain
-            // the alpha mask. A 40-byte header is followed by the masks.
+            // A 40-byte header is followed by the color masks. Headers of version 2 and 3 contain
+            // the color masks at the same position, and headers of version 3 also the alpha mask.
             let at = FILE_HEAD + 40;
             let mask = |number: usize| le32(bytes, at + 4 * number).ok_or_else(cut);
             let alpha = if head_len >= 56 { mask(3)? } else { 0 };
@@ -105,8 +105,8 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<BmpLayout<'_>, DataError> {
         }
         (0..=3, _) => {
             return Err(unsupported(format!(
-                "{bits} bits per pixel and compression {compression}, which feedwater does not \
-                 support together"
+                "the combination of {bits} bits per pixel and compression {compression}, which \
+                 feedwater does not support"
             )));
         }
         _ => return Err(unsupported(format!("compression {compression}"))),
@@ -123,7 +123,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<BmpLayout<'_>, DataError> {
         }
         after += color_bytes * colors as usize;
         palette = bytes.get(palette_at..after).ok_or_else(|| truncated("its colors"))?;
-        // Pixels cannot begin inside the palette. If the file claims that, they begin after it.
+        // If the offset in the file lies inside the palette, the pixels begin after the palette.
         if start == end {
             start += color_bytes * colors as usize;
         }

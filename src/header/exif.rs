@@ -100,9 +100,9 @@ impl<'a> From<&'a [u8]> for Joined<'a> {
     }
 }
 
-/// Returns the value of the orientation tag in EXIF data, or `None` without the tag. Returns 0 if
-/// the tag is not a number from 1 to 8. Also returns 0 if the data does not begin like a TIFF,
-/// because Pillow then does not read XMP either.
+/// Returns the value of the orientation tag in EXIF data, or `None` without the tag. Returns 0 (no
+/// rotation) if the tag is not a number from 1 to 8, or if the data does not begin like a TIFF. In
+/// both cases, Pillow ignores the orientation in XMP.
 fn exif_orientation(data: &Joined<'_>) -> Option<u16> {
     let mut data = *data;
     while data.strip(b"Exif\0\0") {}

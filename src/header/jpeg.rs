@@ -228,7 +228,7 @@ pub(super) fn parse_head(bytes: &[u8], strict: bool) -> Result<(Header, &[u8]), 
                     be16(body, 0).ok_or_else(|| corrupt("a restart interval without a value"))?;
             }
             0xE0 => seen.jfif |= body.len() >= 14 && body.starts_with(b"JFIF\0"),
-            // As in Pillow, EXIF segments are joined, and the last XMP packet counts.
+            // As in Pillow, all EXIF segments are joined, but only the last XMP packet is used.
             0xE1 if body.starts_with(b"Exif\0\0") => seen.exif.push(&body[6..]),
             0xE1 if body.starts_with(b"http://ns.adobe.com/xap/1.0/\0") => {
                 seen.metadata.set_xmp(body)

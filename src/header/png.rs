@@ -14,7 +14,7 @@ mod text;
 use checks::Checks;
 pub(crate) use inflate::{Inflater, Stream};
 
-/// Maximum side in pixels that the format allows.
+/// Maximum width and height that the format allows, in pixels.
 const MAX_SIDE: u32 = i32::MAX as u32;
 
 /// Size of the file signature in bytes.
@@ -34,7 +34,7 @@ pub(crate) struct PngLayout<'a> {
     pub palette: &'a [u8],
     /// Consecutive IDAT chunks, including headers and checksums.
     pub pixels: &'a [u8],
-    /// Whether the last IDAT chunk is complete.
+    /// Whether the last IDAT chunk is complete, including its checksum.
     pub pixels_whole: bool,
     /// Whether the last IDAT chunk is complete, except possibly for its checksum.
     pub data_whole: bool,
@@ -77,9 +77,9 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header, DataError> {
     Ok(Header { format: Format::Png, size, orientation, jpeg: None })
 }
 
-/// Reads orientation metadata of all chunks, including those after the pixels. As in Pillow, the
-/// last chunk of a kind counts, eXIf takes precedence over a profile in text, and chunks after an
-/// animation's first frame are ignored.
+/// Reads orientation metadata of all chunks, including those after the pixels. As in Pillow, only
+/// the last chunk of each kind is used, an eXIf chunk takes precedence over a profile in a text
+/// chunk, and chunks after an animation's first frame are ignored.
 fn metadata(bytes: &[u8]) -> Metadata {
     let (mut exif, mut profile, mut xmp, mut packet) = (None, None, None, None);
     let (mut animated, mut pixels) = (false, false);
@@ -116,7 +116,7 @@ fn metadata(bytes: &[u8]) -> Metadata {
     } else if let Some(exif) = profile.and_then(|text| text::raw_profile(&text)) {
         metadata.set_exif(&exif[..].into());
     }
-    // If the last XMP text is empty, Pillow uses the last iTXt text.
+    // If the last XMP text of all chunks is empty, Pillow uses the last XMP text in an iTXt chunk.
     if let Some(xmp) = xmp.filter(|text| !text.is_empty()).or(packet) {
         metadata.set_xmp(&xmp);
     }

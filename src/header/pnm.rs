@@ -13,7 +13,7 @@ use super::{Format, Header, corrupt, truncated};
 use crate::error::DataError;
 use crate::geometry::{Orientation, Size};
 
-/// Maximum side in pixels, as in Netpbm's own programs.
+/// Maximum width and height in pixels, as in Netpbm's own programs.
 const MAX_SIDE: u32 = i32::MAX as u32;
 /// Maximum sample value that the format allows.
 const MAX_VALUE: u32 = 65_535;
@@ -139,8 +139,8 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<PnmLayout, DataError> {
     let (start, whole) = (text.at, least.saturating_add(text.at as u64));
     if whole > bytes.len() as u64 {
         let problem = format!(
-            "the pixels: an image of {size} pixels needs a file of at least {whole} bytes, \
-                 and this one has {}",
+            "the pixel data (an image of {size} pixels needs a file of at least {whole} bytes, \
+                 but this file has only {} bytes)",
             bytes.len()
         );
         return Err(truncated(&problem));

@@ -1,5 +1,5 @@
-//! TIFF: the first directory. Supported are images in one plane whose strips or tiles are
-//! uncompressed or losslessly compressed.
+//! TIFF: the first directory. An image is supported if it is stored in one plane, and if its strips
+//! or tiles are uncompressed or losslessly compressed.
 
 use super::exif::Metadata;
 use super::{Format, Header, corrupt, truncated};
@@ -260,8 +260,8 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
         return Err(unsupported(format!("{}, {extras} of them extra", counted(samples, "sample"))));
     }
     let has_bits = match colors {
-        // Pillow does not read inverted 16-bit samples in big-endian order, and does not invert
-        // those in little-endian order.
+        // Pillow does not read inverted 16-bit samples in big-endian order. It reads them in
+        // little-endian order, but does not invert them.
         TiffColors::Gray { inverted } if bits == 16 => samples == 1 && (little || !inverted),
         TiffColors::Gray { .. } => {
             samples == 1 && matches!(bits, 1 | 2 | 4 | 8)
@@ -276,8 +276,8 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
     };
     if !has_bits || !directory.all(258, bits)? || !directory.all(339, 1)? {
         return Err(unsupported(format!(
-            "{} of {} per pixel and photometric interpretation {photometric}, which feedwater \
-             does not support together",
+            "the combination of {} of {} per pixel and photometric interpretation {photometric}, \
+             which feedwater does not support",
             counted(samples, "sample"),
             counted(bits, "bit")
         )));
@@ -297,7 +297,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
         2 if bits >= 8 => true,
         other => {
             return Err(unsupported(format!(
-                "predictor {other} for {bits} bits per sample, which feedwater does not support"
+                "predictor {other} for samples of {bits} bits, which feedwater does not support"
             )));
         }
     };

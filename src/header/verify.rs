@@ -109,8 +109,8 @@ struct HuffmanTable {
 struct Scan {
     parts: JpegScan,
     mcus: u64,
-    /// Minimum number of bits of an MCU, multiplied by [`Scan::RUN`]. The factor makes the number
-    /// whole, because one code can end several blocks.
+    /// Minimum number of bits of an MCU, multiplied by [`Scan::RUN`]. One code can end up to `RUN`
+    /// blocks, so a block may take a fraction of a code. The factor makes the number whole.
     least_bits: u64,
     /// Maximum number of bits of an MCU.
     most_bits: u64,

@@ -17,7 +17,7 @@ const ANIMATION: u8 = 0x02;
 const XMP: u8 = 0x04;
 const EXIF: u8 = 0x08;
 const ALPHA: u8 = 0x10;
-/// All flags that may be set: those above and the flag for an ICC profile.
+/// All flags that may be set: animation, XMP, EXIF, alpha, and ICC profile (0x20).
 const KNOWN_FLAGS: u8 = 0x3E;
 
 /// Exclusive upper limit of the number of pixels of a canvas or frame.
@@ -79,7 +79,8 @@ fn walk<'a>(bytes: &'a [u8], metadata: &mut Metadata) -> Result<WebpLayout<'a>, 
     let claimed = u64::from(riff) + CHUNK_HEAD as u64;
     if claimed > bytes.len() as u64 {
         let problem = format!(
-            "the image: the header gives {claimed} bytes, but the file has {}",
+            "the image data (the header gives a file length of {claimed} bytes, but the file has \
+             only {} bytes)",
             bytes.len()
         );
         return Err(truncated(&problem));
@@ -271,7 +272,8 @@ impl<'a> Walk<'a> {
                 "the chunks inside a frame are longer than the ANMF chunk of the frame",
             ));
         }
-        // If the sizes differ, libwebp uses the size of the coded image.
+        // If the size in the ANMF chunk differs from the size of the coded image, libwebp uses the
+        // size of the coded image.
         Ok((Roi::new(x, y, coded.width, coded.height), chunks))
     }
 }

@@ -8,8 +8,8 @@ use crate::footprint::{self, Available, Footprint, Memory};
 use super::Plan;
 use super::memory::{RECORD_BYTES, SOURCE};
 
-/// Host memory that must stay available after an extra slot, beyond the plan, is allocated, in
-/// bytes.
+/// A slot beyond the plan is allocated only if this much host memory remains available afterwards,
+/// in bytes.
 const KEPT_FREE: u64 = 128 << 20;
 
 impl Plan {

@@ -13,13 +13,13 @@ use super::{AutoCount, DevicePlan, Facts, Settings};
 /// Range of a count that the loader chooses, such as the number of workers. For a fixed count all
 /// three fields are equal.
 ///
-/// * `loader.num_workers = "auto"`: minimum 1, start at the number of cores. The maximum is two per
-///   core, but at least 16. If samples are read over a network, it is at least 64, because waiting
-///   threads use no core.
+/// * `loader.num_workers = "auto"`: minimum 1, initial value the number of cores. The maximum is
+///   two workers per core, but at least 16. If samples are read over a network, the maximum is at
+///   least 64, because waiting threads use no core.
 /// * `limits.cpu_threads` also counts the thread that launches kernels and the thread that feeds
 ///   the GPU's JPEG engines. Workers get the remaining threads.
-/// * `loader.prefetch = "auto"`: minimum 1, start at 2. Maximum: as many batches as fit into 1 GiB,
-///   from 2 to 8.
+/// * `loader.prefetch = "auto"`: minimum 1, initial value 2. The maximum is the number of batches
+///   that fit into 1 GiB, but at least 2 and at most 8.
 /// * Threads are started and memory is allocated for the maximum. A memory limit may reduce the
 ///   number of batches, see [`Counts`](super::Counts).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -32,10 +32,10 @@ pub struct Bounds {
     pub most: usize,
 }
 
-/// Workers that are always allowed, even with few cores, because they may wait for a disk or a slow
-/// file system.
+/// Number of workers that is always allowed, even with few cores, because workers may wait for a
+/// disk or a slow file system.
 const LOCAL_WORKERS: usize = 16;
-/// Workers that are always allowed if samples are read over a network.
+/// Number of workers that is always allowed if samples are read over a network.
 const WAITING_WORKERS: usize = 64;
 
 /// Memory for prefetched batches if `prefetch` is `auto`, in bytes.
@@ -144,7 +144,7 @@ impl fmt::Display for Bounds {
         let Self { least, start, most } = self;
         match least == most {
             true => most.fmt(f),
-            false => write!(f, "{least} to {most}, {start} at first"),
+            false => write!(f, "{least} to {most}, initially {start}"),
         }
     }
 }

@@ -281,6 +281,6 @@ fn refusal(exceeded: &[Limit], rows: &Footprint) -> Error {
 impl fmt::Display for Reduction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, count, instead_of, limits } = self;
-        write!(f, "{name} {count} instead of {instead_of}: {}", limits.join(" and "))
+        write!(f, "{name} {count} instead of {instead_of} because of {}", limits.join(" and "))
     }
 }

@@ -49,8 +49,8 @@ pub struct DevicePlan {
     pub scratch_bytes: usize,
     /// Number of page-locked buffers for samples processed on the CPU.
     pub uploads: usize,
-    /// Size of one upload buffer, in bytes: a finished sample, or the pixels of a window if the
-    /// route `cpu` is used and a window is larger.
+    /// Size of one upload buffer, in bytes. It holds a finished sample. If the route `cpu` is used,
+    /// it also holds the pixels of any window, which may be larger.
     pub upload_bytes: usize,
     /// Routes in use, with nvJPEG's buffers for each, in the order of [`Route::ALL`]. Never empty.
     pub routes: Vec<RoutePlan>,
@@ -224,7 +224,7 @@ impl DevicePlan {
     /// With more images per call, the engines idle less between two calls. On an A100, torchvision
     /// decodes 7,834 images/s with 1000 images per call (pytorch/vision PR 8496). This default has
     /// not been measured yet; measure with `feedwater bench --hardware-group`. Each image of a call
-    /// needs three pages and a share of two decode states. A call has at most half as many images
+    /// needs three pages, and memory in two decode states. A call has at most half as many images
     /// as all slots together, because two calls fill the slots at the same time.
     pub(super) fn default_hardware_group(&self, plan: &Plan) -> usize {
         let batching = self.routes.iter().map(|it| it.route).filter(|it| it.batches());
@@ -238,8 +238,9 @@ impl DevicePlan {
         let group = in_memory.min(in_slots).clamp(LEAST_DEFAULT_GROUP, MOST_DEFAULT_GROUP);
         match self.measured.iter().find(|it| it.route.batches()) {
             None => group,
-            // Larger calls were not measured. A lane decodes one image at a time, so a call that is
-            // not a multiple of the lanes would leave lanes idle.
+            // Calls with more images than were measured are not used. The engines decode `lanes`
+            // images at the same time. If a call had a number of images that is not a multiple of
+            // `lanes`, some engines would be idle at its end.
             Some(MeasuredMemory { group: measured, lanes, .. }) => match group.min(*measured) {
                 group if group > *lanes => group - group % lanes,
                 group => group,

@@ -42,7 +42,8 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     let SampleRoom { share, large, .. } = plan.room;
     let note = format!("largest sample {} bytes", facts.largest_bytes);
     match &plan.device {
-        // Files that fit a page are read into page-locked pages, which have their own entries.
+        // Files that fit into a page are read into page-locked pages, which have their own row in
+        // the footprint. So only larger files need host memory here.
         Some(device) if plan.decode == Place::Gpu => {
             if share.file > device.encoded_bytes as u64 {
                 rows.add(Memory::Host, "files beyond a page", share.file, workers, note);
@@ -91,8 +92,10 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
         rows.add(Memory::Host, "pairs", pairs, plan.slots() as u64, note);
     }
     if let Shuffle::Windows(windows) = plan.shuffle {
-        let note =
-            format!("ends of {}, and their order in two epochs", counted(windows.files, "file"));
+        let note = format!(
+            "where each of {} ends, and their order in two epochs",
+            counted(windows.files, "file")
+        );
         rows.add(Memory::Host, "order", ORDER_BYTES, windows.files, note);
     }
     if let Some((samples, each)) = plan.ahead {
@@ -118,8 +121,8 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     rows
 }
 
-/// Adds the rows of the caches at their limits, and of the memory in which workers decode whole
-/// images for the caches.
+/// Adds the rows for the caches, which are assumed to be full, and for the memory in which workers
+/// decode whole images for the caches.
 fn add_caches(plan: &Plan, facts: &Facts, rows: &mut Footprint) {
     let CacheSettings { encoded, decoded, .. } = plan.settings.cache;
     let note = "maximum: grows as images are cached, never shrinks";

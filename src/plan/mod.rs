@@ -100,8 +100,8 @@ pub struct Plan {
     /// Number of samples to prefetch from a network, and the maximum size of each, in bytes. `None`
     /// if samples are not prefetched.
     pub ahead: Option<(usize, u64)>,
-    /// Possible divisions of work between CPU and GPU: the one with the least GPU work first, the
-    /// planned one last. If there are several, the loader chooses one while it runs.
+    /// Possible divisions of work between CPU and GPU. The first one has the least GPU work, and
+    /// the last one is the planned one. If there are several, the loader chooses one while it runs.
     pub offloads: Vec<Offload>,
     /// GPU part of the plan, `None` if nothing runs on the GPU. Batches are in GPU memory if there
     /// is a GPU part.
@@ -175,7 +175,8 @@ impl Plan {
             steps,
             shape,
             stage: BatchStage::new(chain, settings, facts)?,
-            // Preliminary value, replaced below: the number of GPU threads is not known yet.
+            // This value is preliminary and is replaced below, when the number of GPU threads is
+            // known.
             workers: Bounds::fixed(1),
             prefetch,
             ahead_batches: Bounds::ahead(settings.loader.prefetch, prefetch),
@@ -327,7 +328,7 @@ fn place(
                 let (cpu_key, cpu_name, _) =
                     &asked[last_cpu.expect("an operator placed on the CPU follows this one")];
                 let way_out = match last_cpu.and_then(|last| cpu_only(chain, last)) {
-                    Some(why) => format!("{cpu_name} {why}: put {name} on cpu"),
+                    Some(why) => format!("{cpu_name} {why}, so put {name} on cpu"),
                     None => format!("put {cpu_name} on gpu or {name} on cpu"),
                 };
                 let problem = format!(
@@ -375,7 +376,7 @@ fn cpu_only(chain: &Chain, place: usize) -> Option<&'static str> {
 
 /// Error for a placement on hardware that this machine lacks.
 fn not_there(what: &'static str, why: &str, key: &str, words: &str) -> Error {
-    let reason = format!("{why}; {key} {words}: write cpu or auto");
+    let reason = format!("{why}, but {key} {words}; write cpu or auto");
     let asked = Some(Box::new(Asked { key: key.into(), at: None }));
     Error::Unavailable { what, reason, asked }
 }

@@ -42,7 +42,8 @@ pub struct SampleMemory {
     pub resize: ScratchBytes,
     /// Buffers for pixel rows between operators.
     pub rows: u64,
-    /// Images between operators: two of bytes, two of floats, and two that a mix keeps.
+    /// Bytes of the images between operators: two images of bytes, two of floats, and two that a
+    /// mix keeps.
     pub windows: [u64; 6],
     /// Images decoded whole for `cache.decoded`: the cached image, and the image before
     /// `cache.presize`.
@@ -297,8 +298,9 @@ impl Plan {
         need
     }
 
-    /// Sizes of the images between passes: the maximum over the whole chain on the CPU, and over
-    /// every prefix of the chain that may run before the GPU part.
+    /// Sizes of the images between passes. Each size is the maximum over all possible cases: the
+    /// whole chain runs on the CPU, or one of the possible prefixes of the chain runs on the CPU
+    /// before the GPU part.
     fn windows(&self, stages: &[Stage], decoded: Size, turned: bool) -> [u64; 6] {
         let whole = Windows::of(stages, decoded, turned, true);
         let splits = self.device.iter().flat_map(|device| {
@@ -366,8 +368,8 @@ impl Plan {
         }
         let all_fit = needs[kept..].iter().all(|it| it.total() <= share.total());
         let known = facts.scanned_all && all_fit && largest <= share.file;
-        // An operator without a computable bound may need more for some random numbers, so memory
-        // for large samples is kept.
+        // For some random numbers, an operator without a computable bound may need more memory than
+        // the share. So memory for large samples is kept.
         let known = known && facts.scanned.iter().all(|it| self.is_bounded(&it.header));
         SampleRoom { share, large: if known { 0 } else { large }, unplanned: 0 }
     }

@@ -32,9 +32,9 @@ impl Offload {
         Self { operators: plan.steps.len() - plan.cpu_steps(), decode: plan.decode == Place::Gpu }
     }
 
-    /// All allowed offloads, the one with the least GPU work first, the planned one last. An
-    /// operator or decoding may leave the GPU if its placement is `auto` and the route `cpu` is
-    /// allowed.
+    /// All allowed divisions of work. The first one has the least GPU work, and the last one is the
+    /// planned one. An operator or decoding may leave the GPU if its placement is `auto` and the
+    /// route `cpu` is allowed.
     pub(super) fn all(plan: &Plan, chain: &Chain, routes: &[Route]) -> Vec<Self> {
         let planned = Self::planned(plan);
         let decode = !planned.decode || plan.settings.decode.placement == Placement::Auto;

@@ -203,28 +203,29 @@ impl Route {
     ///
     /// | image | routes that accept it |
     /// |---|---|
-    /// | baseline, all components in one scan | all routes |
-    /// | extended sequential, all components in one scan | all routes but `nvjpeg-gpu` |
-    /// | sequential with several scans | `cpu` |
-    /// | progressive | `nvjpeg-hybrid`, `cpu` |
-    /// | lossless, hierarchical, arithmetic, or not 8 bits | `cpu` |
+    /// | baseline JPEG, all components in one scan | all routes |
+    /// | extended sequential JPEG, all components in one scan | all routes but `nvjpeg-gpu` |
+    /// | sequential JPEG with several scans | `cpu` |
+    /// | progressive JPEG | `nvjpeg-hybrid`, `cpu` |
+    /// | lossless or hierarchical JPEG, arithmetic coding, or not 8 bits per sample | `cpu` |
     /// | gray, YCbCr 4:4:4, 4:2:2, 4:2:0, 4:4:0 | all routes |
-    /// | gray, YCbCr 4:4:4, 4:2:2, 4:2:0, 4:4:0, with unusual factors | `nvjpeg-hybrid`, `cpu` |
+    /// | gray, YCbCr 4:4:4, 4:2:2, 4:2:0, 4:4:0, with unusual sampling factors | `nvjpeg-hybrid`, `cpu` |
     /// | YCbCr 4:1:1, 4:1:0 | all routes but `nvjpeg-hardware` |
-    /// | other chroma subsamplings | `cpu` |
-    /// | RGB, CMYK, YCCK, two components | `cpu` |
-    /// | restart markers, any orientation | all routes |
-    /// | a side below 16 pixels | `nvjpeg-hybrid`, `cpu` |
-    /// | a side above 16000 pixels | all routes but `nvjpeg-hardware` |
-    /// | a side above 16384 pixels | `cpu` |
-    /// | reduced by 2, 4 or 8 while decoding | `nvjpeg-hardware`, `cpu` |
+    /// | chroma subsamplings other than 4:4:4, 4:2:2, 4:2:0, 4:4:0, 4:1:1, 4:1:0 | `cpu` |
+    /// | JPEG with RGB, CMYK or YCCK colors, or with two components | `cpu` |
+    /// | JPEG with restart markers, or with any orientation | all routes |
+    /// | width or height below 16 pixels | `nvjpeg-hybrid`, `cpu` |
+    /// | width or height above 16000 pixels | all routes but `nvjpeg-hardware` |
+    /// | width or height above 16384 pixels | `cpu` |
+    /// | image that is reduced by 2, 4 or 8 while it is decoded | `nvjpeg-hardware`, `cpu` |
     /// | PNG, WebP, PNM | `cpu` |
     ///
     /// `cpu` accepts every image, and returns an error for images that it cannot decode. The limits
     /// of the JPEG engines and the kernels come from nvJPEG's documentation of its backends (CUDA
     /// 13). That documentation does not mention sides above 16384, images smaller than one MCU,
-    /// unusual factors, or several sequential scans. The table assumes that these are not
-    /// supported. A wrong assumption costs only speed, because another route decodes the image.
+    /// unusual sampling factors, or several sequential scans. The table assumes that nvJPEG does
+    /// not support them. A wrong assumption costs only speed, because another route decodes the
+    /// image.
     pub fn takes(self, header: &Header, reduction: u32) -> Result<(), &'static str> {
         (self.spec().accepts)(header)?;
         if reduction > 1 && !self.reduces() { Err("a reduction while decoding") } else { Ok(()) }

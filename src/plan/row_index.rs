@@ -21,8 +21,8 @@ const CODED: f64 = 0.6;
 const INDEX_BYTES: f64 = 140.0;
 /// Bytes per row of blocks in an index, for images with one and with three components.
 const ROW_BYTES: [f64; 2] = [3.2, 5.8];
-/// Factor and bytes by which the cache is larger than the indexes in it, because its blocks have
-/// unused space.
+/// The cache is larger than the indexes in it by this factor plus the bytes below, because the
+/// cache's blocks have unused space.
 const LEFT_OVER: f64 = 1.1;
 const LEFT_OVER_BYTES: f64 = 64.0 * 1024.0;
 /// Smallest predicted speed-up for which indexes are used by default.

@@ -87,11 +87,11 @@ const SLURM_TASKS: &str = "SLURM_NTASKS";
 const SLURM_STEP: &str = "SLURM_STEP_ID";
 /// Variable that `srun --pty` sets.
 const SLURM_TERMINAL: &str = "SLURM_PTY_PORT";
-/// Lowest of the step numbers that Slurm reserves for steps that are not tasks. This number is the
-/// interactive step (slurm.h).
+/// Lowest of the step numbers that Slurm reserves for steps that are not tasks. It is the number of
+/// the interactive step (slurm.h).
 const SLURM_FIRST_SPECIAL: u64 = 0xffff_fffa;
 
-/// End of every message: how to set the shard explicitly.
+/// End of every error message about the shard: how to set the shard explicitly.
 const WAY_OUT: &str = "or write loader.shard = \"none\" (this process reads the whole set) or a launcher's name, or \
      loader.rank and loader.world_size";
 
@@ -298,7 +298,7 @@ impl Launcher {
         };
         if rank >= world {
             let says = self.says(environment);
-            let text = format!("{says}: rank {rank} is not below {world}; correct it, {WAY_OUT}");
+            let text = format!("{says}: the rank must be below the world size; fix it, {WAY_OUT}");
             return Err(problem(text));
         }
         Ok(Shard { rank, world, from: self.name })

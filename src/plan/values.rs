@@ -95,8 +95,8 @@ impl Visitor<'_> for AutoCountVisitor {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum LastBatch {
-    /// The samples are dropped. With several shards, more samples may be dropped, so all shards
-    /// have the same number.
+    /// The samples are dropped. With several shards, even more samples may be dropped, because all
+    /// shards must have the same number of samples.
     #[default]
     Drop,
     /// The shard's last sample is repeated until the batch is full. The repeated samples are marked

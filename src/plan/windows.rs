@@ -30,7 +30,7 @@ pub struct Stage {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Passes {
-    /// A crop inside the image.
+    /// Crop whose window lies inside the image.
     Crop,
     /// Pointwise action other than a crop.
     Pointwise,
@@ -42,9 +42,9 @@ enum Passes {
     Reader,
     /// Statistics.
     Statistics,
-    /// Other action that needs whole images.
+    /// Action that needs the whole input image and is none of the other variants.
     Whole,
-    /// Begin of a mix, with the size of the sum's window.
+    /// Begin of a mix, with the size of the window of the weighted sum.
     Mix(Size),
     /// Any number of passes. If `mixes`, they may include a mix.
     Any { mixes: bool },
@@ -365,13 +365,15 @@ impl Windows {
         self.stored = stored;
     }
 
-    /// Enters a pass to which only pointwise actions can be added. `buffers` may hold its input.
+    /// Enters a pass to which only pointwise actions can be added. `buffers` is the set of buffers
+    /// that may hold the input of the pass.
     fn only_pass(&mut self, buffers: Buffers) {
         (self.decoder, self.decoder_crops, self.stored, self.crops) = (0, 0, 0, 0);
         self.pass = buffers;
     }
 
-    /// Records the images that a mix keeps: the image at its begin, and the sum.
+    /// Records the images that a mix keeps: the image at the begin of the mix, and the weighted
+    /// sum.
     fn put_mix(&mut self, image: Size, sum: Size) {
         let bytes = [bytes_of(PixelType::U8, image), bytes_of(PixelType::F32, sum)];
         self.mixes = std::array::from_fn(|at| self.mixes[at].max(bytes[at]));

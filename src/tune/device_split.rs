@@ -14,7 +14,8 @@ pub(super) fn next(trials: &[Trial], all: &[Offload]) -> Option<(Offload, &'stat
     let content =
         trials.iter().filter(|it| it.waits < NEGLIGIBLE_WAIT_SHARE).filter_map(place).min();
     if let Some(enough) = content {
-        // All tried splits with less device work than `enough` were insufficient.
+        // The split number `enough` has the least device work of all tried splits that were
+        // sufficient. So all tried splits with less device work were insufficient.
         let below = (0..enough).rev().find(tried);
         let (next, question) = match below {
             None => (middle(0, enough.min(1)), "can the CPU do everything?"),

@@ -49,7 +49,8 @@ pub const TRIALS: usize = 7;
 pub const WINDOW: u64 = 5;
 /// Maximum number of batches until tuning ends.
 pub const WITHIN: u64 = 50;
-/// Time within which tuning may end regardless of the number of batches, in seconds.
+/// Tuning may always take this time, in seconds, even if it then takes more than [`WITHIN`]
+/// batches.
 const SECONDS: f64 = 1.0;
 /// Minimum speed, relative to the fastest trial, that counts as equally fast.
 const AS_FAST: f64 = 0.98;
@@ -81,8 +82,8 @@ pub struct Space {
     pub workers: Bounds,
     /// Range of the number of prefetched batches.
     pub prefetch: Bounds,
-    /// Possible work on the device, least first, at least one entry. Tuning starts with the last
-    /// entry.
+    /// Possible divisions of work between CPU and device, with at least one entry. The first entry
+    /// has the least device work. Tuning starts with the last entry.
     pub offload: Vec<Offload>,
 }
 
@@ -167,7 +168,8 @@ impl Space {
         if !self.offload.contains(&choice.offload) {
             let may: Vec<_> = self.offload.iter().map(Offload::to_string).collect();
             let problem = format!(
-                "{} cannot run on this device; these can: {}",
+                "{} would run on the device, but the plan of this loader allows only one of \
+                 these: {}",
                 choice.offload,
                 may.join(", ")
             );
@@ -326,8 +328,8 @@ impl Tuner {
     }
 
     /// Model of a trial whose stage times are pooled over all trials with the same device work. The
-    /// consumer's step is shortened by the measurement error, because one worker too many costs
-    /// less than one too few.
+    /// consumer's step is shortened by the measurement error, so the model rather demands too many
+    /// workers than too few. One worker too many costs less than one too few.
     fn pooled(&self, trial: &Trial) -> Model {
         let same = self.trials.iter().filter(|it| it.choice.offload == trial.choice.offload);
         let models: Vec<&Model> = same.map(|it| &it.model).collect();

@@ -9,8 +9,9 @@
 //! * A sample is late if a worker waits for it. Late samples have a cost only if the consumer also
 //!   waits for the workers. Without a cost, the prefetch depth follows from Little's law: the rate
 //!   of samples times the lead time. The lead time is the time from a sample's request to its use.
-//!   It is long enough that requests which take longer cost workers at most 1 % of their time. A
-//!   few very late requests therefore make it long.
+//!   Requests that take longer than the lead time make workers wait. The lead time is the shortest
+//!   one with which this waiting costs the workers at most 1 % of their time. A few very late
+//!   requests therefore make the lead time long.
 //! * If late samples have a cost, other prefetch depths are tried, larger ones first. The smallest
 //!   depth that is nearly as fast as the fastest is kept, so no more requests are in flight than
 //!   the storage can serve.
@@ -21,11 +22,11 @@
 //! * While workers, prefetched batches or placement are being tuned, no smaller prefetch depth is
 //!   tried.
 //! * If arrival times of samples are unknown, the prefetch depth does not change.
-//! * A chosen prefetch depth is kept until the training loop changes. It is tuned again if late
-//!   samples begin to have a cost. If they had a cost when the depth was chosen, it is tuned again
-//!   if the rate differs by a seventh in two consecutive measurements. In that case, a larger depth
-//!   is also tried from time to time. The time until the next attempt doubles with each restart,
-//!   and after a smaller depth was insufficient.
+//! * A chosen prefetch depth is kept until the training loop changes. The depth is tuned again if
+//!   late samples begin to have a cost. If late samples had a cost when the depth was chosen,
+//!   tuning also restarts if the rate differs by a seventh in two consecutive measurements, and a
+//!   larger depth is tried from time to time. The time until the next attempt doubles with each
+//!   restart, and after a smaller depth was insufficient.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -49,20 +50,21 @@ const LATE: f64 = 0.01;
 const NEGLIGIBLE_WAIT_SHARE: f64 = 0.02;
 /// Factor by which the prefetch depth exceeds the computed one, because the rate of samples varies.
 const MARGIN: f64 = 1.25;
-/// Maximum ratio of a smaller prefetch depth to the current one at which a change is worthwhile.
+/// A change to a smaller prefetch depth is worthwhile only if the ratio of the smaller depth to the
+/// current depth is at most this.
 const SHORTER: f64 = 0.75;
-/// Ratio of the first smaller prefetch depth to the smallest depth so far. It is not much below 1,
-/// because the rate falls by the same factor if the latency of requests is the limit.
+/// Ratio of the first smaller prefetch depth that is tried to the smallest depth so far. It is not
+/// much below 1, because the rate falls by the same factor if the latency of requests is the limit.
 const CAREFUL: f64 = 0.7;
-/// Ratio of each further smaller prefetch depth to the smallest depth so far. It is less than
-/// `CAREFUL`, because the first smaller depth did not lower the rate.
+/// Ratio of each further smaller prefetch depth that is tried to the smallest depth so far. It is
+/// less than `CAREFUL`, because the first smaller depth did not lower the rate.
 const BOLD: f64 = 0.4;
 /// Minimum rate, relative to the fastest trial, that counts as equally fast in the first two
 /// trials.
 const AS_FAST: f64 = 0.97;
 /// Minimum rate, relative to the fastest trial, that counts as equally fast from the third trial
-/// on. If the storage could serve more requests, such a small prefetch depth would lower the rate
-/// more clearly.
+/// on. The prefetch depths of these trials are much smaller. If the storage could serve more
+/// requests at the same time, these depths would lower the rate by more than this limit allows.
 const ABOUT_AS_FAST: f64 = 0.95;
 /// Maximum relative standard error of a measured rate. Above it, rates cannot be compared.
 const MAX_RELATIVE_ERROR: f64 = 0.05;
@@ -184,8 +186,8 @@ impl PrefetchDepth {
         self.skip = self.skip.saturating_sub(1);
     }
 
-    /// Records that a worker has read a prefetched sample. `request` is the duration of the
-    /// request, if known, and `waited` the time that the worker waited, both in seconds.
+    /// Records that a worker has read a prefetched sample. `request` is the duration of the request
+    /// in seconds, if known. `waited` is the time that the worker waited, in seconds.
     pub fn read(&mut self, request: Option<f64>, waited: f64) {
         if let Some(seen) = &mut self.seen {
             seen.read(request, waited);
@@ -198,7 +200,7 @@ impl PrefetchDepth {
         let TakenBatch { samples, now, waited, begun, workers, alone } = *taken;
         self.batches += 1;
         if self.workers != workers {
-            // Measurements with another number of workers do not apply.
+            // The number of workers has changed, so earlier measurements do not apply.
             (self.workers, self.seen, self.watch) = (workers, None, None);
             self.trials.clear();
             if self.window < self.least() {
@@ -267,7 +269,8 @@ impl PrefetchDepth {
         self.calm.0 = if shorter { self.calm.0 + 1 } else { 0 };
         if self.calm.0 >= self.calm.1 {
             let why = format!(
-                "this is sufficient: {seen}, and nearly all requests are answered within {}",
+                "this number of samples is sufficient: {seen}, and nearly all requests are \
+                 answered within {}",
                 time(age)
             );
             self.shortened = true;
@@ -278,10 +281,10 @@ impl PrefetchDepth {
         if shorter || self.measurements <= MEMORY {
             return None;
         }
-        // A window (number of prefetched samples) that is only a trial may be sufficient by chance,
-        // so it is raised to `needed`.
+        // A prefetch depth (`window`) that is only being tried may be sufficient by chance, so it
+        // is raised to `needed`.
         let window = if self.settled { self.window } else { self.window.max(needed) };
-        self.change(window, true, format!("this is as many as needed: {seen}"))
+        self.change(window, true, format!("this is the number of samples that is needed: {seen}"))
     }
 
     /// Handles a measurement in which late samples have a cost.
@@ -307,17 +310,17 @@ impl PrefetchDepth {
             if !other && !again {
                 return None;
             }
-            // If the rate has not changed, try only longer windows (more prefetched samples).
-            // Longer windows do not lower the speed, but shorter ones may.
+            // If the rate has not changed, try only larger prefetch depths. A larger depth does not
+            // lower the speed, but a smaller one may.
             self.floor = if other { self.least() } else { self.window };
             self.patience = self.patience.saturating_mul(2);
             self.watch = None;
         } else if self.settled {
-            // Start trials with the next measurement, because this one partly covers the time
-            // before late samples slowed down the loader.
+            // Trials start with the next measurement, because the current measurement partly covers
+            // the time before late samples slowed down the loader.
             (self.settled, self.floor) = (false, self.least());
             let longer = needed.max(2 * self.window).min(self.most);
-            let why = format!("{seen}; a longer window may be sufficient");
+            let why = format!("{seen}; more prefetched samples may be sufficient");
             return (longer > self.window).then(|| self.change(longer, false, why)).flatten();
         }
         self.late.0 += 1;
@@ -331,7 +334,8 @@ impl PrefetchDepth {
                 self.most,
                 true,
                 format!(
-                    "{seen}; the times vary too much to compare windows, so the maximum is used"
+                    "{seen}; the times vary too much to compare numbers of prefetched samples, so \
+                     the maximum is used"
                 ),
             );
         }
@@ -339,8 +343,8 @@ impl PrefetchDepth {
         let tried = |window: usize| self.trials.iter().any(|it| it.window == window);
         if let Some((window, why)) = self.next(needed).filter(|next| !tried(next.0)) {
             if window < self.window && !alone {
-                // While workers, prefetched batches or placement are being tuned, try no shorter
-                // window. Measure again later.
+                // While workers, prefetched batches or placement are being tuned, try no smaller
+                // prefetch depth. Measure again later.
                 self.trials.clear();
                 return None;
             }
@@ -372,7 +376,7 @@ impl PrefetchDepth {
         let gains = others.map(|it| it.rate).fold(0.0, f64::max) < AS_FAST * longest.rate;
         if longest.window < self.most && gains {
             let window = needed.max(2 * longest.window).min(self.most);
-            return Some((window, "is a longer window faster?".into()));
+            return Some((window, "are more prefetched samples faster?".into()));
         }
         let best = self.best();
         let fast = shortest.rate >= self.as_fast() * best;
@@ -381,11 +385,11 @@ impl PrefetchDepth {
             let window = (share * shortest.window as f64).ceil() as usize;
             return Some((
                 window.max(self.floor).max(self.least()),
-                "is a shorter window as fast?".into(),
+                "are fewer prefetched samples as fast?".into(),
             ));
         }
-        // The knee is the smallest window (number of prefetched samples) with the full rate. Below
-        // the knee, the rate is the window divided by the duration of a request.
+        // The knee is the smallest prefetch depth (`window`) with the full rate. Below the knee,
+        // the rate is the depth divided by the duration of a request.
         let knee = MARGIN * shortest.window as f64 * best / shortest.rate.max(1e-9);
         let taken = self.nearly_best(best).window as f64;
         let between = !fast && knee < SHORTER * taken && knee > shortest.window as f64 / SHORTER;
@@ -432,7 +436,7 @@ impl PrefetchDepth {
 
     fn change(&mut self, window: usize, settled: bool, why: String) -> Option<PrefetchDecision> {
         if window != self.window {
-            // Requests sent under the old window are not measured.
+            // Requests sent under the old prefetch depth are not measured.
             (self.skip, self.begun) = (window.max(self.window), None);
             self.seen = None;
             self.calm.0 = 0;

@@ -6,7 +6,8 @@ use feedwater_insight::model::{Model, Options};
 
 use super::{AS_FAST, Choice, Space};
 
-/// Minimum predicted speed, relative to the fastest, at which fewer workers or slots are chosen.
+/// Minimum predicted speed, relative to the fastest choice, at which a choice with fewer workers or
+/// slots is preferred.
 const NEARLY_AS_FAST: f64 = 0.99;
 
 /// Choice with the model's prediction.
@@ -63,7 +64,8 @@ fn cheapest(numbers: Vec<usize>, rate: impl Fn(usize) -> Result<f64>) -> Result<
 }
 
 impl Found {
-    /// Whether the choice is clearly faster than `now`, or clearly cheaper and as fast.
+    /// Whether the choice is predicted to be clearly faster than `now`, or clearly cheaper than
+    /// `now` and about as fast.
     pub fn is_worth_a_trial(&self, now: Choice) -> bool {
         let cheaper = 8 * self.choice.workers <= 7 * now.workers;
         self.gain > 1.0 - AS_FAST || (cheaper && self.gain > AS_FAST - 1.0)

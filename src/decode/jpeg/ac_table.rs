@@ -2,8 +2,9 @@
 //! index bits, with their coefficients.
 //!
 //! Most files define their own Huffman codes, so building a table must be fast. One pass over the
-//! code builds all entries. Each entry combines its first symbol with the entry of a shorter index,
-//! which consists of the remaining bits.
+//! code builds all entries. An index consists of the bits of its first symbol and the remaining
+//! bits, which form a shorter index. So its entry combines the first symbol with the entry of that
+//! shorter index.
 
 use std::ops::Range;
 
@@ -53,7 +54,7 @@ pub fn advance_of(take: Take) -> usize {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Last {
-    /// Added to the value if the value's first bit is 0 (T.81, F.12).
+    /// Number to add to the value if the value's first bit is 0 (T.81, F.12).
     offset: i32,
     /// Position of the value's first bit among the bits of the entry.
     begin: u8,
@@ -66,7 +67,8 @@ pub struct Last {
 }
 
 impl Last {
-    /// Represents no coefficient. [`Last::of`] then reads the value 0 from a zero bit of `index`.
+    /// Creates the value for an entry without a coefficient. For it, [`Last::of`] reads the value 0
+    /// from a zero bit of `index`.
     const fn none(index: usize) -> Self {
         // The value 0 is read from one zero bit of the index. Every code that fits into the index
         // has a zero bit.
@@ -171,9 +173,10 @@ impl<A: Copy + From<Last>> Entries<A> {
     }
 
     /// Takes the bits of the entry that `ahead` holds from the buffer, and looks up the next entry.
-    /// The look-up precedes all other work, because the look-up after it depends on its result, and
-    /// CPUs execute earlier instructions first. Returns the take and the action of the entry, and
-    /// the bit buffer in which the entry begins.
+    /// Each look-up depends on the result of the previous one, so the chain of look-ups limits the
+    /// speed. The look-up therefore precedes all other work: CPUs execute earlier instructions
+    /// first. Returns the take and the action of the entry, and the bit buffer in which the entry
+    /// begins.
     #[inline(always)]
     pub fn take(&self, ahead: &mut Ahead, bits: &mut Bits) -> (Take, &A, u64) {
         let (Ahead { index, take }, buffer) = (*ahead, bits.buffer);
@@ -183,8 +186,8 @@ impl<A: Copy + From<Last>> Entries<A> {
     }
 }
 
-/// A symbol whose code fits into an index: length of the code, zeros before the coefficient and
-/// bits of its value.
+/// A symbol whose code fits into an index: length of the code in bits, number of zeros before the
+/// coefficient, and number of bits of the coefficient's value.
 #[derive(Clone, Copy)]
 struct Symbol {
     len: u32,
@@ -238,8 +241,8 @@ impl AcTable {
         self.is_simple
     }
 
-    /// Rebuilds the table for another code. A simple table, with one symbol per entry, is built so
-    /// fast that it pays off for one small image.
+    /// Rebuilds the table for another code. A simple table has one symbol per entry. It is built so
+    /// fast that it is worth its time even for one small image.
     pub fn renew(&mut self, code: &Code, is_simple: bool) {
         self.is_simple = is_simple;
         self.codes = Codes::new(code);
@@ -273,7 +276,7 @@ impl Drafts {
         let takes = [NOTHING; 2 << MOST_REST];
         let mut drafts = Self { takes, actions: [Action::zeroed(); 2 << MOST_REST] };
         // A draft is the entry for the index bits that remain after a first symbol. The shortest
-        // symbol leaves the most bits, so no draft needs more.
+        // symbol leaves the most bits, so no draft is needed for more bits than that.
         let used = code.indexes(INDEX_BITS).filter_map(|(len, _, symbol)| {
             let size = u32::from(symbol & 15);
             (size > 0).then_some(len + size)

@@ -23,7 +23,7 @@ const TOP: Mask = 1 << 63;
 /// State of the decoding of an AC scan.
 pub struct Bands<'a> {
     pub codes: &'a AcCodes,
-    /// First and last coefficient of the band.
+    /// Positions of the first and the last coefficient of the band.
     pub band: [usize; 2],
     /// Lowest bit of the coefficients that the scan codes (`Al` in T.81).
     pub low: u32,
@@ -63,8 +63,8 @@ pub trait Operations {
     /// Returns the set bit of `mask` that has `above` set bits above it, or 0 if there is none.
     fn pick(mask: Mask, above: u32) -> Mask;
 
-    /// Adds one bit to the magnitude of each coefficient in `mask`. The lowest bit of `more`
-    /// belongs to the last coefficient.
+    /// Adds one bit of `more` to the magnitude of each coefficient in `mask`. The lowest bit of
+    /// `more` belongs to the last coefficient.
     fn add(block: &mut Block, mask: Mask, more: u64, low: u32);
 }
 
@@ -179,7 +179,8 @@ impl Bands<'_> {
                         count = next;
                     };
                 }
-                // Two entries take at most 46 of 56 bits, so the 10 bits of an index remain.
+                // The buffer has 56 bits. Two entries take at most 46 of them, so 10 bits remain,
+                // which are enough for the next index.
                 entry!(refill: false);
                 entry!(refill: true);
             };
@@ -187,7 +188,7 @@ impl Bands<'_> {
                 return Some((bits, mask, 0));
             }
             if advance < END {
-                // A last coefficient beyond the end of the band is damage.
+                // If the last coefficient lies beyond the end of the band, the data is corrupt.
                 if count + advance != last + 1 {
                     return None;
                 }

@@ -47,7 +47,7 @@ pub trait Widening {
     fn widen(pattern: &[i8; PATTERN], to: &mut [i16; PATTERN]);
 }
 
-/// Widens one coefficient at a time. Compilers do not find the vector instruction here.
+/// Widens one coefficient at a time. Compilers do not turn this loop into vector instructions.
 pub struct OneByOne;
 
 impl Widening for OneByOne {
@@ -80,7 +80,7 @@ pub struct BlockCoding<'a> {
 #[derive(Debug)]
 pub struct Reader<'a> {
     pub input: Input<'a>,
-    /// DC coefficient of the last block of each component.
+    /// DC coefficient of the most recently decoded block of each component.
     pub predictions: [i32; 3],
     pub blocks: &'a mut Blocks,
 }
@@ -174,7 +174,8 @@ fn decode_ac<W: Widening>(
                     }
                 };
             }
-            // Two entries take at most 46 of 56 bits, so the 10 bits of an index remain.
+            // The buffer has 56 bits. Two entries take at most 46 of them, so 10 bits remain, which
+            // are enough for the next index.
             entry!(refill: true);
             entry!(refill: false);
         };
@@ -258,7 +259,8 @@ fn parse_ac(mut bits: Bits, clean: &Clean, table: &AcTable, mut next: Take) -> O
                     }
                 };
             }
-            // Two entries take at most 46 of 56 bits, so the 10 bits of an index remain.
+            // The buffer has 56 bits. Two entries take at most 46 of them, so 10 bits remain, which
+            // are enough for the next index.
             entry!(refill: true);
             entry!(refill: false);
         };

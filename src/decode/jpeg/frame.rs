@@ -92,9 +92,9 @@ impl Shape {
         [(self.size.width as usize).div_ceil(8 * h), (self.size.height as usize).div_ceil(8 * v)]
     }
 
-    /// Returns the number of samples along a side of a transformed block, of luma and of chroma.
-    /// Chroma with fewer samples along both sides is reduced less (`jdmaster.c`,
-    /// `jpeg_calc_output_dimensions`).
+    /// Returns the number of samples along a side of a transformed block, of luma and of chroma. If
+    /// chroma has half as many samples as luma along both sides, its blocks are reduced by half as
+    /// much (`jdmaster.c`, `jpeg_calc_output_dimensions`).
     pub fn sides(&self, reduction: usize) -> [usize; 2] {
         let luma = 8 / reduction;
         let has_less = self.sampling == [2, 2] && reduction > 1;
@@ -176,7 +176,7 @@ impl<'a> Frame<'a> {
 
 /// Reader of the segments of a file. Everything except coded data is a segment.
 pub struct Segments<'a> {
-    /// Tables by their most recent definitions.
+    /// Tables that were defined so far. A later definition replaces an earlier one.
     pub tables: Tables,
     /// Bytes that are not read yet.
     pub rest: &'a [u8],

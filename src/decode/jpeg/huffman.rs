@@ -132,9 +132,9 @@ impl Codes {
         &self.code
     }
 
-    /// Returns length and symbol of the next code. For a code that is longer than an index, the
-    /// search starts at the lengths of such codes. The function is not inlined, because it is
-    /// rarely called and would take registers from the loops that look up most codes.
+    /// Returns length and symbol of the next code. If the code is longer than an index, the search
+    /// skips the lengths up to that of an index. The function is not inlined, because it is rarely
+    /// called and would take registers from the loops that look up most codes.
     #[cold]
     #[inline(never)]
     pub fn next(&self, buffer: u64) -> Option<(u32, u8)> {
@@ -203,8 +203,8 @@ impl DcTable {
         self.codes.code()
     }
 
-    /// Takes the next code with its value. At least 29 bits remain in the buffer. Returns `None` if
-    /// no code begins here.
+    /// Takes the next code with its value, and leaves at least 29 bits in the buffer. Returns
+    /// `None` if no code begins here.
     #[inline(always)]
     pub fn take(&self, bits: &mut Bits, clean: &Clean) -> Option<Difference> {
         // The look-up uses the bits from before the refill, so it does not wait for the refill.

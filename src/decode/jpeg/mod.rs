@@ -1,13 +1,14 @@
 //! feedwater's own JPEG decoder. It decodes Huffman-coded JPEGs with 8 bits per sample, gray or
 //! YCbCr, sequential in one scan or progressive. The pixels equal libjpeg-turbo's.
 //!
-//! In corrupt images coefficients can be so large that sums overflow 16 bits. The pixels then equal
-//! those of libjpeg-turbo's vector code. libjpeg-turbo's C code returns other pixels for such
-//! images.
+//! In corrupt images, coefficients can be so large that sums overflow 16 bits. libjpeg-turbo's C
+//! code and its vector code then return different pixels. This decoder returns the pixels of the
+//! vector code.
 //!
-//! libjpeg-turbo decodes all other JPEGs, and all unusual or corrupt ones. If our decoder has
-//! already passed rows to the sink, libjpeg-turbo starts again at the first row, and the rows that
-//! the sink received are skipped. All errors of corrupt JPEGs are therefore libjpeg-turbo's.
+//! libjpeg-turbo decodes the JPEGs that this decoder does not support, and all unusual or corrupt
+//! ones. If this decoder has already passed rows to the sink, libjpeg-turbo starts again at the
+//! first row, and the rows that the sink received are skipped. All errors of corrupt JPEGs are
+//! therefore libjpeg-turbo's.
 //!
 //! The path of an image: `frame` reads the segments. `scan` iterates over the MCUs (minimum coded
 //! units). `bits` removes byte stuffing. `huffman`, `ac_table` and `blocks` decode coefficients.
@@ -51,7 +52,8 @@ use crate::header::Header;
 /// Name of this decoder.
 pub(super) const NAME: &str = "feedwater";
 
-/// Number of tables of each kind that the decoder keeps. An image uses at most three.
+/// Number of tables of each kind (DC, AC) that the decoder keeps. An image uses at most three of
+/// each kind.
 const TABLES: usize = 4;
 
 /// Returns the reason why this decoder refuses a JPEG, as far as the header shows it.
@@ -138,8 +140,8 @@ impl HostDecoder for Feedwater {
         let part = DecodedPart::new(&shape, header.size.window(), 1, MOST_STEP);
         let row = part.row_bytes(RowLayout::Rgb) as u64;
         let row_index = RowIndexWriter::most_bytes(shape.units()[1]) as u64;
-        // Both decoders free an image's coefficients when they are done with the image.
-        // libjpeg-turbo starts only after our decoder has freed them.
+        // libjpeg-turbo starts only after our decoder has freed its coefficients. So only the
+        // larger of the two decoders' memory counts.
         let coefficients = if shape.is_progressive { progressive::memory_bytes(&shape) } else { 0 };
         DecodeMemory {
             scratch: part.plane_bytes() as u64,
@@ -159,7 +161,8 @@ impl HostDecoder for Feedwater {
         sink: &mut RowSink<'_>,
     ) -> Result<Option<Tolerated>, DataError> {
         let mut next = image.window.y;
-        // If libjpeg-turbo decodes the image again, rows that were already passed on are skipped.
+        // If libjpeg-turbo decodes the image again, the rows that the sink has already received are
+        // skipped.
         let mut passed = |rows: Rows<'_>| {
             if rows.first >= next {
                 next = rows.first + rows.count;

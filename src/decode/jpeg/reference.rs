@@ -130,7 +130,8 @@ impl File {
             let [across, down] = if chunks.len() == 1 { [1, 1] } else { sampling(sides) };
             let [wide, high] =
                 [(width * across).div_ceil(most[0]), (height * down).div_ceil(most[1])];
-            // libjpeg-turbo upsamples chroma of at most two columns in another way.
+            // libjpeg-turbo uses a different upsampling for chroma of at most two columns, so such
+            // files are refused.
             if 2 * across == most[0] && wide <= 2 {
                 return None;
             }

@@ -58,7 +58,7 @@ impl DecodedPart {
             [left.saturating_sub(beside) / wide, (right + beside).div_ceil(wide).min(units_across)];
         let rows =
             [top.saturating_sub(below) / high, (bottom + below).div_ceil(high).min(units_down)];
-        // If chroma is upsampled vertically, libjpeg also reads the units of the two rows of pixels
+        // If chroma is upsampled vertically, libjpeg also reads the MCUs of the two rows of pixels
         // below the window.
         let read_rows = (bottom + 2 * below).div_ceil(high);
         let read_rows = read_rows.next_multiple_of(shape.rows_together).min(units_down);
@@ -106,8 +106,8 @@ impl DecodedPart {
         let across = if component == 0 { self.ratio[0] * self.across } else { self.across };
         let rows =
             self.sides[0] * self.sampling[1] / if component == 0 { 1 } else { self.ratio[1] };
-        // If chroma is upsampled vertically, the last row of the row of units above is kept for the
-        // interpolation.
+        // If chroma is upsampled vertically, the last row of samples of the MCUs above is kept for
+        // the interpolation.
         let kept = self.ratio[1] - 1;
         let mut plane = Plane { start: 0, pitch: across + 2 * EDGE, rows, kept };
         if component > 0 {
@@ -162,7 +162,7 @@ impl Painter<'_> {
         let blocks = coefficients.as_chunks::<BLOCK>().0;
         let [h, v] = self.part.sampling;
         let mut is_sane = true;
-        // `pairs` are component, column of blocks and row of blocks of each pair.
+        // For each pair, `pairs` has the component, the column of blocks and the row of blocks.
         let mut put = |four: [usize; 4], quantization: usize, pairs: [[usize; 3]; 2]| {
             let [a, b, c, d] = four;
             let four = Four {
@@ -212,13 +212,13 @@ impl Painter<'_> {
         is_sane
     }
 
-    /// Passes the rows of pixels that this row of MCUs completes to the sink.
+    /// Passes to the sink the rows of pixels that are complete after this row of MCUs.
     pub fn paint(&mut self, row: usize) {
         self.repeat_edges();
         let high = self.part.sides[0] * self.part.sampling[1];
         let is_last = row + 1 == self.part.rows[1];
-        // Chroma between two rows of units is interpolated from both. The last pixels of this row
-        // therefore wait for the next row of units.
+        // Chroma between two rows of MCUs is interpolated from both rows. So the last row of pixels
+        // of this row of MCUs is produced together with the next row of MCUs.
         let end = (row + 1) * high - if is_last { 0 } else { self.part.ratio[1] - 1 };
         let end = (end as u32).min(self.part.window.bottom());
         while self.next < end {

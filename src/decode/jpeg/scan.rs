@@ -80,7 +80,8 @@ impl Scan<'_> {
         };
         for row in first..end {
             let next = if row + 1 < down { Some(starts.next()?) } else { None };
-            // Data after the row does not need to be unstuffed.
+            // Byte stuffing is not removed from the data after this row, because that data is not
+            // needed.
             let row_end = next.map_or(u64::MAX, |next| next.position);
             self.reader.input.limit((row_end / 8) as usize);
             self.go_to(row, start);

@@ -22,7 +22,8 @@ const MOST_NUMBER: usize = 10;
 const HASH_BYTES: usize = 4 + 8 + 16;
 /// Maximum size in bytes of everything before the entries of a row index, plus the checksum.
 const FRAME_BYTES: usize = 2 + MOST_NUMBER + HASH_BYTES + MOST_NUMBER + 4;
-/// Maximum size in bytes of an entry: a position and three differences of 32 bits.
+/// Maximum size in bytes of an entry: a position, and three differences of DC coefficients with 32
+/// bits each.
 const ENTRY_BYTES: usize = MOST_NUMBER + 3 * 5;
 /// Limit of DC coefficients: their magnitudes must be smaller than this number.
 const MOST_DC: i64 = 1 << 30;
@@ -167,8 +168,9 @@ impl RowIndex {
         &self.bytes
     }
 
-    /// Iterates over the starts of all rows except the first. Returns `None` if the image has
-    /// another number of rows or components. The iterator ends early at an invalid entry.
+    /// Iterates over the starts of all rows except the first. Returns `None` if the index has a
+    /// number of rows or components that differs from `rows` or `components`. The iterator ends
+    /// early at an invalid entry.
     pub(super) fn starts(&self, rows: usize, components: usize) -> Option<RowStarts<'_>> {
         let entries = self.bytes.get(self.entries..self.bytes.len() - 4)?;
         let fits = self.count + 1 == rows && self.components == components;

@@ -46,20 +46,21 @@ impl<'a> Checks<'a> {
 fn at_least(least: usize, name: &str, body: &[u8]) -> Result<(), DataError> {
     if body.len() < least {
         let problem =
-            format!("the {name} segment has {} bytes, at least {least} are needed", body.len());
+            format!("the {name} segment has {} bytes; at least {least} are needed", body.len());
         return Err(corrupt(problem));
     }
     Ok(())
 }
 
-/// Whether the segment ends where Pillow reads the length of a block's name, which is an error. At
-/// other ends, Pillow only stops reading.
+/// Whether the segment ends directly before the length of a block's name, which is an error in
+/// Pillow. If the segment ends anywhere else, Pillow only stops reading.
 fn ends_in_a_block(body: &[u8]) -> bool {
     let mut at = PHOTOSHOP.len();
     while body.get(at..).is_some_and(|rest| rest.starts_with(b"8BIM")) {
         let Some(code) = be16(body, at + 4) else { return false };
         let Some(&name) = body.get(at + 6) else { return true };
-        // Names, including their length, and contents are padded to even positions.
+        // A name together with its length field is padded to an even position. So is the content of
+        // a block.
         at = (at + 7 + usize::from(name)).next_multiple_of(2);
         let Some(size) = be32(body, at) else { return false };
         let content = body.get(at + 4..).unwrap_or_default();

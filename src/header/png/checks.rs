@@ -46,7 +46,8 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// Marks the start of the pixels. After this point, Pillow checks chunks less strictly.
+    /// Records that the pixels have begun. Pillow checks the chunks after the start of the pixels
+    /// less strictly.
     pub fn pixels_begin(&mut self) {
         self.pixels_seen = true;
     }

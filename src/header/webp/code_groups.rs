@@ -60,8 +60,8 @@ pub fn bytes(chunks: &[u8]) -> Option<u64> {
             stream.table_bytes(width, height)
         }
         b"ALPH" => {
-            // The lowest two bits of the first byte are the compression of alpha. Width and height
-            // are those of the image.
+            // The lowest two bits of the first byte are the compression of the alpha image. The
+            // alpha image has the width and height of the color image.
             let (&head, data) = data.split_first()?;
             if head & 3 != 1 {
                 return Some(0);
@@ -101,7 +101,8 @@ impl Stream<'_> {
                 return None;
             }
             match kind {
-                // Prediction and color transforms have an image with one pixel per block.
+                // The parameters of a prediction or color transform are stored as an image with one
+                // pixel per block.
                 0 | 1 => {
                     let bits = self.bits(3)? + 2;
                     self.skip_image(blocks(width, bits), blocks(height, bits), |_| ())?;
@@ -163,8 +164,8 @@ impl Stream<'_> {
                 self.prefixed(prefix)?;
                 length
             } else {
-                // The color is in a cache of recent colors, which is not tracked here. The color's
-                // group is that of an earlier pixel, or 0.
+                // The color is read from a cache of recent colors, which is not tracked here. Such
+                // a pixel adds no new group: its group was that of an earlier pixel, or is 0.
                 group(0);
                 1
             };
@@ -336,8 +337,8 @@ fn blocks(side: u32, bits: u32) -> u32 {
     (side + (1 << bits) - 1) >> bits
 }
 
-/// Returns how palette indices are packed: 0 for up to 2 colors, 1 for up to 4, 2 for up to 16, 3
-/// for more.
+/// Returns the binary logarithm of the number of bits per palette index: 0 for up to 2 colors, 1
+/// for up to 4, 2 for up to 16, 3 for more.
 fn bucket(colors: u32) -> usize {
     [2, 4, 16].iter().filter(|&&most| colors > most).count()
 }

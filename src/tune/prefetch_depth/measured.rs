@@ -103,8 +103,8 @@ impl Seen {
     }
 
     /// Result of the measurement, or `None` until there is enough data. If the prefetch depth is
-    /// final (`settled`), more data is needed. Less data is enough if late samples begin to cost
-    /// much, which is not `known` yet.
+    /// final (`settled`), more data is needed. Less data is enough if late samples cost much and
+    /// this is new (`known` is false).
     pub fn measured(&self, workers: usize, settled: bool, known: bool) -> Option<Measured> {
         let seconds = self.last - self.began;
         if self.batches < BATCHES || seconds < SECONDS || self.samples < SAMPLES {

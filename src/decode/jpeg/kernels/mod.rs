@@ -53,8 +53,8 @@ pub struct Four<'a> {
 /// coefficients by 4 in 16 bits, which overflows outside this range.
 const SANE: RangeInclusive<i16> = -8192..=8191;
 
-/// Dequantized coefficients for which no sum of the reducing transform overflows 16 bits. All
-/// intact images lie within this range.
+/// Range of dequantized coefficients for which no sum of the reducing transform overflows 16 bits.
+/// The coefficients of all intact images lie within this range.
 const REDUCIBLE: RangeInclusive<i16> = -2048..=2047;
 
 /// Output memory for the samples of four blocks.
@@ -73,7 +73,7 @@ impl Planes<'_> {
         self.bytes[start..][..SIDE].copy_from_slice(&samples);
     }
 
-    /// Writes one row of a pair of blocks of 8 samples.
+    /// Writes one row of a pair of blocks, with 8 samples per block.
     #[inline(always)]
     fn put_pair(&mut self, pair: usize, row: usize, samples: [u8; 16]) {
         let start = self.starts[pair] + row * self.pitch;
@@ -169,7 +169,8 @@ impl Kernels {
         Self(Set::Plain)
     }
 
-    /// Whether the set has vector instructions. Without them libjpeg-turbo is faster.
+    /// Whether the set has vector instructions. Without vector instructions, libjpeg-turbo is
+    /// faster than this decoder.
     pub fn are_fast(self) -> bool {
         self.0 != Set::Plain
     }
@@ -358,8 +359,8 @@ impl Kernels {
         }
     }
 
-    /// Returns the range of half-width chroma samples for this part of a row, including the
-    /// neighbours.
+    /// Returns the range of half-width chroma samples that are needed for this part of a luma row:
+    /// those of the part, and their neighbours on both sides.
     fn beside(self, part: &Range<usize>) -> Range<usize> {
         part.start / 2..(part.end + self.step()) / 2
     }

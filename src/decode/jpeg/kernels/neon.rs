@@ -20,7 +20,8 @@ use super::super::frame::ZIGZAG;
 use super::{Four, Planes, SANE, neighbours};
 
 /// Byte positions of each row's coefficients in the first 64 bytes and in the last 64 bytes of a
-/// block in zigzag order. Positions out of range yield zero, or keep the previous byte.
+/// block in zigzag order. Positions out of range yield zero (instruction `tbl`), or keep the
+/// previous byte (`tbx`).
 const PLACES: [[[u8; 16]; 2]; 8] = {
     let mut places = [[[0xff; 16]; 2]; 8];
     let mut at = 0;
@@ -83,8 +84,8 @@ pub fn transform<const SPARSE: bool>(four: &Four<'_>, planes: &mut Planes<'_>) -
 }
 
 /// One dimension of the inverse DCT (`jidctint.c`). Factors have 13 fractional bits. Sums of inputs
-/// wrap at 16 bits. A `SHIFT` of 18 leaves two fractional bits. With `SPARSE`, rows 4 to 7 are
-/// zero. With `HALF`, columns 4 to 7 are zero.
+/// wrap at 16 bits. With a `SHIFT` of 18, the results are shifted by only 16 bits, so they keep two
+/// fractional bits. With `SPARSE`, rows 4 to 7 are zero. With `HALF`, columns 4 to 7 are zero.
 #[inline]
 #[target_feature(enable = "neon")]
 fn pass<const SHIFT: i32, const SPARSE: bool, const HALF: bool>(
@@ -123,7 +124,7 @@ fn half<const SHIFT: i32, const SPARSE: bool>(
     let products = |a: int16x4_t, by_a: i16, b: int16x4_t, by_b: i16| {
         vmlal_n_s16(vmull_n_s16(a, by_a), b, by_b)
     };
-    // `b` is zero in sparse blocks.
+    // In sparse blocks, `b` is zero, so its product is left out.
     let with_zero = |a: int16x4_t, by_a: i16, b: int16x4_t, by_b: i16| match SPARSE {
         true => vmull_n_s16(a, by_a),
         false => products(a, by_a, b, by_b),
@@ -289,7 +290,7 @@ fn write_colors(luma: uint8x16_t, blue: [int16x8_t; 2], red: [int16x8_t; 2], to:
 fn colors(luma: uint8x8_t, blue: int16x8_t, red: int16x8_t) -> [uint8x8_t; 3] {
     // The instruction doubles the product, rounds it, and keeps the upper 16 bits. The factors have
     // 14 fractional bits. For all 256 chroma values, the result still equals that of JFIF's
-    // factors, which have 16.
+    // factors, which have 16 fractional bits.
     let scaled = |chroma, factor| vqrdmulhq_n_s16(vaddq_s16(chroma, chroma), factor);
     let products =
         |blue, red| vrshrn_n_s32::<15>(vmlal_n_s16(vmull_n_s16(blue, -11277), red, -23401));

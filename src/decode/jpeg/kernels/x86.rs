@@ -61,7 +61,8 @@ pub const INTERLEAVE: [[[u8; 16]; 3]; 3] = {
     shuffles
 };
 
-/// Byte shuffles from columns of four bytes to rows of four bytes, and to rows of two bytes.
+/// Byte shuffles from columns of four bytes to rows: `FOURS` to rows of four bytes, `TWOS` to rows
+/// of two bytes.
 pub const FOURS: [u8; 16] = [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15];
 pub const TWOS: [u8; 16] =
     [0, 4, 1, 5, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80];

@@ -19,7 +19,7 @@ pub struct Walk<'a> {
     /// Number of MCUs left before the next restart marker.
     left: usize,
     restarts: usize,
-    /// DC coefficient of the last block of each component.
+    /// DC coefficient of the most recently decoded block of each component.
     predictions: [i32; 3],
 }
 

@@ -14,7 +14,7 @@ pub struct Scan {
     /// Numbers of the DC tables of the scan's components.
     pub dc: [usize; 3],
     pub ac: usize,
-    /// First and last coefficient, in zigzag order.
+    /// Positions of the first and the last coefficient that the scan codes, in zigzag order.
     pub band: [usize; 2],
     /// Whether the scan adds one bit to coefficients of earlier scans.
     pub refines: bool,
@@ -57,7 +57,7 @@ impl Script {
     }
 
     /// Returns the quantization tables of the components if all coefficients are coded in full
-    /// precision. In a gray image all three are equal.
+    /// precision. In a gray image, all three tables are equal.
     pub fn steps(&self) -> Option<[&[u16; 64]; 3]> {
         let count = self.shape.component_count();
         let is_whole = self.low[..count].as_flattened().iter().all(|low| *low == Some(0));

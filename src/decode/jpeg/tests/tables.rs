@@ -22,7 +22,8 @@ impl Random {
 fn code(random: &mut Random, shape: u64) -> Code {
     let mut counts = [0u8; 16];
     let mut symbols = Vec::new();
-    // Number of unused codes of the next length. The code of ones only must stay unused.
+    // Number of unused codes of the next length. The code that consists only of ones must stay
+    // unused.
     let mut free = 1u64;
     for count in &mut counts {
         free = (2 * free).min(1 << 10);
@@ -111,5 +112,8 @@ fn blocks_of_any_code_are_those_of_its_symbols_one_by_one() {
             }
         }
     }
-    assert!(intact > codes, "{intact} of all blocks are intact");
+    assert!(
+        intact > codes,
+        "only {intact} blocks are intact, but the test needs more than {codes}"
+    );
 }
