@@ -120,7 +120,7 @@ impl Tail {
         Self { elements, dtype, layout }
     }
 
-    /// Replaces the table of floats whose values are converted.
+    /// Replaces the table that maps bytes to floats.
     pub fn set(&mut self, values: &Floats) {
         let convert = if self.dtype == DType::F16 { half_bits } else { brain_bits };
         match &mut self.elements {

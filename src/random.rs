@@ -152,11 +152,11 @@ pub fn replacements(sample: SampleKey, samples: u64) -> impl Iterator<Item = u64
 ///   keys finds all orders of up to seven elements equally frequent, even with only 16 rounds.
 /// * Above 1024 elements, it is a balanced Feistel network of eight rounds over the next power of
 ///   four, iterated until the result is in range (Black and Rogaway, "Ciphers with arbitrary finite
-///   domains", CT-RSA 2002), which takes less work. It is unsuitable for small ranges: the halves
-///   of the network have too few values to produce all orders equally often.
+///   domains", CT-RSA 2002). This takes less work than swap-or-not. It is unsuitable for small
+///   ranges: the halves of the network have too few values to produce all orders equally often.
 ///
-/// The key consists of 64 bits and an epoch number. Therefore only a part of the orders of more
-/// than about twenty elements can occur, as with every generator that is seeded this way.
+/// The key consists of 64 bits and an epoch number. Therefore not every order of more than about
+/// twenty elements can occur. This is so for every generator with such a key.
 ///
 /// `tests/order.rs` tests that orders are uniform, and that neighbours, epochs and seeds are not
 /// correlated.

@@ -56,8 +56,8 @@ pub trait Slot: Send {
     fn end_use(&mut self) -> Result<()>;
 }
 
-/// Interval at which a waiting consumer checks whether all slots are in use. `withhold` does not
-/// wake the consumer.
+/// Interval at which a waiting consumer checks whether all slots are in use. The consumer must
+/// check this from time to time, because `withhold` does not wake it.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Shortest interval at which a waiting consumer checks whether all slots are in use, for consumers
 /// that pass a short `patience`.

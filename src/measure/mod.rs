@@ -3,9 +3,9 @@
 //! * Each thread has its own [`ThreadMeter`]. For each [`Stage`], the meter holds the number of
 //!   items, their bytes, the busy time, and the times that the thread waited for input and for
 //!   space for its output. Counting never makes a thread wait for another thread.
-//! * If samples take less than 50 microseconds, about one of [`TIMED`] samples is timed and
-//!   represents the others. Every sample is counted.
-//! * CPU time is read from the system for one of [`CLOCKED`] samples if samples are short, else for
+//! * If samples take less than 50 microseconds, on average only one in [`TIMED`] samples is timed,
+//!   and it represents the others. Every sample is counted.
+//! * CPU time is read from the system for one in [`CLOCKED`] samples if samples are short, else for
 //!   each sample. The part of a stage's elapsed time that is not CPU time was spent waiting for a
 //!   disk or a processor.
 //! * When a [`Snapshot`] is taken, the system reports how long threads waited for a processor, and

@@ -269,8 +269,8 @@ impl Event {
     }
 }
 
-/// Sorts the events and makes them disjoint or nested. If an event begins inside another one and
-/// ends after it, the begin is moved to the end of the other event.
+/// Sorts the events and makes them disjoint or nested. If an event begins inside an earlier event
+/// and ends after it, the begin of the later event is moved to the end of the earlier one.
 fn nested(events: Vec<Event>) -> Vec<Event> {
     let mut waiting: BinaryHeap<_> = events.into_iter().map(Reverse).collect();
     let mut around: Vec<i64> = Vec::new();

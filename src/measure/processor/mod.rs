@@ -113,7 +113,8 @@ impl ThreadClock {
 impl Drop for Clocked<'_> {
     fn drop(&mut self) {
         self.0.read();
-        // The thread's number may be reused for another thread.
+        // After the thread has ended, the system may give its number to another thread. So its file
+        // is not read again.
         self.0.lock().path = None;
     }
 }
@@ -194,7 +195,7 @@ impl Machine {
     pub(super) fn profile(&self) -> ProcessorProfile {
         let Self { seconds, processors, quota, .. } = *self;
         let told = seconds >= 0.8 * LEAST_APART.as_secs_f64();
-        // Values below the resolution of the counters are not significant.
+        // The counter of each processor may be wrong by one tick, so this much is subtracted.
         let sure = |it: f64| (it - TICK * f64::from(processors)).max(0.0) / seconds;
         ProcessorProfile {
             allowed: processors,
