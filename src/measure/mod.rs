@@ -324,7 +324,8 @@ impl Meters {
         let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner).read();
         let batches = self.batches();
         // Read the absences (the times before threads began and after they ended) before the other
-        // counts. After a thread has ended, its other counts do not change.
+        // counts. If a thread has ended by then, its other counts no longer change, so they are
+        // complete.
         let absences = by_thread.iter().map(|meter| meter.absence(now)).collect();
         Snapshot {
             seconds,

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use super::Meters;
 use super::watch::{Kind, Latest, Span, nanoseconds_since};
 
-/// Maximum number of names of step parts: the distinguished names, and `other`.
+/// Maximum number of names of step parts: the names that are counted separately, and `other`.
 const NAMES: usize = 33;
 /// Track numbers of the consumer and of the named parts of its steps. The tracks of threads follow.
 const CONSUMER: u64 = 1;

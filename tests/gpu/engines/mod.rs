@@ -367,7 +367,7 @@ fn buffers_are_allocated_at_start_and_grow_only_within_the_row() {
 }
 
 /// The engines may read the encoded file until the event `done`. In this test, the simulated
-/// engines keep the stream's order, because they then read the file late.
+/// engines keep the stream's order, so they read the file late.
 #[test]
 fn files_must_not_change_until_done() {
     let Some(machine) = exclusive() else { return };

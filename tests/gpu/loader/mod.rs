@@ -225,8 +225,8 @@ fn every_dtype_layout_and_chain_equals_the_cpu() {
     same(|| builder(jpegs(8), bytes()).output(DType::U8, Layout::Nhwc), "u8");
 }
 
-/// Decoding and none, one or two of the three operators run on the CPU. The uploaded images are
-/// therefore bytes or, after `Normalize`, floats.
+/// All images are decoded on the CPU, and none, one or two of the three operators run there too.
+/// The uploaded images are therefore bytes or, after `Normalize`, floats.
 #[test]
 fn every_placement_equals_the_cpu() {
     let Some(machine) = machine() else { return };

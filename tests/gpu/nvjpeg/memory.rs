@@ -273,7 +273,7 @@ fn nobody_waits_for_freed_memory_while_the_row_has_room() {
     let large =
         |setup: &mut Setup| setup.decode(0, &file(Size::new(80, 60), 2), Roi::new(0, 0, 35, 35));
     // With the backend `Hybrid`, only nvJPEG's device buffer grows with the images of this test. It
-    // grows during the one nvJPEG call of an image that takes a stream.
+    // grows during the only nvJPEG call for an image that has a stream as an argument.
     let mut roomy = setup(Backend::Hybrid, 1, 1 << 20).unwrap();
     small(&mut roomy).unwrap();
     roomy.stream.synchronize().unwrap();
