@@ -63,8 +63,8 @@ impl SampleRng {
     pub fn bits(&mut self) -> u32 {
         if self.used == 4 {
             self.block = philox4x32_10(self.counter, self.key);
-            // The low half counts blocks of draws. The 65536 blocks are far more than any operator
-            // uses.
+            // The low half of this word counts blocks of random numbers. No operator draws nearly
+            // as many as 65536 blocks.
             self.counter[0] = (self.counter[0] & 0xffff_0000) | ((self.counter[0] + 1) & 0xffff);
             self.used = 0;
         }

@@ -101,8 +101,8 @@ pub struct Snapshot {
     pub seconds: f64,
     /// Per thread: its name, and the counts of each stage.
     pub by_thread: Vec<(String, [StageCounts; STAGES])>,
-    /// For each thread in the order of `by_thread`: the time it ran and waited for a processor;
-    /// `None` if unknown.
+    /// For each thread in the order of `by_thread`: how long it ran, and how long it waited for a
+    /// processor; `None` if unknown.
     pub threads: Vec<Option<ThreadTime>>,
     /// For each thread in the order of `by_thread`: the time before it began and after it ended.
     pub absences: Vec<Absence>,
@@ -288,8 +288,8 @@ impl Meters {
         batches.level(now);
     }
 
-    /// Records a named part of the consumer's step besides the model itself (logging, metrics, a
-    /// checkpoint).
+    /// Records a named part of the consumer's step that is not the model's own work, such as
+    /// logging, metrics or a checkpoint.
     pub fn consumer_span(&self, name: &str, took: Duration) {
         let (mut batches, now) = self.batches_now();
         let name = batches.consumer.span(name, took);
@@ -357,7 +357,8 @@ impl Meters {
         })
     }
 
-    /// Seconds that all threads waited for input and for space for output, in all stages.
+    /// Seconds that all threads waited for input, and seconds that they waited for space for
+    /// output, summed over all stages.
     pub fn waits(&self) -> (f64, f64) {
         let all = self
             .by_thread()

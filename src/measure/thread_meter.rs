@@ -29,7 +29,7 @@ const SHORT: Duration = Duration::from_micros(200);
 pub const TIMED: u64 = 64;
 /// Maximum duration of a tiny sample. Reading the clock per stage takes a tenth of that time.
 const TINY: Duration = Duration::from_micros(50);
-/// Number of first samples of a thread that are always timed.
+/// Number of samples at the begin of a thread that are always timed.
 const FIRST: u64 = 1024;
 
 /// Value for the time of an event that has not happened.
@@ -196,7 +196,7 @@ impl ThreadMeter {
         Absence { starting, finished: now.saturating_sub(self.over.load(Acquire)) }
     }
 
-    /// Time that the thread ran and waited for a processor; `None` if unknown.
+    /// How long the thread ran, and how long it waited for a processor; `None` if unknown.
     pub(super) fn thread_time(&self) -> Option<ThreadTime> {
         self.thread.read()
     }

@@ -35,7 +35,7 @@ const LEAST_APART: Duration = Duration::from_millis(250);
 /// Resolution of `/proc/stat`, in seconds (`USER_HZ`).
 const TICK: f64 = 0.01;
 
-/// Time that a thread ran and waited for a processor, in nanoseconds.
+/// How long a thread ran, and how long it waited for a processor, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadTime {
     /// Time that the thread ran.
@@ -44,7 +44,8 @@ pub struct ThreadTime {
     pub waited: u64,
 }
 
-/// Times that one thread ran and waited for a processor, readable from any thread.
+/// Clock of one thread: measures how long the thread ran, and how long it waited for a processor.
+/// Any thread can read it.
 #[derive(Debug, Default)]
 pub struct ThreadClock(Mutex<Clock>);
 

@@ -27,7 +27,8 @@ use feedwater::internals::gpu::{
 const IMAGE: Size = Size::new(40, 30);
 const PAGE_BYTES: usize = 8192;
 
-/// Size of a whole image in bytes: 30 rows, each with the bytes of 48 pixels.
+/// Size of a whole image in device memory, in bytes: 30 rows of 40 pixels, each padded to 48 pixels
+/// of three bytes.
 const ROWS_BYTES: usize = 4320;
 const CAPACITY: usize = 4;
 
