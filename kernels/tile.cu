@@ -36,7 +36,7 @@
 template <class Src> struct Tile {
     typedef Out::type Element;
     static const int MOST_LOADED = 8, ELEMENT_WORDS = 192 * sizeof(Element);
-    static const int PAST = 8;  // number of words after the last plane: a product reads eight words, perhaps beyond the plane
+    static const int PAST = 8;  // words after the last plane: a product reads eight words, perhaps beyond the plane
 
     // Place of a lane's coefficients in the list of all Factors: the first entry of its row or
     // column, and the offset of the lane's own entry from there.
@@ -65,17 +65,17 @@ template <class Src> struct Tile {
     int block_rows;             // output rows per block: at most 16
     int line;                   // words per source row of a channel: 4 more than a multiple of 8
     int stride;                 // words per ring row of a channel: 8 more than a multiple of 16
-    int column_groups;          // Factors per column: one for each group of four source pixels that has taps of the column
-    int row_groups;             // Factors per row: one for each group of four source rows that has taps of the row
-    int loaded, kept;           // numbers of groups of four source rows that are loaded at once, and that the ring holds
+    int column_groups;          // Factors per column: one per group of four source pixels that has taps of the column
+    int row_groups;             // Factors per row: one per group of four source rows that has taps of the row
+    int loaded, kept;           // groups of four source rows: number loaded at once, and number in the ring
 
     // Shared memory begins with [3][256] elements, one Factors of 0, and [rows][row_groups] Factors.
     // Then come the arrays whose offsets are stored below, counted in words.
     unsigned* shared;
     int column_factors;         // offset of [columns][column_groups] Factors
-    int planes;                 // offset of [4][3][loaded][line] words: row 4 g + i of channel c is at [i][c][g]; then [PAST]
+    int planes;                 // offset of [4][3][loaded][line] words (row 4 g + i of channel c at [i][c][g]), [PAST]
     int ring;                   // offset of [kept][3][stride] words. Of each 16 columns, the even ones come first
-    int row_places;             // offset of [rows][2] words: first tap's group; end of the taps, in source rows of the tile
+    int row_places;             // offset of [rows][2] words: first tap's group; end of the taps in source rows
     int column_places;          // offset of [columns] words: the first tap's word, counted from the strip's first word
 
     __device__ Tile(const Sample& sample, const Resample<Src>& resample, const Window& all, int width, int height,
