@@ -1,10 +1,10 @@
 //! Compares predicted with actual memory. Measures the time to the first batch. Each case runs in
 //! its own process.
 //!
-//! Run it with `cargo bench --bench footprint`. The job is the training chain with f16 output, for
-//! batches of 64, 256 and 1024 with 1 to 4 batches prefetched, for four sets of images and those of
-//! `FEEDWATER_PHOTOS` (docs/benchmarks.md). Fails if a memory limit is missed, and with `--check`
-//! also if the time limit is missed.
+//! Run it with `cargo bench --bench footprint`. The job is the training chain with f16 output. The
+//! cases differ in the batch size (64, 256 or 1024), in the number of prefetched batches (1 to 4),
+//! and in the set of images: four sets, and those of `FEEDWATER_PHOTOS` (docs/benchmarks.md). Fails
+//! if a memory limit is missed, and with `--check` also if the time limit is missed.
 //!
 //! On the CPU, which is used if there is no GPU, the benchmark checks three limits:
 //!

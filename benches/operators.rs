@@ -4,13 +4,13 @@
 //!
 //! * single operators and whole recipes, compared with torchvision, Albumentations, OpenCV and DALI
 //!   (`operators/peers.rs`);
-//! * every operator with its example settings, with the reference implementation and the fast path;
+//! * every operator with its example settings: its reference implementation and its fast path;
 //! * resampling, compared with `fast_image_resize`. The pixels of `fast_image_resize` differ from
 //!   Pillow's by up to one level. feedwater's pixels are equal to Pillow's.
 //!
 //! On a GPU, if there is one, the benchmark measures and prints as lines of JSON:
 //!
-//! * the kernels of every operator alone, for a launch of 64 samples;
+//! * the kernels of each single operator, in a launch for 64 samples;
 //! * the fused kernel of the training chain, compared with a copy of the same number of bytes on
 //!   the device.
 //!

@@ -36,7 +36,7 @@ class Outcome:
     images."""
 
     placement: str
-    #: Utilization of each resource if the GPUs did not wait. If one is above 1, the GPUs wait for it.
+    #: Utilization of each resource if the GPUs did not wait. If a utilization is above 1, the GPUs wait for that resource.
     loads: dict[str, float]
     #: Cost of waiting GPUs, CPU machines, requests to the storage, and transferred bytes, in dollars per million images.
     dollars: float
@@ -63,11 +63,11 @@ class Inputs:
         for section, entries in sections.items():
             for name, entry in entries.items():
                 if set(entry) != KEYS:
-                    raise ValueError(f"{section}.{name} has the keys {sorted(entry)}; it needs {sorted(KEYS)}")
+                    raise ValueError(f"{section}.{name} has the keys {sorted(entry)}, but must have exactly the keys {sorted(KEYS)}")
                 if entry["kind"] not in KINDS:
-                    raise ValueError(f"{section}.{name}: kind is {entry['kind']!r}; it is one of {sorted(KINDS)}")
+                    raise ValueError(f"{section}.{name}: kind is {entry['kind']!r}, but must be one of {sorted(KINDS)}")
                 if not entry["low"] <= entry["value"] <= entry["high"]:
-                    raise ValueError(f"{section}.{name}: {entry['value']} is not within {entry['low']} and {entry['high']}")
+                    raise ValueError(f"{section}.{name}: the value {entry['value']} is not between low ({entry['low']}) and high ({entry['high']})")
         self.sections = sections
 
     def __call__(self, name: str) -> float:
@@ -97,8 +97,8 @@ def read(path: str) -> Inputs:
 
 def missed(machines: float, epochs: float) -> float:
     """Returns the share of all reads that miss the machines' caches. In each epoch, a machine reads
-    another random part of the set. So after e epochs, its cache lacks a share of (1 - 1/machines)^e
-    of the set."""
+    another random part of the set. So after e epochs, the machine's cache lacks the share
+    (1 - 1/machines)^e of the set."""
     if machines <= 1:
         return 1 / epochs
     lacking: float = (1 - 1 / machines) ** epochs
@@ -292,13 +292,13 @@ def filled(page: str, made: dict[str, str]) -> str:
     def table(match: re.Match[str]) -> str:
         name = match[1]
         if name not in made:
-            raise ValueError(f"the page wants a table {name!r}; there are {', '.join(made)}")
+            raise ValueError(f"the page names the table {name!r}, which does not exist; name one of {', '.join(made)}")
         seen.add(name)
         return f"<!-- scale_model: {name} -->\n\n{made[name]}\n\n<!-- end -->"
 
     page = re.sub(r"<!-- scale_model: (\S+) -->.*?<!-- end -->", table, page, flags=re.DOTALL)
     if set(made) - seen:
-        raise ValueError(f"the page has no place for {', '.join(sorted(set(made) - seen))}")
+        raise ValueError(f"the page has no place for the tables {', '.join(sorted(set(made) - seen))}; add the comments `<!-- scale_model: NAME -->` and `<!-- end -->` for each")
     return page
 
 

@@ -3,7 +3,7 @@
 // itself computes all intermediate pixels that it needs.
 struct BoxBlurredParams {
     unsigned radius;            // at most REACH - 1
-    unsigned weight, far;       // weights, times 2^24: within the radius; one pixel beyond the radius
+    unsigned weight, far;       // 2^24 times the weight of a pixel within the radius, and of a pixel just beyond it
     int width, height;          // size of the image
     int unused;
 };

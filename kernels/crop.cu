@@ -4,7 +4,7 @@ struct CropParams {
     int x, y, width, height;        // the window, which may begin left of or above the image
     int src_width, src_height;
     float fill[3];
-    int drops_objects;              // changes only boxes, not pixels, so it is not read here
+    int drops_objects;              // this setting changes only boxes, so the kernel does not read it
 };
 
 template <class Src> struct Crop {

@@ -1,6 +1,6 @@
 // Overwrites the squares of a rotated grid. Same results as src/op/erase/grid_mask.rs.
 struct GridMaskParams {
-    unsigned along, across;         // steps of the grid position per pixel, in units of 2^-32 tiles
+    unsigned along, across;         // change of the position in the grid from one pixel to the next, in 2^-32 tiles
     unsigned start[2];
     unsigned long long limit;
     unsigned char fill[3], padding[5];

@@ -1,7 +1,8 @@
 // Pixel types, the images that every chain reads from, and replacements for CUDA's keywords and
 // variables when a C++ compiler builds this source for the host. An image is any type with a member
 // type `Pixel` and a function `at(x, y)`. An operator wraps an image and is itself an image. The
-// structs `Roi` and `Floats` have the layout of the leaf structs in src/op/kernel_text.rs.
+// structs `Roi` and `Floats` have the same layout as `RoiParams` and `FloatsParams` in
+// src/op/kernel_text.rs.
 //
 // An operator that may follow the resampling in a tiled kernel (`Tiling` in src/op/kind/cuda.rs)
 // has four more members. `resampled()` returns the resampling that it wraps, directly or through

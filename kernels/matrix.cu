@@ -1,4 +1,5 @@
-// Matrix products of bytes: on the tensor cores one warp at a time, on the host with loops over the lanes of a warp.
+// Matrix products of bytes. On the GPU, each warp computes a product with the tensor cores. On the
+// host, loops over the lanes of a warp compute it.
 //
 // A warp multiplies 16 rows of 32 bytes (left) by 8 columns of 32 bytes (right), and adds the
 // products to 16 x 8 sums. Each lane holds a part of left, right and sums, in words of four bytes
@@ -47,8 +48,8 @@ enum Signed { NEITHER, LEFT, RIGHT };
                  : "r"(a.of[0]), "r"(a.of[1]), "r"(a.of[2]), "r"(a.of[3]), "r"(b.of[0]), "r"(b.of[1]), "r"(c.of[0]), \
                    "r"(c.of[1]), "r"(c.of[2]), "r"(c.of[3]))
 #else
-// Turing multiplies 8 rows of 16 bytes at once, a quarter of the product. The parts of each quarter
-// lie in the same lanes as in the whole product.
+// On Turing GPUs, one instruction multiplies 8 rows of 16 bytes, which is a quarter of the product.
+// The parts of each quarter lie in the same lanes as in the whole product.
 #define QUARTER(LEFT_TYPE, RIGHT_TYPE, ROWS, HALF)                                                                   \
     asm volatile("mma.sync.aligned.m8n8k16.row.col.s32." LEFT_TYPE "." RIGHT_TYPE                                    \
                  ".s32 {%0, %1}, {%2}, {%3}, {%0, %1};"                                                              \
@@ -61,7 +62,7 @@ enum Signed { NEITHER, LEFT, RIGHT };
     QUARTER(LEFT_TYPE, RIGHT_TYPE, 1, 0);                                                                            \
     QUARTER(LEFT_TYPE, RIGHT_TYPE, 1, 1)
 #endif
-// Adds the products to `start` and writes the result to `sums`.
+// Adds the products of `left` and `right` to `start`, and writes the result to `sums`.
 template <Signed SIGNED>
 __device__ inline void multiply(Lanes<Sums>& sums, const Lanes<Sums>& start, const Lanes<Left>& left,
                                 const Lanes<Right>& right) {
@@ -87,7 +88,7 @@ void multiply(Lanes<Sums>& sums, const Lanes<Sums>& start, const Lanes<Left>& le
             for (int word = 0; word < 8; word++) {
                 const unsigned a = left[4 * (row % 8) + word % 4].of[row / 8 + word / 4 * 2];
                 const unsigned b = right[4 * column + word % 4].of[word / 4];
-                // Skips most of the work, because most coefficients are 0.
+                // Skips words of 0. This saves most of the work, because most coefficients are 0.
                 if (!a || !b) continue;
                 int& sum = sums[4 * (row % 8) + column / 2].of[row / 8 * 2 + column % 2];
                 for (int i = 0; i < 4; i++) {
@@ -100,9 +101,8 @@ void multiply(Lanes<Sums>& sums, const Lanes<Sums>& start, const Lanes<Left>& le
 
 // Four coefficients, split into bytes. A coefficient is a signed number of three bytes with 22
 // fractional bits. `low` holds the lowest byte of all four coefficients, and `high` holds the
-// highest bytes, which are signed. The three words are loaded separately where products need them.
-// An entry has an odd number of words, so neighbouring entries lie in different banks of shared
-// memory.
+// highest bytes, which are signed. A product loads only the one word that it needs. A `Factors` has
+// an odd number of words, so neighbouring ones lie in different banks of shared memory.
 struct Factors {
     unsigned low, middle, high;
 };
@@ -149,8 +149,8 @@ struct Weighted {
         multiply<LEFT>(sum.high, high, k.high, bytes);
         return sum;
     }
-    // Returns the weighted sum number `i` of a lane, combined from the sums for the three bytes.
-    // The value is rounded, but not clamped to a byte.
+    // Returns the weighted sum with number `i` in a lane, combined from the sums for the three
+    // bytes. The value is rounded, but not clamped to a byte.
     __device__ int value(int lane, int i) const {
         const unsigned upper = (unsigned)middle[lane].of[i] + ((unsigned)high[lane].of[i] << 8);
         return (int)((unsigned)low[lane].of[i] + (upper << 8)) >> 22;

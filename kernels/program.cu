@@ -3,9 +3,10 @@
 // All work of a sample is described by data, so samples of one launch may differ in every step.
 // Same results as src/transform/. src/op/program/ writes the data.
 //
-// Passes with the same number are launched together, with several blocks for each sample, because a pass reads what
-// other blocks stored in the previous launch. Blocks beyond a sample's image or after its last pass do nothing. A table
-// from histograms needs two more launches before its pass.
+// One launch executes the passes that have the same number in all samples, with several blocks for
+// each sample. The next pass needs another launch, because it reads what other blocks have stored.
+// Blocks beyond a sample's image or after its last pass do nothing. A pass with a table from
+// histograms needs two more launches, before its own.
 //
 // The host prepends `Out`, `Order`, FLOATS (1 if the elements of the tensor are floats, else 0),
 // TILE_PIXELS, COUNTED_PIXELS, steps.cu, and three functions that call the formula with a given
@@ -28,8 +29,8 @@
 // values as `Stage` in src/op/program/launches.rs.
 enum Stage { STAGE_COUNT, STAGE_TABLE, STAGE_MAKE };
 
-// Reads the pixel at (x, y) of the pass's source. Outside the readable part of the source, `value`
-// stays unchanged, because a step of the pass then fills it.
+// Reads the pixel at (x, y) of the image that the pass reads. If that position is outside the part
+// that can be read, `value` stays unchanged, because a step of the pass fills it later.
 static __device__ inline void read(const Pass& pass, int x, int y, Value& value) {
     if (x < pass.left || y < pass.top || x >= pass.right || y >= pass.bottom) return;
     if (pass.reader == READ_BYTES) {
@@ -101,7 +102,8 @@ struct Tile {
     }
 };
 
-// Counts the source pixels of this block, then adds the counts to the sample's histograms.
+// Counts the levels of the pixels that belong to this block, in the image that the pass reads. Then
+// adds the counts to the sample's histograms.
 static __device__ inline void count_pixels(const Pass& pass, Histograms& part, Histograms& sample) {
     const int columns = pass.right - pass.left;
     const Tile tile = Tile::of(columns * (pass.bottom - pass.top), COUNTED_PIXELS);
@@ -144,8 +146,8 @@ static __device__ inline void make_tile(const Program& program, const Pass& pass
         }
         store(pass, i, j, value);
     }
-    // Clears the histograms for the next pass with a table. This pass no longer needs them, because
-    // its table is already computed.
+    // Clears the histograms. The next pass that needs a table counts into them. This pass no longer
+    // needs them, because its table is already computed.
     if (pass.statistics < 0 || blockIdx.x > 0) return;
     EACH_THREAD for (int i = thread; i < HISTOGRAM_BINS; i += blockDim.x) program.statistics->histograms.bin(i) = 0;
 }

@@ -4,7 +4,7 @@
 struct ResampleParams {
     const int* table;
     int x, y, width, height;            // part of the output for which the table has coefficients
-    int h_bounds, h_coefs, h_taps;      // offsets into the table
+    int h_bounds, h_coefs, h_taps;      // offsets of bounds and of coefficients in the table; coefficients per output
     int v_bounds, v_coefs, v_taps;
     int box_x, box_y, box_width, box_height;
     int out_width, out_height;

@@ -29,26 +29,27 @@ struct FillParams {
     __device__ bool has(int x, int y) const { return x >= left && y >= top && x < right && y < bottom; }
 };
 
-// Computes an image: reads a source, applies steps, and stores the result.
+// Computes an image: reads an input image, applies steps, and stores the result.
 struct Pass {
     void* out;
     int reader;                         // a ReadCode, or the code of a formula
     int statistics;                     // code of the formula for the first step's look-up table, or -1
     int begin, end;                     // the pass applies the steps from `begin` to before `end`
-    int floats;                         // whether an image of floats is stored
+    int floats;                         // whether the pass stores an image of floats
     int stores_tensor;
     int x, dx, y, dy;                   // the pass's pixel (i, j) is read at (x + dx * i, y + dy * j)
     int width, height;
-    int left, top, right, bottom;       // part of the source that can be read; a step fills the rest
-    int whole_width, whole_height;      // size of the source
-    // Parameters of the reader: those of its source image come first, then its own.
+    int left, top, right, bottom;       // part of the input image that can be read; a step fills the rest
+    int whole_width, whole_height;      // size of the input image
+    // Parameters of the reader: those of the input image come first, then those of the reader
+    // itself.
     unsigned long long source[(LEAF_BYTES + MAX_PARAMS_BYTES) / 8];
     template <class Src> __device__ const Src& as() const { return *(const Src*)source; }
 };
 
 // Memory for look-up tables. The passes of a sample use it one after another.
 struct Statistics {
-    Histograms histograms;      // 0 before the pixels of a pass are counted
+    Histograms histograms;      // all counts are 0 before the pixels of a pass are counted
     float made[768];            // look-up table of the pass's first step
 };
 
@@ -56,7 +57,7 @@ struct Statistics {
 struct Program {
     const Pass* passes;
     const Step* steps;
-    Statistics* statistics;     // not read if no operator of the chain makes a table
+    Statistics* statistics;     // not read if no operator of the chain computes a table
     int count, unused;
 };
 
@@ -82,8 +83,8 @@ static __device__ inline Bytes sum_down(const Resample<Roi>& resample, int x, in
     return sums.rounded();
 }
 
-// Returns a pixel of a stencil's result. The data of `pass` is a source followed by the stencil's
-// parameters. Pixels at the border are not changed.
+// Returns a pixel of a stencil's result. The parameters in `pass` are those of the input image,
+// followed by those of the stencil. Pixels at the border are not changed.
 template <class Formula, class Params> __device__ Bytes stencil_at(const Pass& pass, int x, int y) {
     struct Image {
         Roi src;

@@ -36,7 +36,7 @@
 template <class Src> struct Tile {
     typedef Out::type Element;
     static const int MOST_LOADED = 8, ELEMENT_WORDS = 192 * sizeof(Element);
-    static const int PAST = 8;  // words after the last plane, because a product reads eight words
+    static const int PAST = 8;  // words after the last plane: a product reads eight words, perhaps beyond the plane
 
     // Place of a lane's coefficients in the list of all Factors: the first entry of its row or
     // column, and the offset of the lane's own entry from there.
@@ -65,16 +65,18 @@ template <class Src> struct Tile {
     int block_rows;             // output rows per block: at most 16
     int line;                   // words per source row of a channel: 4 more than a multiple of 8
     int stride;                 // words per ring row of a channel: 8 more than a multiple of 16
-    int column_groups;          // Factors per column: groups of four source pixels with its taps
-    int row_groups;             // Factors per row: groups of four source rows with its taps
-    int loaded, kept;           // groups of four source rows: loaded at once; kept in the ring
+    int column_groups;          // Factors per column: one per group of four source pixels that has taps of the column
+    int row_groups;             // Factors per row: one per group of four source rows that has taps of the row
+    int loaded, kept;           // groups of four source rows: number loaded at once, and number in the ring
 
-    unsigned* shared;           // [3][256] elements, one Factors of 0, [rows][row_groups] Factors; then:
-    int column_factors;         // [columns][column_groups] Factors
-    int planes;                 // [4][3][loaded][line]: row number 4 g + i of channel c at [i][c][g]; then [PAST]
-    int ring;                   // [kept][3][stride]; of each 16 columns, the even ones come first
-    int row_places;             // [rows][2]: first tap's group; end of the taps, in source rows of the tile
-    int column_places;          // [columns]: first tap's word, counted from the strip's first word
+    // Shared memory begins with [3][256] elements, one Factors of 0, and [rows][row_groups] Factors.
+    // Then come the arrays whose offsets are stored below, counted in words.
+    unsigned* shared;
+    int column_factors;         // offset of [columns][column_groups] Factors
+    int planes;                 // offset of [4][3][loaded][line] words (row 4 g + i of channel c at [i][c][g]), [PAST]
+    int ring;                   // offset of [kept][3][stride] words. Of each 16 columns, the even ones come first
+    int row_places;             // offset of [rows][2] words: first tap's group; end of the taps in source rows
+    int column_places;          // offset of [columns] words: the first tap's word, counted from the strip's first word
 
     __device__ Tile(const Sample& sample, const Resample<Src>& resample, const Window& all, int width, int height,
                     unsigned* shared)
@@ -386,7 +388,7 @@ template <class Src> struct Tile {
         return ((const Element*)within(shared, offset))[256 * channel];
     }
 
-    // Computes the whole tile. The tile must fit.
+    // Computes the whole tile, for which `fits` must have returned true.
     __device__ void make() const {
         EACH_THREAD fill_tables(thread);
         BARRIER;
@@ -402,8 +404,8 @@ template <class Src> struct Tile {
                 BARRIER;
                 EACH_WARP sum(warp, strip, 4 * by.by, at, now);
                 BARRIER;
-                // Rows end in the order in which they begin, so the blocks become complete in this
-                // order too.
+                // The last source row that an output row needs never comes before that of the
+                // previous output row. So the blocks of output rows become complete in order.
                 int complete = done;
                 while (complete < blocks &&
                        row_end(smaller(block_rows * (complete + 1), rows.len) - 1) <= 4 * (first + now))
@@ -422,8 +424,8 @@ NOT_INLINE __device__ void store_pixel(const Sample& sample, int x, int y, int w
     Order::store<Out>(sample.out, x, y, width, height, sample.pixels.at(x, y));
 }
 
-// Computes one tile. If it fits into shared memory (`Tile::fits`), the pixels that come from the
-// resampled image are computed together. All other pixels are computed one by one.
+// Computes one tile. If the tile fits into shared memory (`Tile::fits`), the pixels that come from
+// the resampled image are computed together. All other pixels are computed one by one.
 template <class Src>
 __device__ void make_tile(const Sample& sample, const Resample<Src>& resample, const Window& all, int width, int height,
                           unsigned* shared, int shared_bytes) {
@@ -441,7 +443,8 @@ __device__ void make_tile(const Sample& sample, const Resample<Src>& resample, c
     }
 }
 
-// The grid divides columns and rows of the largest output in multiples of 16. Each grid layer is a sample.
+// The grid divides the largest output into tiles, whose widths and heights are multiples of 16.
+// Each grid layer is a sample.
 __device__ inline void tile_of_block(const Sample* samples, int count, int width, int height, unsigned* shared,
                                      int shared_bytes) {
     if ((int)blockIdx.z >= count) return;

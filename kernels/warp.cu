@@ -7,10 +7,11 @@ struct WarpParams {
     union {
         double real[9];
         int integer[18];
-        // `table[8]` points to the table of two kinds of maps. WARP_DISPLACED: pairs of
-        // displacements in 1/65536 pixel. WARP_SUMMED: 64 start values of columns, then 64 of rows,
-        // two words each. Then `integer[12]` and `integer[13]` are the numbers of columns and rows
-        // between two start values, or 0 without start values.
+        // Two kinds of maps have a table, to which `table[8]` points. The table of WARP_DISPLACED
+        // has pairs of displacements in 1/65536 pixel. The table of WARP_SUMMED has 64 start values
+        // of columns, then 64 of rows, with two words each. For WARP_SUMMED, `integer[12]` and
+        // `integer[13]` are the numbers of columns and rows between two start values, or 0 without
+        // start values.
         const int* table[9];
     } data;
     int width, height;              // size of the input

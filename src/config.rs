@@ -250,8 +250,8 @@ impl Pipeline {
 }
 
 impl Origin {
-    /// Adds the location of the key to an error, unless the program changed that setting after
-    /// reading the file.
+    /// Adds to an error the location of its key in the file, unless the program changed that
+    /// setting after reading the file.
     fn locate(&self, error: Error, settings: &Settings) -> Error {
         let key = match &error {
             Error::Config(error) => &error.key,

@@ -173,12 +173,12 @@ impl Orientation {
         !self.transpose && !self.mirror_x && !self.mirror_y
     }
 
-    /// Size of the upright image, for an image of `stored` size.
+    /// Size of the upright image, for an image whose stored size is `stored`.
     pub const fn upright_size(self, stored: Size) -> Size {
         if self.transpose { Size::new(stored.height, stored.width) } else { stored }
     }
 
-    /// Stored position of the upright pixel `(x, y)`, in an image of `stored` size.
+    /// Stored position of the upright pixel `(x, y)`, in an image whose stored size is `stored`.
     pub const fn stored_position(self, stored: Size, x: u32, y: u32) -> (u32, u32) {
         let upright = self.upright_size(stored);
         let x = if self.mirror_x { upright.width - 1 - x } else { x };
@@ -186,7 +186,7 @@ impl Orientation {
         if self.transpose { (y, x) } else { (x, y) }
     }
 
-    /// Upright position of the stored pixel `(x, y)`, in an image of `stored` size.
+    /// Upright position of the stored pixel `(x, y)`, in an image whose stored size is `stored`.
     pub const fn upright_position(self, stored: Size, x: u32, y: u32) -> (u32, u32) {
         let upright = self.upright_size(stored);
         let (x, y) = if self.transpose { (y, x) } else { (x, y) };

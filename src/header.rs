@@ -203,7 +203,7 @@ impl Header {
             Some(jpeg) => verify::verify(bytes, self.size, jpeg, layout),
             None => {
                 let problem = format!(
-                    "the file is a {}, and only a JPEG can be verified",
+                    "the file is a {}, but only a JPEG can be verified",
                     self.format.name()
                 );
                 Err(DataError::new(Reason::Unsupported, problem))
@@ -250,7 +250,7 @@ fn recognise(bytes: &[u8]) -> Result<Format, DataError> {
             || (bytes.len() < 12 && name == "WebP" && bytes.starts_with(magic))
         {
             let problem =
-                format!("the file has only {} bytes, which are the start of a {name}", bytes.len());
+                format!("the file begins like a {name}, but ends after {} bytes", bytes.len());
             return Err(DataError::new(Reason::Truncated, problem));
         }
     }

@@ -1,7 +1,7 @@
 //! Items that the tests, benches and programs of this repository use in addition to the public
 //! interface.
 //!
-//! **Unstable**: anything here may change or disappear in any version.
+//! **Unstable**: every item of this module may change or disappear in any version.
 
 #![allow(missing_docs, reason = "modules by the names that they have in the library")]
 

@@ -5,8 +5,8 @@
 //! GPU. It does for Rust what NVIDIA DALI does for Python.
 //!
 //! * Pixels decoded and transformed on the CPU equal Pillow's and torchvision's bit for bit.
-//! * The same seed gives the same samples for any number of workers, batch size and number of
-//!   shards.
+//! * The same seed gives the same samples, whatever the number of workers, the batch size and the
+//!   number of shards.
 //! * Memory is predicted before the run ([`footprint`]), allocated once, and limited if you set a
 //!   limit.
 //! * Every sample's outcome is counted ([`loader::Stats`]).
@@ -48,10 +48,10 @@
 //! | concatenate, mix or select samples | [`source::Concat`], [`source::Mixture`], [`source::Subset`], [`source::Repeat`] |
 //! | define the transforms | [`op::Chain`] of [`op::RandomResizedCrop`], [`op::Resize`], [`op::Crop`], [`op::CenterCrop`], [`op::RandomCrop`], [`op::Flip`], [`op::Normalize`]; the trait [`op::Operator`] |
 //! | write your own operator or source | [`op::custom`], [`source::custom`]; test an operator: [`testing`] |
-//! | set everything else | [`loader::LoaderBuilder`], [`plan::Settings`] |
+//! | change all other settings, such as the batch size | [`loader::LoaderBuilder`], [`plan::Settings`] |
 //! | load batches | [`loader::Loader`], an iterator of [`loader::Batch`] |
 //! | convert a single image to a tensor, for inference | [`Preprocessor`] |
-//! | resume | [`loader::Loader::state`], [`loader::LoaderBuilder::resume`] |
+//! | resume a run | [`loader::Loader::state`], [`loader::LoaderBuilder::resume`] |
 //! | inspect the plan, and measurements of a run | [`plan::Plan`], [`footprint::Footprint`], [`loader::Stats`], [`Profile`], [`loader::Loader::report`] |
 //! | hand batches to PyTorch, JAX, cudarc and others | [`handoff`] |
 //! | read the tensor | [`loader::Batch::as_f32`] and similar methods, [`loader::Batch::array_shape`] |

@@ -120,7 +120,7 @@ impl Tail {
         Self { elements, dtype, layout }
     }
 
-    /// Replaces the table of floats whose values are converted.
+    /// Replaces the table that maps bytes to floats.
     pub fn set(&mut self, values: &Floats) {
         let convert = if self.dtype == DType::F16 { half_bits } else { brain_bits };
         match &mut self.elements {
@@ -272,8 +272,8 @@ mod tests {
 
     #[test]
     fn floats_are_rounded_to_nearest_even() {
-        // 1 + 2^-11 and 1 + 3 * 2^-11 lie halfway between two f16 numbers, 1 + 2^-8 between two
-        // bf16 numbers.
+        // 1 + 2^-11 and 1 + 3 * 2^-11 lie halfway between two f16 numbers. 1 + 2^-8 lies halfway
+        // between two bf16 numbers.
         let data = vec![1.0 + 0.5f32.powi(11), 1.0 + 3.0 * 0.5f32.powi(11), 1.0 + 0.5f32.powi(8)];
         let image = HostImage::F32(Image::from_data(Roi::new(0, 0, 1, 1), data));
         let mut out = vec![0u16; 3];

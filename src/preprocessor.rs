@@ -88,9 +88,9 @@ impl Preprocessor {
 
     /// Writes the tensor of one encoded image into `out`, in native byte order.
     ///
-    /// Buffers are reused between calls. Later calls allocate only a few hundred bytes of
-    /// bookkeeping and temporary memory of the image format's decoder. If `out` is not aligned for
-    /// the element type, the tensor is copied once more.
+    /// Buffers are reused between calls. Later calls allocate only two kinds of memory: a few
+    /// hundred bytes of bookkeeping, and temporary memory of the decoder of the image format. If
+    /// `out` is not aligned for the element type, the tensor is copied once more.
     ///
     /// # Errors
     /// The errors of [`run`](Self::run). After an error, the content of `out` is unspecified.

@@ -63,8 +63,8 @@ impl SampleRng {
     pub fn bits(&mut self) -> u32 {
         if self.used == 4 {
             self.block = philox4x32_10(self.counter, self.key);
-            // The low half counts blocks of draws. The 65536 blocks are far more than any operator
-            // uses.
+            // The low half of this word counts blocks of random numbers. No operator draws nearly
+            // as many as 65536 blocks.
             self.counter[0] = (self.counter[0] & 0xffff_0000) | ((self.counter[0] + 1) & 0xffff);
             self.used = 0;
         }
@@ -145,18 +145,20 @@ pub fn replacements(sample: SampleKey, samples: u64) -> impl Iterator<Item = u64
 
 /// Permutation of `0..len`, keyed by (seed, epoch), in constant memory for any length.
 ///
-/// * Up to 1024 elements, it is 80 rounds of swap-or-not (Hoang, Morris and Rogaway, "An
-///   enciphering scheme based on a card shuffle", CRYPTO 2012). In each round every element has a
-///   partner, and a keyed random bit decides whether the two are swapped. It needs no table and no
-///   power of two, and can produce every order. A chi-square test over several hundred thousand
-///   keys finds all orders of up to seven elements equally frequent, even with only 16 rounds.
-/// * Above 1024 elements, it is a balanced Feistel network of eight rounds over the next power of
-///   four, iterated until the result is in range (Black and Rogaway, "Ciphers with arbitrary finite
-///   domains", CT-RSA 2002), which takes less work. It is unsuitable for small ranges: the halves
-///   of the network have too few values to produce all orders equally often.
+/// * Up to 1024 elements, the permutation is 80 rounds of swap-or-not (Hoang, Morris and Rogaway,
+///   "An enciphering scheme based on a card shuffle", CRYPTO 2012). In each round every element has
+///   a partner, and a keyed random bit decides whether the two are swapped. Swap-or-not needs no
+///   table and no power of two, and can produce every order. A chi-square test over several hundred
+///   thousand keys finds all orders of up to seven elements equally frequent, even with only 16
+///   rounds.
+/// * Above 1024 elements, the permutation is a balanced Feistel network of eight rounds over the
+///   next power of four, iterated until the result is in range (Black and Rogaway, "Ciphers with
+///   arbitrary finite domains", CT-RSA 2002). A Feistel network takes less work than swap-or-not.
+///   It is unsuitable for small ranges: its halves have too few values to produce all orders
+///   equally often.
 ///
-/// The key consists of 64 bits and an epoch number. Therefore only a part of the orders of more
-/// than about twenty elements can occur, as with every generator that is seeded this way.
+/// The key consists of 64 bits and an epoch number. Therefore not every order of more than about
+/// twenty elements can occur. This is so for every generator with such a key.
 ///
 /// `tests/order.rs` tests that orders are uniform, and that neighbours, epochs and seeds are not
 /// correlated.

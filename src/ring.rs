@@ -21,7 +21,8 @@
 //!   slots stay free, as if the ring had fewer slots.
 //! * A consumer may add slots. A returned slot is freed if the ring has more than twice its initial
 //!   number of slots.
-//! * After both sides and all slots are dropped, the memory of every slot is freed.
+//! * After the producers, the consumer and all slots are dropped, the memory of every slot is
+//!   freed.
 //!
 //! The ring is independent of CUDA. The slots implement four hooks, which the ring calls before and
 //! after a slot is filled and used. The ring consists of a mutex and two condition variables
@@ -56,8 +57,8 @@ pub trait Slot: Send {
     fn end_use(&mut self) -> Result<()>;
 }
 
-/// Interval at which a waiting consumer checks whether all slots are in use. `withhold` does not
-/// wake the consumer.
+/// Interval at which a waiting consumer checks whether all slots are in use. The consumer must
+/// check this from time to time, because `withhold` does not wake it.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Shortest interval at which a waiting consumer checks whether all slots are in use, for consumers
 /// that pass a short `patience`.
@@ -114,8 +115,8 @@ struct RingState<S> {
 }
 
 impl<S> RingState<S> {
-    /// Whether every slot that is not withheld is in use. No slot can become ready until one of
-    /// them is dropped.
+    /// Whether every slot that is not withheld is in use. In this case, no slot can become ready
+    /// until a slot is dropped.
     fn is_held(&self) -> bool {
         self.free.len() <= self.withheld && self.free.len() + self.in_use == self.slots
     }
@@ -457,7 +458,7 @@ impl<S: Slot> DerefMut for Using<S> {
 impl<S: Slot> Drop for Using<S> {
     fn drop(&mut self) {
         if let Some(mut slot) = self.slot.take() {
-            // A drop cannot return an error, so the ring stores it. Producers stop, and the
+            // A drop cannot return an error, so the ring stores the error. Producers stop, and the
             // consumer gets the error instead of a batch.
             if let Err(error) = slot.end_use() {
                 self.shared.lock().failure.get_or_insert(error);

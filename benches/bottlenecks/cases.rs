@@ -19,8 +19,8 @@ pub struct Case {
     pub step: fn(u64, usize),
     /// Additional work of the consumer per batch, which is recorded as the span `metrics`.
     pub callback: Option<fn()>,
-    /// Setting (knob) to change in the second run. If `None`, the first one that the report
-    /// proposes.
+    /// Setting (knob) that the second run changes. If `None`, the second run changes the first
+    /// setting that the report proposes.
     pub knob: Option<&'static str>,
 }
 

@@ -177,8 +177,8 @@ fn measure(case: &Case, setting: &Setting, (seconds, verbose): (f64, bool)) -> R
         consumer.epoch(Some(end));
     }
     let mut profile = loader.profile_since(&begin);
-    // Drops the timeline, which is large and only displayed, and all but eight images, so that
-    // saved profiles are small.
+    // Saved profiles are small, because the timeline (which is large, and needed only for display)
+    // and all but eight images are dropped.
     profile.timeline.clear();
     profile.data.images.truncate(8);
     let scaling = if setting.caches() {

@@ -32,8 +32,8 @@ pub struct DeviceSamples {
     chain: DeviceChain,
     kernels: ChainKernels,
     samples: Staged,
-    /// Offset of the program kernel's parameters in `samples`, in bytes. `each` has the size of one
-    /// sample's parameters for the fused kernel and for the program kernel.
+    /// Offset in bytes of the program kernel's parameters in the buffer `samples`. `each` holds the
+    /// size of one sample's parameters, for the fused kernel and for the program kernel.
     programs: usize,
     each: [usize; 2],
     /// Sizes of the launches, large enough for every sample.

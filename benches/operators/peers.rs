@@ -34,8 +34,8 @@ const IMAGES: u64 = 32;
 /// that resize and for recipes.
 const SIZES: [Size; 2] = [Size::new(224, 224), Size::new(500, 375)];
 
-/// Name, index of the image size in [`SIZES`], and settings. `operators.py` defines the same jobs
-/// by name for each peer.
+/// Jobs of single operators. Each has its name, the index of its image size in [`SIZES`], and the
+/// operator's settings. `operators.py` defines jobs with the same names for each peer.
 const OPERATORS: [(&str, usize, &str); 27] = [
     ("brightness", 0, "op = 'brightness'\nfactor = 1.3"),
     ("contrast", 0, "op = 'contrast'\nfactor = 1.3"),

@@ -91,7 +91,7 @@ def main():
 
 
 def case(folder, batch, side, options):
-    """Measures all ways with one batch size and prints the results. Returns the medians of each way."""
+    """Measures all ways of using batches, with one batch size, and prints the results. Returns the medians of each way."""
     times = {}
     for _ in range(options.rounds):
         for way in WAYS:

@@ -42,7 +42,8 @@ SETS = {
     "2048x1536": (["--width", "2048", "--height", "1536"], 8),
 }
 
-# Title of the column, key in a run's result, unit, number of digits, whether higher is better.
+# Columns of the table: title, key in a run's result, divisor of the value, number of decimal places, whether higher is
+# better.
 COLUMNS = [
     ("images/s", "images_per_second", 1, 0, True),
     ("CPU s/1000", "cpu_seconds_per_1000_images", 1, 3, False),

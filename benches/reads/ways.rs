@@ -23,7 +23,8 @@ pub enum Way {
     Uring(u32),
 }
 
-/// A range of a file to read. Its first 8 bytes are `mark`.
+/// A read: the range of a file that a thread reads. The first 8 bytes of the range are the number
+/// `mark`.
 pub struct Read {
     pub path: PathBuf,
     pub offset: u64,

@@ -12,9 +12,8 @@ pub const IMAGE: &[u8] = b"P5\n1 1\n255\n\x80";
 
 const FILES: u64 = 8;
 const CLASSES: u64 = 1000;
-/// `LISTED` is the number of distinct files that the lines of a list name. `LINKED` is the number
-/// of distinct files to which the names in a folder are hard links. ext4 allows 65,000 links per
-/// file.
+/// Numbers of distinct files. A list has lines for `LISTED` files. The names in a folder are hard
+/// links to `LINKED` files. ext4 allows 65,000 links per file.
 const LISTED: u64 = 1000;
 const LINKED: u64 = 200;
 

@@ -296,8 +296,8 @@ def ffcv_opened(path):
 
 
 def read_ffcv(folder, sample, worker, workers, order):
-    """Copies the encoded bytes of each sample, which FFCV's decoders would get, out of the mapped
-    file. FFCV's compiled code copies all samples in one call. In a pass that verifies, it copies
+    """Copies the encoded bytes of each sample out of the mapped file, where FFCV's decoders would
+    read them. FFCV's compiled code copies all samples in one call. In a pass that verifies, it copies
     one sample per call."""
     pointers, state, copied, page = ffcv_opened(f"{folder}/train.beton")
     mine = pointers[part(order(list(range(len(pointers)))), worker, workers)]

@@ -111,7 +111,7 @@ def figures(report):
 
 
 def own(form, folder, options, threads, shuffled, verify=False):
-    """Runs feedwater's reader. Returns its figures, or, with `verify`, its report."""
+    """Runs feedwater's reader. Returns the values of `figures`, or, with `verify`, the whole report."""
     argv = [options.program, "--source", form.source.format(folder=folder), "--threads", str(threads),
             "--seconds", str(options.seconds)]
     argv += ["--shuffled"] if shuffled else []
@@ -120,7 +120,7 @@ def own(form, folder, options, threads, shuffled, verify=False):
 
 
 def reader(form, python, folder, options, threads, shuffled, verify=False):
-    """Runs the format's own reader. Returns its figures, or, with `verify`, its report."""
+    """Runs the format's own reader. Returns the values of `figures`, or, with `verify`, the whole report."""
     job = {"format": form.name, "folder": folder, "threads": threads, "shuffled": shuffled, "seconds": options.seconds,
            "verify": verify}
     report = said([python, os.path.join(HERE, "formats.py"), json.dumps(job)])

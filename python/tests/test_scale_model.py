@@ -43,7 +43,7 @@ def test_a_page_without_a_place_for_a_table_is_an_error():
 
 def test_wrong_inputs_are_named():
     entry = {"value": 3, "low": 1, "high": 2, "unit": "s", "kind": "assumption", "source": "none"}
-    with pytest.raises(ValueError, match="model.step: 3 is not within 1 and 2"):
+    with pytest.raises(ValueError, match=r"model.step: the value 3 is not between low \(1\) and high \(2\)"):
         model.Inputs({"model": {"step": entry}})
     with pytest.raises(ValueError, match="model.step: kind is 'guess'"):
         model.Inputs({"model": {"step": {**entry, "kind": "guess"}}})

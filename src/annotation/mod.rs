@@ -75,8 +75,8 @@ impl Canvas {
     ///
     /// # Errors
     ///
-    /// [`Reason::Corrupt`] if the annotations state another size, or if they refer to the upright
-    /// image but the loader returns the stored one.
+    /// [`Reason::Corrupt`] if the annotations state another size than the image has, or if they
+    /// refer to the upright image but the loader returns the stored one.
     pub fn check(
         &self,
         stored: Size,
@@ -91,8 +91,8 @@ impl Canvas {
         };
         match self.size {
             Some(said) if said != size && said == other => wrong(format!(
-                "the annotations give the image size {said}, but the image has {size}. The EXIF \
-                 orientation swaps width and height ({other}), so set source.coordinates = \
+                "the annotations give the image size {said}, which is the {name} size of this \
+                 image, but source.coordinates expects {size}; set source.coordinates = \
                  \"{name}\""
             )),
             Some(said) if said != size => wrong(format!(

@@ -2,7 +2,7 @@
 
 use crate::geometry::Size;
 
-/// Number of points per pixel of length at which the boundary of a polygon is traced.
+/// The boundary of a polygon is traced with this many points per pixel of its length.
 const SCALE: f64 = 5.0;
 
 /// Calls `set` with every pixel that lies in the polygon, in an image of size `size`. The result

@@ -116,9 +116,9 @@ impl Document {
             };
             let base =
                 std::path::absolute(self.base.join(".")).unwrap_or_else(|_| self.base.clone());
-            text += &format!("; a relative path begins at {from} {}", base.display());
+            text += &format!("; relative paths begin at {from} {}", base.display());
             if value.exists() {
-                text += ", not at the working directory, where such a file exists";
+                text += ", not at the working directory, where a file with this path exists";
             }
         }
         self.locate(Error::config(key, text))

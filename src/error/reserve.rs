@@ -58,8 +58,8 @@ pub fn buffer(capacity: usize) -> Result<BytesMut, DataError> {
 pub struct Promise(u64);
 
 /// Checks that the system can allocate memory that a library is about to allocate. A failed
-/// allocation in the library would abort the process. Promises of other threads count as not yet
-/// allocated, so no two promises rely on the same memory.
+/// allocation in the library would abort the process. The check adds the promises of other threads,
+/// whose memory may not be allocated yet. So no two promises rely on the same memory.
 pub fn promise(bytes: u64) -> Result<Promise, DataError> {
     let promise = Promise(bytes);
     let all = PROMISED.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes);

@@ -103,8 +103,9 @@ mod tests {
         }
         let count = || fs::read_dir(folder.path()).unwrap().count();
         let before = count();
-        // Creating the first temporary file in a folder removes leftovers. `remove` is called again
-        // as another process would do while this file is still being written.
+        // Creating the first temporary file in a folder removes leftovers. Then `remove` is called,
+        // as another process would do it while `first` is being written. It must not remove the
+        // temporary file of `first`, which is locked.
         let first = AtomicFile::create(folder.path().join("b")).unwrap();
         assert!(!at(&left).exists());
         assert_eq!(count(), before);

@@ -36,7 +36,7 @@ impl Visitor<'_> for ByteSize {
         parse_bytes(text).map_err(|problem| match problem {
             SizeError::NoNumber => E::invalid_value(Unexpected::Str(text), &self),
             SizeError::TooLarge => E::custom(format!(
-                "is {found}, must be at most {MOST_BYTES} bytes (less than 8388608 TiB)"
+                "is {found}, but must be at most {MOST_BYTES} bytes (less than 8388608 TiB)"
             )),
             SizeError::Unit(unit) => {
                 let units: Vec<_> = UNITS.iter().map(|(name, _)| *name).collect();

@@ -225,7 +225,7 @@ fn boxed(x: Axis, y: Axis, of: &BoundingBox) -> BoundingBox {
 }
 
 impl Orientation {
-    /// Transforms a point of the stored image, of `stored` size, to the upright image.
+    /// Transforms a point of the stored image, whose size is `stored`, to the upright image.
     pub fn upright_point(self, stored: Size, x: f64, y: f64) -> (f64, f64) {
         let upright = self.upright_size(stored);
         let (x, y) = if self.transpose { (y, x) } else { (x, y) };

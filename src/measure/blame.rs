@@ -78,8 +78,9 @@ impl Snapshot {
     /// Time that the loader's threads waited for a processor, by cause; `None` if the system does
     /// not report it.
     pub fn waits_for_processor(&self) -> Option<Waits> {
-        // The waiting that is split by cause includes that of the consumer's thread, because it
-        // waits in the same run queues. Only the loader's part of the split is returned.
+        // The waiting time that is split by cause includes that of the consumer's thread, because
+        // that thread waits in the same run queues as the loader's threads. Only the loader's part
+        // of the split is returned.
         let threads: Vec<ThreadTime> =
             self.threads.iter().copied().flatten().chain(self.steps.thread).collect();
         let sum = |of: fn(&ThreadTime) -> u64| threads.iter().map(of).sum::<u64>() as f64 * 1e-9;

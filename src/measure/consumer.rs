@@ -9,7 +9,8 @@ use super::histogram::{Counts, Histogram};
 use super::processor::{ThreadClock, ThreadTime};
 use super::thread_meter::thread_time;
 
-/// Maximum number of distinguished span names. Further names are counted as `other`.
+/// Maximum number of span names that are counted separately. Spans with further names are counted
+/// together as `other`.
 const SPANS: usize = 32;
 
 /// Meter of the consumer between batches. By default, a step is the time from receiving a batch to

@@ -3,9 +3,9 @@
 //! * Each thread has its own [`ThreadMeter`]. For each [`Stage`], the meter holds the number of
 //!   items, their bytes, the busy time, and the times that the thread waited for input and for
 //!   space for its output. Counting never makes a thread wait for another thread.
-//! * If samples take less than 50 microseconds, about one of [`TIMED`] samples is timed and
-//!   represents the others. Every sample is counted.
-//! * CPU time is read from the system for one of [`CLOCKED`] samples if samples are short, else for
+//! * If samples take less than 50 microseconds, on average only one in [`TIMED`] samples is timed,
+//!   and it represents the others. Every sample is counted.
+//! * CPU time is read from the system for one in [`CLOCKED`] samples if samples are short, else for
 //!   each sample. The part of a stage's elapsed time that is not CPU time was spent waiting for a
 //!   disk or a processor.
 //! * When a [`Snapshot`] is taken, the system reports how long threads waited for a processor, and
@@ -101,8 +101,8 @@ pub struct Snapshot {
     pub seconds: f64,
     /// Per thread: its name, and the counts of each stage.
     pub by_thread: Vec<(String, [StageCounts; STAGES])>,
-    /// For each thread in the order of `by_thread`: the time it ran and waited for a processor;
-    /// `None` if unknown.
+    /// For each thread in the order of `by_thread`: how long it ran, and how long it waited for a
+    /// processor; `None` if unknown.
     pub threads: Vec<Option<ThreadTime>>,
     /// For each thread in the order of `by_thread`: the time before it began and after it ended.
     pub absences: Vec<Absence>,
@@ -288,8 +288,8 @@ impl Meters {
         batches.level(now);
     }
 
-    /// Records a named part of the consumer's step besides the model itself (logging, metrics, a
-    /// checkpoint).
+    /// Records a named part of the consumer's step that is not the model's own work, such as
+    /// logging, metrics or a checkpoint.
     pub fn consumer_span(&self, name: &str, took: Duration) {
         let (mut batches, now) = self.batches_now();
         let name = batches.consumer.span(name, took);
@@ -324,7 +324,8 @@ impl Meters {
         let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner).read();
         let batches = self.batches();
         // Read the absences (the times before threads began and after they ended) before the other
-        // counts. After a thread has ended, its other counts do not change.
+        // counts. If a thread has ended by then, its other counts no longer change, so they are
+        // complete.
         let absences = by_thread.iter().map(|meter| meter.absence(now)).collect();
         Snapshot {
             seconds,
@@ -356,7 +357,8 @@ impl Meters {
         })
     }
 
-    /// Seconds that all threads waited for input and for space for output, in all stages.
+    /// Seconds that all threads waited for input, and seconds that they waited for space for
+    /// output, summed over all stages.
     pub fn waits(&self) -> (f64, f64) {
         let all = self
             .by_thread()

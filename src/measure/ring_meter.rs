@@ -19,7 +19,7 @@ pub struct RingMeter {
     published: u64,
     making: Histogram,
     made: u64,
-    /// Time when the last batch was published, if no other batch was ready.
+    /// Time when the newest batch was published, if no other batch was ready at that time.
     newest: Option<Instant>,
     delivered: u64,
     delivery: u64,
@@ -38,8 +38,8 @@ pub struct RingCounts {
     pub made: u64,
     /// Number of batches that became ready while the consumer waited.
     pub delivered: u64,
-    /// Total time from ready to received of the batches counted in `delivered`, in nanoseconds.
-    /// This is the time to wake the consumer.
+    /// Total time from when a batch became ready to when the consumer received it, in nanoseconds,
+    /// summed over the batches counted in `delivered`. This is the time to wake the consumer.
     pub delivery: u64,
 }
 

@@ -20,16 +20,16 @@ mod stage_counts;
 #[cfg(test)]
 mod tests;
 
-/// If samples are short, the CPU time is read for one of this many samples.
+/// If samples are short, the CPU time is read for one in this many samples.
 pub const CLOCKED: u64 = 16;
 /// Maximum duration of a short sample. Reading the CPU time twice takes about a microsecond.
 const SHORT: Duration = Duration::from_micros(200);
 
-/// If samples are tiny, one of this many samples is timed, on average.
+/// If samples are tiny, one in this many samples is timed, on average.
 pub const TIMED: u64 = 64;
 /// Maximum duration of a tiny sample. Reading the clock per stage takes a tenth of that time.
 const TINY: Duration = Duration::from_micros(50);
-/// Number of first samples of a thread that are always timed.
+/// Number of samples at the begin of a thread that are always timed.
 const FIRST: u64 = 1024;
 
 /// Value for the time of an event that has not happened.
@@ -121,7 +121,8 @@ pub struct Absence {
 }
 
 impl Absence {
-    /// Absence of each thread (before it began and after it ended) since `earlier`, `seconds` ago.
+    /// Absence of each thread (before it began and after it ended) since `earlier`, which was taken
+    /// `seconds` ago.
     pub(super) fn all_since(now: &[Self], earlier: &[Self], seconds: f64) -> Vec<Self> {
         let earlier = earlier.iter().copied().chain(std::iter::repeat(Self::default()));
         now.iter().zip(earlier).map(|(now, then)| now.since(then, seconds)).collect()
@@ -130,8 +131,8 @@ impl Absence {
     /// Absence of one thread.
     fn since(self, earlier: Self, seconds: f64) -> Self {
         let most = (seconds * 1e9) as u64;
-        // Before a thread begins, its `starting` is 0. If it began after `earlier`, its whole
-        // starting time is counted, but no more than the interval.
+        // Before a thread begins, its `starting` is 0. If the thread began after `earlier`, its
+        // whole starting time is counted, but no more than the length of the interval.
         Self {
             starting: self.starting.saturating_sub(earlier.starting).min(most),
             finished: self.finished.saturating_sub(earlier.finished).min(most),
@@ -169,7 +170,8 @@ impl ThreadMeter {
         }
     }
 
-    /// Measures the calling thread's processor waits, and its end, until the guard is dropped.
+    /// Measures how long the calling thread waits for a processor, until the guard is dropped.
+    /// Dropping the guard also records the end of the thread.
     pub fn on_this_thread(&self) -> AtWork<'_> {
         self.began_at(self.base.elapsed());
         AtWork { _clocked: self.thread.start_guarded(), _over: Over(self) }
@@ -194,7 +196,7 @@ impl ThreadMeter {
         Absence { starting, finished: now.saturating_sub(self.over.load(Acquire)) }
     }
 
-    /// Time that the thread ran and waited for a processor; `None` if unknown.
+    /// How long the thread ran, and how long it waited for a processor; `None` if unknown.
     pub(super) fn thread_time(&self) -> Option<ThreadTime> {
         self.thread.read()
     }

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use super::Meters;
 use super::watch::{Kind, Latest, Span, nanoseconds_since};
 
-/// Maximum number of names of step parts: the distinguished names, and `other`.
+/// Maximum number of names of step parts: the names that are counted separately, and `other`.
 const NAMES: usize = 33;
 /// Track numbers of the consumer and of the named parts of its steps. The tracks of threads follow.
 const CONSUMER: u64 = 1;
@@ -269,8 +269,8 @@ impl Event {
     }
 }
 
-/// Sorts the events and makes them disjoint or nested. If an event begins inside another one and
-/// ends after it, the begin is moved to the end of the other event.
+/// Sorts the events and makes them disjoint or nested. If an event begins inside an earlier event
+/// and ends after it, the begin of the later event is moved to the end of the earlier one.
 fn nested(events: Vec<Event>) -> Vec<Event> {
     let mut waiting: BinaryHeap<_> = events.into_iter().map(Reverse).collect();
     let mut around: Vec<i64> = Vec::new();

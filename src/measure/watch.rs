@@ -285,7 +285,8 @@ mod tests {
         let meter = meters.thread("a");
         let begin = meter.begin(Stage::Read);
         meter.add(Stage::Read, begin, 1);
-        // A stage that ends early with an error records no end. The next stage then begins.
+        // A stage that ends early with an error records no end. Its end is recorded when the next
+        // stage begins.
         meter.begin(Stage::Header);
         let begin = meter.begin(Stage::Decode);
         meter.add_from(Stage::Decode, begin, Duration::ZERO, 0);

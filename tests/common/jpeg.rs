@@ -12,7 +12,7 @@ pub struct Recipe {
     /// Identifiers of the components.
     pub ids: [u8; 4],
     pub scans: Scans,
-    /// MCUs between restart markers; 0 for none.
+    /// Number of MCUs between restart markers; 0 for a file without restart markers.
     pub restart: u16,
     pub adobe: Option<u8>,
     /// Value of every entry of the quantization table.

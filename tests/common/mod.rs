@@ -173,7 +173,8 @@ pub fn with_a_file(
     let Err(Error::Config(error)) = &opened else { return opened };
     let Some(written) = quoted(&error.problem) else { return opened };
     let file = list.parent().unwrap().join(written);
-    // Only the error for missing files contains the whole path. Other errors are returned.
+    // Only the error for missing files contains the whole path. Every other result is returned as
+    // it is.
     let names_it = error.problem.contains(&*file.to_string_lossy());
     if !names_it || file.exists() || !file.starts_with(env::temp_dir()) {
         return opened;

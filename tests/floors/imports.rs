@@ -6,7 +6,8 @@ use super::*;
 /// All modules of a crate by path, each with its imports. Test modules are left out.
 pub struct Modules(BTreeMap<Vec<String>, Names>);
 
-/// Names of its own crate that a module has in scope, and paths of this crate that the module uses.
+/// What one module refers to: the names of its own crate that are in scope, and the paths of the
+/// crate that it uses.
 #[derive(Default)]
 pub struct Names {
     /// For each name in scope, the module path of the item that it stands for.

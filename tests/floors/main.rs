@@ -41,9 +41,9 @@ const NEVER: [(&str, &str); 1] = [
     ("plan", "gpu"),
 ];
 
-/// Modules inside which floors are checked too, with the maximum number of their direct children
-/// and of floors. The children, files and folders, are called rooms. A maximum limits complexity:
-/// raise it only on purpose.
+/// Modules inside which floors are checked too. Each has two maxima: of the number of its direct
+/// children (files and folders, which are called rooms), and of the number of their floors. The
+/// maxima limit complexity: raise one only on purpose.
 const WINGS: [(&str, usize, usize); 4] =
     [("loader", 12, 8), ("op", 34, 9), ("plan", 28, 8), ("source", 36, 6)];
 

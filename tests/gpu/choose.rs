@@ -293,7 +293,8 @@ fn decode_together(most: Option<usize>) -> bool {
         .collect();
     assert!(spans.len() > 40, "{}", spans.len());
     spans.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // Timestamps are in microseconds and have a resolution of one nanosecond.
+    // Timestamps are in microseconds, rounded to a nanosecond. So spans that seem to overlap by at
+    // most 2 ns may follow each other.
     spans.windows(2).any(|pair| pair[1].0 + 0.002 < pair[0].1)
 }
 

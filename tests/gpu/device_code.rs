@@ -24,8 +24,9 @@ fn machine() -> Option<Simulated> {
     Some(machine)
 }
 
-/// Launches a kernel with this body in one block of 64 threads, and returns the number of memory
-/// faults and races. `words` points to 64 initialized words, `never` to 64 uninitialized ones.
+/// Launches a kernel with the statements `body` in one block of 64 threads. Returns the number of
+/// memory faults and races. `words` points to 64 initialized words, `never` to 64 uninitialized
+/// ones.
 fn faults_of(machine: &Simulated, body: &str) -> u64 {
     let text = format!(
         "struct Sample {{ unsigned *words, *never; }};

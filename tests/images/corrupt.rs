@@ -25,8 +25,8 @@ fn golden() -> Vec<(PathBuf, Vec<u8>)> {
     files.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
-/// A decoder that is tested with corrupt files, with a valid image. After every failure, the
-/// decoder must still reproduce the valid image's pixels.
+/// A decoder that is tested with corrupt files, together with a valid image. After every failure,
+/// the decoder must still reproduce the valid image's pixels.
 struct Patient {
     decoder: Decoders,
     good: Vec<u8>,
@@ -222,8 +222,8 @@ fn a_claim_of_a_huge_size_allocates_nothing_for_it() {
     let fault =
         decoder.decode(&file, &header, Roi::new(0, 0, 65500, 1), 1, &mut |_| ()).unwrap_err();
     assert_eq!(fault.reason, Reason::Corrupt);
-    // The decoder may allocate eight rows of three components, because the smallest MCUs have 8x8
-    // pixels, and its tables.
+    // The decoder may allocate its tables, and eight rows of three components (the smallest MCUs
+    // have 8x8 pixels).
     assert!(decoder.capacity_bytes() <= 30 * 65500, "{}", decoder.capacity_bytes());
     // Now the file claims sizes beyond libjpeg's own limit.
     file[frame + 5..frame + 9].copy_from_slice(&[0xFF; 4]);

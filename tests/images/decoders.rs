@@ -49,8 +49,8 @@ pub fn is_vector_code() -> bool {
     simd()
 }
 
-/// Decodes the window with every instruction set and compares it with libjpeg-turbo's. Returns
-/// which decoder decoded the window.
+/// Decodes the window with every instruction set, and compares the pixels with libjpeg-turbo's.
+/// Returns which decoder decoded the window.
 pub fn compare(recipe: &Recipe, bytes: &[u8], window: Roi) -> JpegBy {
     compare_reduced(recipe, bytes, window, 1)
 }

@@ -155,8 +155,8 @@ fn an_orientation_is_an_integer_from_1_to_8() {
     assert_eq!(orientation(&[entry(3, 2, 6)]), Orientation::from_exif(6));
     assert_eq!(orientation(&[entry(3, 0, 6)]), Orientation::UPRIGHT);
     assert_eq!(orientation(&[entry(2, 1, 6)]), Orientation::UPRIGHT);
-    // Three values of two bytes do not fit into an entry, so the entry has an offset of these
-    // values. Offset 200 is beyond the data. At offset 14 is the entry's own count, 3.
+    // Three values of two bytes do not fit into an entry, so the entry stores the offset of these
+    // values instead. Offset 200 is beyond the data. At offset 14 is the entry's own count, 3.
     assert_eq!(orientation(&[entry(3, 3, 200)]), Orientation::UPRIGHT);
     assert_eq!(orientation(&[entry(3, 3, 14)]), Orientation::from_exif(3));
     assert_eq!(orientation(&[entry(3, 1, 9)]), Orientation::UPRIGHT);

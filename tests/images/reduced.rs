@@ -43,9 +43,9 @@ fn every_size_has_the_same_pixels() {
                 let bytes = recipe.make();
                 let size = Size::new(width.into(), height.into()).reduced(reduction);
                 let by = compare_reduced(&recipe, &bytes, size.window(), reduction);
-                // libjpeg-turbo upsamples chroma in another way if chroma has at most two samples
-                // per row, or only one sample per block. feedwater leaves these images to
-                // libjpeg-turbo.
+                // In two cases, libjpeg-turbo upsamples chroma in another way than usual: if chroma
+                // has at most two samples per row, or only one sample per block. feedwater leaves
+                // these images to libjpeg-turbo.
                 let few = u32::from(width).div_ceil(2 * reduction) <= 2;
                 let single = reduction == 8 && (sampling == S422 || sampling == S440);
                 let expected = match sampling == S422 && few || single {

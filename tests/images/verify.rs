@@ -298,8 +298,9 @@ fn coded_data_holds_its_blocks() {
     corrupt(&good, &stuffed, &["1"]);
 }
 
-/// Any damage to the structure that T.81 defines must be detected. Of all flips of a single bit
-/// outside of coded data and free text, a few are not detected. The files that pass can be decoded.
+/// Tests every flip of a single bit in a file. `verify` cannot detect a flip that gives another
+/// valid file, for example with another value in a table. The decoder must decode such a file, or
+/// return an error about its data.
 #[test]
 fn files_that_pass_with_a_flipped_bit_decode() {
     for restart in [0, 2] {

@@ -12,8 +12,8 @@ use crate::decoders::{GRAY, S411, S420, S422, S440, S444};
 use crate::jpeg::Recipe;
 
 const SIDE: u32 = 64;
-/// Sampling factors of a gray JPEG like those of `GRAY`, except that libjpeg-turbo reads two rows
-/// of blocks together.
+/// Sampling factors of a gray JPEG. They mean the same image as `GRAY`, but libjpeg-turbo reads two
+/// rows of blocks together.
 const GRAY_2X2: &[(u8, u8)] = &[(2, 2)];
 
 /// A range of columns or rows: the first one, and the one after the last one.

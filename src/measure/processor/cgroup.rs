@@ -74,7 +74,7 @@ fn folders(cgroup: &str, mountinfo: &str) -> Vec<PathBuf> {
 
 /// Root and mount point of the first mount of file system `kind` that has this option.
 fn mount(mountinfo: &str, kind: &str, option: &str) -> Option<(PathBuf, PathBuf)> {
-    // Fields: number parent device root place options [tags] - kind source options
+    // Fields of a line: number parent device root place options [tags] - kind source options
     mountinfo.lines().find_map(|line| {
         let (left, right) = line.split_once(" - ")?;
         let mut right = right.split(' ');

@@ -35,7 +35,7 @@ const LEAST_APART: Duration = Duration::from_millis(250);
 /// Resolution of `/proc/stat`, in seconds (`USER_HZ`).
 const TICK: f64 = 0.01;
 
-/// Time that a thread ran and waited for a processor, in nanoseconds.
+/// How long a thread ran, and how long it waited for a processor, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadTime {
     /// Time that the thread ran.
@@ -44,7 +44,8 @@ pub struct ThreadTime {
     pub waited: u64,
 }
 
-/// Times that one thread ran and waited for a processor, readable from any thread.
+/// Clock of one thread: measures how long the thread ran, and how long it waited for a processor.
+/// Any thread can read it.
 #[derive(Debug, Default)]
 pub struct ThreadClock(Mutex<Clock>);
 
@@ -113,7 +114,8 @@ impl ThreadClock {
 impl Drop for Clocked<'_> {
     fn drop(&mut self) {
         self.0.read();
-        // The thread's number may be reused for another thread.
+        // After the thread has ended, the system may give its number to another thread. So its file
+        // is not read again.
         self.0.lock().path = None;
     }
 }
@@ -194,7 +196,7 @@ impl Machine {
     pub(super) fn profile(&self) -> ProcessorProfile {
         let Self { seconds, processors, quota, .. } = *self;
         let told = seconds >= 0.8 * LEAST_APART.as_secs_f64();
-        // Values below the resolution of the counters are not significant.
+        // The counter of each processor may be wrong by one tick, so this much is subtracted.
         let sure = |it: f64| (it - TICK * f64::from(processors)).max(0.0) / seconds;
         ProcessorProfile {
             allowed: processors,

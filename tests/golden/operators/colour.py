@@ -9,8 +9,8 @@ With `--check`, this program compares results of the installed libraries with th
 exits with 1 if a result differs.
 
 Results are those of torchvision v2 on PIL images, or of Pillow if torchvision lacks the operator. The images are not
-stored: `picture` in ../ops.py and the Rust tests compute the same pixels. Each result is stored as the first 16 digits
-of the SHA-256 of its bytes, one per image.
+stored: `picture` in ../ops.py and the Rust tests compute the same pixels. For each image, a result is stored as the
+first 16 digits of the SHA-256 of its bytes.
 """
 
 import hashlib

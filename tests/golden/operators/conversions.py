@@ -26,7 +26,7 @@ def digest(image):
 
 def resizes():
     for size in SIZES:
-        # These pairs of lengths leave no side of 0 pixels, for which torchvision fails.
+        # With these lengths, no side becomes 0 pixels long. torchvision fails if a side does.
         for shorter, longest in ((16, 40), (224, 320), (256, 257), (480, 640), (800, 1333)):
             yield {"source": size, "shorter": shorter, "max_size": longest, "size": F.resize(Image.new("L", size), [shorter], max_size=longest).size}
 

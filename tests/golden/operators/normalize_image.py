@@ -6,8 +6,8 @@ Commands to run this script (`--check` compares results with the stored ones and
     python -m venv venv && venv/bin/pip install pillow==12.3.0 numpy torch==2.11.0 torchvision==0.26.0 scipy albumentations==2.0.8
     venv/bin/python tests/golden/operators/normalize_image.py [--check]
 
-Albumentations returns f64. Each result is stored as the first 16 digits of the SHA-256 of its values as little-endian
-f32, one for each image of colour.py.
+Albumentations returns f64. For each image of colour.py, the script stores the first 16 digits of the SHA-256 of the
+result's values, converted to little-endian f32.
 """
 
 import albumentations

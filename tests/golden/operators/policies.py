@@ -129,7 +129,7 @@ def timm_steps():
             continue
         for magnitude in (0.0, 2.5, 6.123, 9.0, 10.0, 12.5):
             if operation == "PosterizeIncreasing" and magnitude > 10:
-                continue  # timm would compute a negative number of bits for posterize.
+                continue  # For these magnitudes, timm would compute a negative number of bits.
             for negated in (False, True):
                 op = timm.AugmentOp(operation, prob=1.0, magnitude=magnitude, hparams={"magnitude_max": 20})
                 with mock.patch.object(timm.random, "random", lambda: 0.7 if negated else 0.2):

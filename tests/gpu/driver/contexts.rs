@@ -108,7 +108,7 @@ fn the_simulated_driver_refuses_objects_of_another_context() {
         let streams = devices.each_ref().map(|device| Stream::new(device).unwrap());
         let event = Event::new(&devices[0]).unwrap();
         let record = |stream: &Stream| {
-            // SAFETY: both handles are alive.
+            // SAFETY: the handles of the event and of the stream are alive.
             unsafe { result::event::record(event.raw().cast(), stream.raw().cast()) }
         };
         let code = |result: std::result::Result<(), result::DriverError>| result.map_err(|it| it.0);

@@ -179,16 +179,16 @@ fn a_second_driver_in_one_process_is_an_error_that_names_both_files() {
     assert_clean(&machine, "drivers");
 }
 
-/// A producer's stream fills a buffer four times, and a kernel in the consumer's stream copies its
-/// bytes, which are returned. If `hooks` is false, the streams do not wait for each other.
+/// A producer's stream fills a buffer four times, and a kernel in the consumer's stream copies the
+/// buffer's bytes. Returns the copies. If `hooks` is false, the streams do not wait for each other.
 fn fill_and_use(device: &Arc<Device>, hooks: bool) -> Vec<u8> {
     let (memory, _) = pools(device).unwrap();
     let producer = Arc::new(Stream::new(device).unwrap());
     let consumer = Arc::new(Stream::new(device).unwrap());
     let kept = memory.buffer("slots", 1024).unwrap();
     let buffer = memory.buffer("slots", 1024).unwrap();
-    // If `hooks` is false, the consumer may read before the producer writes. The consumer then
-    // reads old bytes. They are zeroed here, so they are not uninitialized.
+    // If `hooks` is false, the consumer may read the buffer before the producer writes to it. So
+    // the buffer is zeroed first, because the consumer must not read uninitialized bytes.
     fill(&producer, &buffer, 0..1024, 0).unwrap();
     producer.synchronize().unwrap();
     let mut slot = TensorSlot::new(buffer, producer.clone(), consumer.clone()).unwrap();

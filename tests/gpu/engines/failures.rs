@@ -57,7 +57,7 @@ fn after_any_failure_the_next_batch_has_no_pixels_of_the_one_before() {
             setup.decode(&files(1)[..2], IMAGE.window()).unwrap();
             machine.fail(phase, 1, LAUNCH_FAILED);
             match setup.decode(&files(10), IMAGE.window()) {
-                // nvJPEG may report the failure of a call as caused by one of its files.
+                // If a call fails, nvJPEG may report one of the call's files as the cause.
                 Err(DecodeError::Failed(_, Error::Device { call, .. })) => {
                     assert!(phase.starts_with("nvjpegDecodeBatched") && call == phase, "{call}");
                 }

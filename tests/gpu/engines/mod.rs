@@ -27,7 +27,8 @@ use feedwater::internals::gpu::{
 const IMAGE: Size = Size::new(40, 30);
 const PAGE_BYTES: usize = 8192;
 
-/// Size of a whole image in bytes: 30 rows, each with the bytes of 48 pixels.
+/// Size of a whole image in device memory, in bytes: 30 rows of 40 pixels, each padded to 48 pixels
+/// of three bytes.
 const ROWS_BYTES: usize = 4320;
 const CAPACITY: usize = 4;
 
@@ -367,7 +368,7 @@ fn buffers_are_allocated_at_start_and_grow_only_within_the_row() {
 }
 
 /// The engines may read the encoded file until the event `done`. In this test, the simulated
-/// engines keep the stream's order, because they then read the file late.
+/// engines keep the stream's order, so they read the file late.
 #[test]
 fn files_must_not_change_until_done() {
     let Some(machine) = exclusive() else { return };

@@ -38,7 +38,7 @@ fn windows_are_given_to_the_engines_only_after_a_check() {
     for (program, expected) in checks {
         machine.restart();
         nvjpeg::set_checking_program(program.clone());
-        // An empty cache directory, because the result of the check is cached.
+        // The cache directory is empty, because a cached result would replace the check.
         let folder = tempfile::tempdir().unwrap();
         let runtime = simulated::runtime().with_cache_directory(folder.path());
         let device = Device::open_with(0, &runtime).unwrap();

@@ -233,8 +233,8 @@ fn an_unsynchronized_export_is_ordered_by_the_loaders_stream() {
     }
 }
 
-/// A stream of other code waits for the handle of the ready event. The batch is held until that
-/// stream's work is done.
+/// A stream of other code waits for the ready event, whose handle the batch provides. The batch is
+/// held until that stream's work is done.
 #[test]
 fn a_stream_can_wait_for_the_handle_of_the_ready_event() {
     let Some(machine) = exclusive() else { return };
@@ -248,7 +248,7 @@ fn a_stream_can_wait_for_the_handle_of_the_ready_event() {
             let batch = batch.unwrap();
             let ready = batch.ready().unwrap().raw().cast();
             let flags = cudarc::driver::sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
-            // SAFETY: both handles are alive.
+            // SAFETY: the handles of the stream and of the event are alive.
             unsafe { result::stream::wait_event(stream.cu_stream(), ready, flags) }.unwrap();
             let mut copier = Copier::new(stream.clone());
             copier.copy(batch.device_ptr().unwrap(), batch.shape().bytes());
@@ -394,7 +394,8 @@ fn driver_failures_are_errors_and_leak_nothing() {
     for batch in &held {
         batch.wait_in(&stream).unwrap();
     }
-    // The consumer holds all slots, so no other thread records an event.
+    // The consumer holds all slots, so no other thread records an event. The injected failure
+    // therefore occurs when the batch below is dropped.
     machine.fail("cuEventRecord", 1, LAUNCH_FAILED);
     drop(held.pop());
     let error = loop {

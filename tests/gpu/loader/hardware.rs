@@ -22,8 +22,9 @@ fn each_size_of_a_call_gives_the_same_batches_and_makes_no_state() {
         let loader = same(make, &format!("{group} images per call"));
         let device = loader.plan().device.clone().unwrap();
         assert_eq!(device.hardware_group, group);
-        // The loader has one decode state if a call has one image, otherwise two. Before it starts,
-        // trial calls with one image and with a whole group create as many states.
+        // The loader has one decode state if a call has one image, otherwise two. Before the loader
+        // starts, trial calls with one image and with a whole group create the same number of
+        // states.
         let states = 2 * group.min(2) as u64;
         assert_eq!(machine.calls("nvjpegJpegStateCreate"), states, "{group}");
         let stats = loader.stats();
@@ -115,8 +116,8 @@ fn a_slow_call_of_the_engines_delays_no_other_image() {
         let before = machine.samples_run();
         let gpu = || make().device(DeviceChoice::Gpu(0)).runtime(&runtime());
         let mut loader = gpu().build().unwrap();
-        // The loader must process all images that fit into the slots, except the images of two held
-        // calls and those that are gathered for the next call.
+        // The loader must process all images that fit into the slots, except the images of the two
+        // calls that do not end, and those that are gathered for the next call.
         let begun = 4 * loader.plan().slots();
         let expected = (begun - 3 * GROUP) as u64;
         assert!(expected >= 24, "{begun}");

@@ -120,7 +120,8 @@ fn on_cpu(builder: LoaderBuilder) -> LoaderBuilder {
     builder.configure(|it| it.decode.placement = Placement::Cpu).device(DeviceChoice::Cpu)
 }
 
-/// Compares a loader on the device, which is returned, with one on the CPU. Only routes may differ.
+/// Checks that a loader on the device gives the same batches as a loader on the CPU. Only the
+/// decode routes of the samples may differ. Returns the loader on the device.
 fn same(make: impl Fn() -> LoaderBuilder, what: &str) -> Loader {
     let cpu = epochs(&mut on_cpu(make()).build().unwrap());
     let mut loader = make().device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
@@ -224,8 +225,8 @@ fn every_dtype_layout_and_chain_equals_the_cpu() {
     same(|| builder(jpegs(8), bytes()).output(DType::U8, Layout::Nhwc), "u8");
 }
 
-/// Decoding and none, one or two of the three operators run on the CPU. The uploaded images are
-/// therefore bytes or, after `Normalize`, floats.
+/// All images are decoded on the CPU, and none, one or two of the three operators run there too.
+/// The uploaded images are therefore bytes or, after `Normalize`, floats.
 #[test]
 fn every_placement_equals_the_cpu() {
     let Some(machine) = machine() else { return };
@@ -355,8 +356,9 @@ fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
         for (batch, copy) in loader.epoch().zip(&copies) {
             let batch = batch.unwrap();
             let (source, target) = (batch.device_ptr().unwrap(), copy.address());
-            // SAFETY: both are device memory with this many bytes. The batch is alive while the
-            // copy is queued, as required. The target lives until the stream is empty.
+            // SAFETY: `source` and `target` are device memory with this many bytes. The batch is
+            // alive while the copy is queued, as required. The target lives until the stream is
+            // empty.
             unsafe {
                 let stream = stream.raw().cast();
                 let bytes = batch.shape().bytes();
@@ -371,8 +373,9 @@ fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
     }
 }
 
-/// Runs a loader with the smallest possible memory limits, which the error for smaller limits
-/// contains. The bytes are the same, and less memory is used.
+/// Runs a loader with the smallest valid memory limits, which are read from the error message for
+/// limits of 0. The batches have the same bytes as without limits, and the loader needs less
+/// memory.
 #[test]
 fn memory_limits_change_no_byte() {
     let Some(machine) = machine() else { return };
@@ -388,7 +391,8 @@ fn memory_limits_change_no_byte() {
         .err()
         .unwrap();
     let text = error.to_string();
-    // All limits are 0. So the largest number after a key in the message is the valid minimum.
+    // All limits are 0. So the largest number after a key in the error message is the smallest
+    // valid limit.
     let smallest = |key: &str| {
         let (_, rest) = text.split_once(key).unwrap();
         let line = rest.split("limits.").next().unwrap().lines().next().unwrap();

@@ -273,7 +273,7 @@ fn nobody_waits_for_freed_memory_while_the_row_has_room() {
     let large =
         |setup: &mut Setup| setup.decode(0, &file(Size::new(80, 60), 2), Roi::new(0, 0, 35, 35));
     // With the backend `Hybrid`, only nvJPEG's device buffer grows with the images of this test. It
-    // grows during the one nvJPEG call of an image that takes a stream.
+    // grows during the only nvJPEG call for an image that has a stream as an argument.
     let mut roomy = setup(Backend::Hybrid, 1, 1 << 20).unwrap();
     small(&mut roomy).unwrap();
     roomy.stream.synchronize().unwrap();
@@ -283,9 +283,9 @@ fn nobody_waits_for_freed_memory_while_the_row_has_room() {
     machine.end_work();
     drop(roomy);
     assert_clean(&machine, "room");
-    // The memory of the decoder shrinks in steps until the large image does not fit. In the steps
-    // just before, the old and the new device buffer do not fit at the same time, so the allocation
-    // must wait.
+    // In each step, the decoder has less memory, until the large image does not fit. In the last
+    // steps in which the image fits, the old and the new device buffer do not fit at the same time.
+    // So the allocation must wait until the device no longer uses the old buffer.
     let mut waits = 0;
     for device_bytes in (0..64).rev().map(|it| it * 256) {
         let mut setup = setup_with(Backend::Hybrid, 1, device_bytes, 1 << 20).unwrap();
