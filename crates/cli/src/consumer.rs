@@ -14,7 +14,7 @@ use super::{CommandError, interrupt};
 
 /// Longest time that a command may take to exit after its input was closed.
 const AFTER_INPUT: Duration = Duration::from_secs(2);
-/// Interval at which signals are checked while the command does not read.
+/// Interval at which the program checks for signals while the command does not read.
 const STEP: Duration = Duration::from_millis(50);
 
 /// A consumer of batches.

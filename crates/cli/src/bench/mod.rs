@@ -213,8 +213,8 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     match (failed, measured) {
         (0, 1..) => Ok(()),
         (0, 0) => Err(CommandError::Failed(
-            "no route of --routes can be measured on this machine; the lines `skipped` give the \
-             reasons"
+            "no route of --routes can be measured on this machine; the lines that begin with \
+             `skipped` give the reasons"
                 .into(),
         )),
         _ => Err(CommandError::Failed(format!("{failed} of {} cases failed", cases.len()))),

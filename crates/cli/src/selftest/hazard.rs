@@ -1,5 +1,5 @@
 //! Checks for a hazard of the JPEG engines of Hopper GPUs. The engines write their output as soon
-//! as they are called, and not when their stream reaches the call.
+//! as they are called. They do not wait for the earlier work in their stream.
 //!
 //! The first check calls nvJPEG directly and does not wait on the host. It counts how often the
 //! hazard occurs on this device. The second check runs a loader, which waits on the host. Its
@@ -104,8 +104,10 @@ fn by_hand_of(gpu: &Gpu) -> Found {
          has ended, in {ahead} of {ROUNDS} rounds"
     );
     match wrong {
-        0 => Ok(format!("{message}; with the wait, in no round")),
-        _ => Err(format!("{message}; with the wait, still in {wrong} of {ROUNDS} rounds")),
+        0 => Ok(format!("{message}; with a wait on the host, they do so in no round")),
+        _ => Err(format!(
+            "{message}; with a wait on the host, they still do so in {wrong} of {ROUNDS} rounds"
+        )),
     }
 }
 
