@@ -19,11 +19,11 @@ const STEP: Duration = Duration::from_millis(50);
 
 /// A consumer of batches.
 pub enum Consumer {
-    /// Drops each batch at once.
+    /// The consumer drops each batch at once.
     Idle,
-    /// Sleeps for this time with each batch.
+    /// The consumer holds each batch and sleeps for this time.
     Sleeps(Duration),
-    /// Writes batches to a command.
+    /// The consumer is a command, to which batches are written.
     Runs(Fed),
 }
 

@@ -181,7 +181,7 @@ impl fmt::Display for Report {
                 writeln!(f, "{:<9} {decision}", "auto")?;
             }
             let window = counted(*window, "sample");
-            writeln!(f, "{:<9} at most {window} (memory for {most})", "prefetch")?;
+            writeln!(f, "{:<9} up to {window}; memory suffices for {most}", "prefetch")?;
         }
         let Self { images, seconds, images_per_second, .. } = self;
         writeln!(f, "images    {images} in {seconds:.2} s: {images_per_second:.0} images/s")?;

@@ -9,8 +9,8 @@
 //!   first set has the chroma samplings, sizes and Huffman tables of ImageNet. The others are
 //!   500x375, 2048x1536, progressive 500x375, and 500x375 with one progressive image in eight.
 //!   Their pipeline files are stored beside them and also work with `run`, `plan` and `dump`.
-//! * If images are decoded on the CPU, only the route `cpu` is measured. The other requested routes
-//!   are listed with the reason why they are not measured.
+//! * If the pipeline decodes images on the CPU, only the route `cpu` is measured. The other
+//!   requested routes are listed with the reason why they are not measured.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -26,7 +26,8 @@ impl fmt::Display for Table<'_> {
             writeln!(f, "device    {device}")?;
             writeln!(f, "threads   {workers}")?;
         }
-        // The name of a user's set is a path, which may be long.
+        // The name of a user's set is a path, which may be long. So widen the first column if
+        // needed.
         let names = self.0.iter().map(|case| 2 + escaped(&case.set).chars().count());
         let width = names.fold(22, usize::max);
         writeln!(

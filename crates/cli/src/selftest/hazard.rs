@@ -112,7 +112,8 @@ fn by_hand_of(gpu: &Gpu) -> Found {
 }
 
 /// Runs a loader with few pages, which are reused quickly. The consumer copies the batches, but its
-/// copies are queued behind much other work. Each copy must equal the batch of an undisturbed run.
+/// copies are queued behind much unrelated work. Each copy must equal the batch of an undisturbed
+/// run.
 fn the_loader_waits(gpu: &Gpu) -> Found {
     const BATCHES: usize = 24;
     const FILLS: u8 = 250;
@@ -172,7 +173,7 @@ fn the_loader_waits(gpu: &Gpu) -> Found {
     match seen.iter().zip(&calm.data).position(|(a, b)| a != b) {
         None => Ok(format!(
             "{BATCHES} batches that passed through {pages} pages have the right pixels, although \
-             the consumer's stream copied them after much other work"
+             the consumer's stream copied them after much unrelated work"
         )),
         Some(at) => Err(format!(
             "batch {} has wrong pixels if the consumer's stream has much work to finish before \

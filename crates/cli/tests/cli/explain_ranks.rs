@@ -121,8 +121,8 @@ fn the_slow_rank_is_named_with_its_stage() {
     // The verdict contains the rank, the stage with its milliseconds, and the number of ranks.
     assert!(has_words(verdict, &["3", Stage::Read.name(), "8.04", "5"]), "{verdict}");
     let two = self::ranks(2, &[1]);
-    // The steps of rank 0 are longer than usual only because they include waits for the slow rank 1.
-    // So the steps of rank 0 do not count as slow.
+    // The steps of rank 0 are longer than usual only because they include waits for rank 1,
+    // which is slow. So the steps of rank 0 do not count as slow.
     assert!(two.ranks.iter().all(|it| !it.slow_steps && it.slow == (it.rank == 1)), "{two}");
     assert_eq!((two.slowest, two.ranks.len()), (Some(1), 2));
     assert!(has_words(&two.verdict, &["1", Stage::Read.name()]), "{}", two.verdict);
@@ -236,8 +236,8 @@ fn settings_of_slow_ranks_come_first_and_list_their_ranks() {
     assert_eq!(first.ranks, [(4, own.gain), (5, own.gain), (1, 9.0)]);
     assert_eq!(ranks.knobs.last().unwrap().ranks, [(0, 5.0)]);
     let text = ranks.to_string();
-    // The row of a setting contains the first rank that gains from it, and the number of other such
-    // ranks.
+    // The row of a setting contains the first rank that gains from the setting, and the number of
+    // the other ranks that gain from it.
     let row = text.lines().find_map(|it| it.trim_start().strip_prefix(&*own.setting)).unwrap();
     assert!(has_words(row, &["4", "2"]), "{text}");
     let lost = format!("{:.4}", ranks.cost.unwrap().lost_per_epoch.unwrap());

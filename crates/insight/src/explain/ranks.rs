@@ -347,7 +347,8 @@ fn why(slow: &Rank, usual: &Usual, usual_stages: &[(Stage, f64)]) -> String {
     if slow.steps_first() {
         let (here, there) = (1e3 * slow.own.step, 1e3 * usual.steps.own.step);
         let part = longest(&slow.report.profile, &usual.steps.report.profile);
-        let part = part.map_or(String::new(), |name| format!(", and most of the difference is {name}"));
+        let part =
+            part.map_or(String::new(), |name| format!(", and most of the difference is {name}"));
         return format!(
             "its own steps take {here:.2} ms a sample, those of the median rank {there:.2} ms{part}"
         );

@@ -178,8 +178,9 @@ impl Hardware {
         let Some(rate) = rate else { return Ok(()) };
         positive(&format!("the rate of the {name}"), rate)?;
         let Some(bytes) = self.sample_bytes else {
-            let problem =
-                format!("is missing; give the mean bytes per sample, because the rate of the {name} is set");
+            let problem = format!(
+                "is missing; give the mean bytes per sample, because the rate of the {name} is set"
+            );
             return Err(Error::new("sample_bytes", problem));
         };
         positive("sample_bytes", bytes)?;
