@@ -153,7 +153,7 @@ fn print_result(
     let (directory, shards) = (options.dst.display(), manifest.shards.len() as u64);
     let (samples, shards) = (counted(verified, "sample"), counted(shards, "shard"));
     print(format!("packed    {samples} in {shards} of {} in total, in {directory}", bytes(total)))?;
-    print(format!("verified  {samples} were read back and equal what was written"))?;
+    print(format!("verified  {samples} read back; the bytes equal what was written"))?;
     if manifest.skipped > 0 {
         print(format!("skipped   {}", counted(manifest.skipped, "unusable sample")))?;
         for skipped in &manifest.skipped_first {
