@@ -126,8 +126,8 @@ fn untold(mut profile: Profile) -> Profile {
     profile
 }
 
-/// Runs that shared the CPU, without scheduler statistics. The simulation predicts two to ten times
-/// the measured throughput, so `explain` must not predict any gain.
+/// The profiles are of runs that shared the CPU, but have no scheduler statistics. The simulation
+/// predicts two to ten times the measured throughput, so `explain` must not predict any gain.
 #[test]
 fn no_gain_is_predicted_if_the_model_misses_the_measurement() {
     let mut doubtful = 0;

@@ -14,16 +14,16 @@ use super::{CommandError, interrupt};
 
 /// Longest time that a command may take to exit after its input was closed.
 const AFTER_INPUT: Duration = Duration::from_secs(2);
-/// Interval at which signals are checked while the command does not read.
+/// Interval at which the program checks for signals while the command does not read.
 const STEP: Duration = Duration::from_millis(50);
 
 /// A consumer of batches.
 pub enum Consumer {
-    /// Drops each batch at once.
+    /// The consumer drops each batch at once.
     Idle,
-    /// Sleeps for this time with each batch.
+    /// The consumer holds each batch and sleeps for this time.
     Sleeps(Duration),
-    /// Writes batches to a command.
+    /// The consumer is a command, to which batches are written.
     Runs(Fed),
 }
 

@@ -91,7 +91,8 @@ fn simd_warning(simd: bool, jpegs: &BTreeMap<&'static str, u64>) -> Option<Strin
     let own = jpegs.get(JpegBy::Feedwater.name()).copied().unwrap_or(0);
     (!simd && own < all).then(|| {
         format!(
-            "libjpeg-turbo decoded {} of {}, without SIMD code and so more slowly: {BUILD_AGAIN}",
+            "libjpeg-turbo decoded {} of {} without SIMD code, which is slower; to change that, \
+             {BUILD_AGAIN}",
             all - own,
             counted(all, "JPEG")
         )

@@ -66,8 +66,9 @@ impl Group {
                 _ => thread::sleep(STEP),
             }
         }
-        // Kill processes that the command left behind in its group. The command was not waited for
-        // yet, so no other process can have the ID of the group.
+        // Kill processes that the command left behind in its group. This program has not waited for
+        // the exit status of the command yet. So the ID of the group is still reserved, and no
+        // other process can have it.
         if term_sent.is_none() {
             self.send(Signal::TERM);
             thread::sleep(STEP);

@@ -6,8 +6,8 @@
 //!   regularly, reports its results after a signal, and returns.
 //! * In both cases the process ends within one second, even if a thread hangs in a read. Only
 //!   writing a trace may take up to ten seconds. A second signal ends the process at once.
-//! * When the process ends, each output file is either complete or absent, and the process groups
-//!   that it started are killed.
+//! * When the process ends, each output file is either complete or absent. The process groups that
+//!   the process started are killed.
 //! * The exit code is 128 + the signal's number: 130 for SIGINT, 143 for SIGTERM, 129 for SIGHUP.
 //! * A signal that was already ignored when the program started stays ignored, as `nohup` and
 //!   shells expect.
@@ -191,8 +191,8 @@ pub fn requested() -> Option<Signal> {
 pub struct Polled(());
 
 impl Polled {
-    /// Creates a guard. While it exists, a signal also stops the loader, so that waits for its
-    /// batches end.
+    /// Creates a guard. While the guard exists, a signal also stops the loader. A command that
+    /// waits for a batch of this loader then continues at once.
     pub fn waiting_for(loader: &Loader) -> Self {
         let polled = Self::begin();
         let stopper = loader.stop_handle();

@@ -200,7 +200,8 @@ fn in_terms_of_options(error: Error, given: &[(&str, &str)]) -> CommandError {
     Error::Config(error).into()
 }
 
-/// Command that starts this program again: its path, and its first arguments.
+/// Command that starts this program again: the path of the program, and the arguments that come
+/// before those of a command.
 static PROGRAM: OnceLock<Vec<OsString>> = OnceLock::new();
 
 /// Runs the command that the arguments name.
@@ -261,8 +262,8 @@ pub fn main_as(program: Vec<OsString>, arguments: impl IntoIterator<Item = OsStr
 /// Prints the help if it was requested, or otherwise the error in the arguments. Returns the exit
 /// code.
 fn not_parsed(error: clap::Error, arguments: &[OsString]) -> u8 {
-    // Arguments may contain file names with control characters. Parse escaped copies of them, which
-    // cause the same error, so that the message can be printed.
+    // The error message quotes arguments, which may contain control characters. So parse escaped
+    // copies of the arguments. They cause the same error, with a message that is safe to print.
     let shown = arguments.iter().map(|it| escaped(&it.to_string_lossy()).into_owned());
     let error = Cli::try_parse_from(shown).err().unwrap_or(error);
     // Printing fails only if the reader has closed the output, which is no error.

@@ -45,8 +45,9 @@ pub struct Options {
     /// Delete the files of an earlier pack from the directory, and pack everything again
     #[arg(long)]
     overwrite: bool,
-    /// Before resuming, read the packed samples of the source again and compare their bytes.
-    /// Otherwise a file counts as unchanged if its length, times and inode are unchanged
+    /// Before resuming, read those samples of the source again that are already packed, and compare
+    /// their bytes with the shards. Otherwise a file counts as unchanged if its length, times and
+    /// inode are unchanged
     #[arg(long, conflicts_with = "overwrite")]
     verify: bool,
     /// Skip and count unusable samples. Otherwise the first one is an error
@@ -151,8 +152,8 @@ fn print_result(
     let total = manifest.shards.iter().map(|shard| shard.bytes).sum();
     let (directory, shards) = (options.dst.display(), manifest.shards.len() as u64);
     let (samples, shards) = (counted(verified, "sample"), counted(shards, "shard"));
-    print(format!("packed    {samples} in {shards}, {}, in {directory}", bytes(total)))?;
-    print(format!("verified  {samples} read back, equal to what was written"))?;
+    print(format!("packed    {samples} in {shards} of {} in total, in {directory}", bytes(total)))?;
+    print(format!("verified  {samples} read back; the bytes equal what was written"))?;
     if manifest.skipped > 0 {
         print(format!("skipped   {}", counted(manifest.skipped, "unusable sample")))?;
         for skipped in &manifest.skipped_first {
@@ -179,8 +180,9 @@ fn gain_text(gain: &Gain) -> String {
     let (before, after) = (gain.images_per_second_before, gain.images_per_second_after);
     let each = |sum: u64| bytes(sum / images.max(1));
     format!(
-        "presizing {} sampled: {} become {} each ({:.0} %); one CPU thread decodes and transforms {before:.0} \
-         images/s before, {after:.0} after (x {:.2})",
+        "presizing {} measured: the mean size changes from {} to {} ({:.0} %); one CPU thread \
+         decodes and transforms {before:.0} images/s before presizing and {after:.0} images/s after \
+         it (x {:.2})",
         counted(images, "image"),
         each(bytes_before),
         each(bytes_after),

@@ -111,7 +111,7 @@ fn print_report(report: &Report) -> Result<(), CommandError> {
     let mean = |sum: u64, count: u64| sum as f64 / count.max(1) as f64;
     let some = if seen < report.samples { format!(", {seen} inspected") } else { String::new() };
     print(format!(
-        "samples   {}{some}; {} in total, {} on average, at most {}",
+        "samples   {}{some}; encoded size: {} in total, {} on average, at most {}",
         report.samples,
         bytes(report.bytes),
         bytes(mean(report.bytes, seen) as u64),
@@ -186,9 +186,9 @@ fn labels(report: &Report) -> String {
         return format!("none{objects}");
     };
     let more = if report.other_labels > 0 { " or more" } else { "" };
-    let without = if without > 0 { format!("; {without} without") } else { String::new() };
+    let without = if without > 0 { format!("; {without} without a label") } else { String::new() };
     let most = counted(*most, "sample");
-    format!("{}{more}, with {least} to {most} each{without}", labelled.len())
+    format!("{}{more}, with {least} to {most} per label{without}", labelled.len())
 }
 
 /// Formats one row per label with the label, the number of samples and the class. Lists the first

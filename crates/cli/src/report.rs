@@ -38,7 +38,7 @@ pub struct Report {
     pub seconds: f64,
     /// `images / seconds`.
     pub images_per_second: f64,
-    /// `cpu` or `gpu`.
+    /// Kind of device on which batches are made: `cpu` or `gpu`.
     pub device: &'static str,
     /// Device on which batches are made, and why it was chosen.
     pub device_reason: String,
@@ -80,7 +80,8 @@ pub struct Report {
     pub stages: StageSeconds,
     /// Breakdown of the workers' time into shares of the total.
     pub spent: Spent,
-    /// Breakdown of the threads' time as text. Waits for a processor are separate from the stages.
+    /// Breakdown of the threads' time as text. The time that threads waited for a processor is
+    /// shown separately and is not part of the stages.
     #[serde(skip)]
     threads: String,
     /// Counts of all storage requests of the process.
@@ -93,8 +94,8 @@ pub struct Report {
     /// itself. The peak includes them, but the plan does not. The system may reclaim them at any
     /// time.
     pub file_rss_bytes: u64,
-    /// Whether the peak without pages of files exceeds the prediction by more than 2 %. The cause
-    /// is a bug in feedwater, or memory that other code in the process uses.
+    /// Whether the peak without pages of files exceeds the prediction by more than 2 %. If it does,
+    /// the cause is a bug in feedwater, or memory that other code in the process uses.
     pub host_bytes_exceeded: bool,
     /// Device memory of the plan, in bytes.
     pub device_bytes_predicted: u64,
@@ -180,7 +181,7 @@ impl fmt::Display for Report {
                 writeln!(f, "{:<9} {decision}", "auto")?;
             }
             let window = counted(*window, "sample");
-            writeln!(f, "{:<9} {window}, at most {most} fit", "prefetch")?;
+            writeln!(f, "{:<9} up to {window}; memory suffices for {most}", "prefetch")?;
         }
         let Self { images, seconds, images_per_second, .. } = self;
         writeln!(f, "images    {images} in {seconds:.2} s: {images_per_second:.0} images/s")?;
@@ -202,7 +203,7 @@ impl fmt::Display for Report {
         }
         write!(f, "consumer  waited {consumer_waiting:.2} s for batches")?;
         if device_waiting > 0.0 {
-            write!(f, ", its stream waited {device_waiting:.3} s more")?;
+            write!(f, ", and the stream of the consumer waited {device_waiting:.3} s more")?;
         }
         writeln!(f)?;
         writeln!(f, "outcomes  {}", counts(&self.outcomes))?;
@@ -243,7 +244,7 @@ impl fmt::Display for Report {
         }
         write!(
             f,
-            "memory    host: {} peak of {} predicted (and {} of file pages); device: {} peak of {} predicted",
+            "memory    host: peak {} of {} predicted (and {} of file pages); device: peak {} of {} predicted",
             bytes(self.peak_rss_bytes.saturating_sub(self.file_rss_bytes)),
             bytes(self.host_bytes_predicted),
             bytes(self.file_rss_bytes),
@@ -267,8 +268,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// Formats the breakdown of the threads' time. Waits for a processor are subtracted from the stages
-/// and shown separately.
+/// Formats the breakdown of the threads' time. The time that threads waited for a processor is
+/// subtracted from the stages and shown separately.
 fn threads(stages: &StageSeconds, profile: &Profile, spent: &Spent) -> String {
     let StageSeconds { read, decode, transform, waiting_for_consumer, .. } = *stages;
     let own = |seconds: f64, of: &[Stage]| {

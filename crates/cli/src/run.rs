@@ -113,7 +113,8 @@ fn consume(loader: &mut Loader, epochs: u32, batches: Option<u64>) -> Result<(),
     let all = u64::from(epochs) * loader.batches_per_epoch();
     let mut left = batches.unwrap_or(all).min(all);
     let bar = progress(left, "batches");
-    // If all samples of a batch were dropped, the epoch has fewer batches than `batches_per_epoch`.
+    // A batch whose samples were all dropped is not delivered, so an epoch may have fewer batches
+    // than `batches_per_epoch`. For this reason, the loop counts epochs and not only batches.
     for _ in 0..epochs {
         if left == 0 || interrupt::requested().is_some() {
             break;

@@ -49,8 +49,8 @@ pub fn escaped_lines(text: &str) -> Cow<'_, str> {
     replaced(text, |it| it != '\n' && is_obeyed(it), |it| it.escape_default().to_string())
 }
 
-/// Escapes the characters that [`escaped`] escapes in JSON text, as `\u009b`. JSON writers leave
-/// most of these characters unchanged.
+/// Escapes in JSON text the same characters as [`escaped`], in the form `\u009b`. JSON writers
+/// leave most of these characters unchanged.
 #[doc(hidden)]
 pub fn escaped_json(json: &str) -> Cow<'_, str> {
     let unit = |it: &u16| format!("\\u{it:04x}");

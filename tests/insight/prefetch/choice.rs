@@ -46,7 +46,8 @@ fn if_the_consumer_limits_the_window_is_what_requests_need() {
     assert_eq!(windows[0], 4, "{windows:?}");
     assert!((10..30).contains(&windows[1]) && (40..130).contains(&windows[2]), "{windows:?}");
     // With 64 connections, half of the first 128 requests wait for a connection, and their measured
-    // times include this. Later requests do not wait.
+    // times include this wait. So the first chosen window may be larger than the 44 requests that
+    // the consumer needs (200 samples/s * 0.22 s).
     let at_first = window(&Mix { connections: 64, ..far(220.0, 0.1) });
     assert!((44..80).contains(&at_first), "{at_first}");
     let stragglers = World { stragglers: (10, 400.0), ..*far(20.0, 0.2).world(0) };
@@ -143,17 +144,18 @@ fn fed(
 #[test]
 fn requests_under_another_window_or_worker_count_are_not_measured() {
     let quiet = |workers: usize| move |_: usize| (workers, 0.0);
-    // Before its first measurement, the chooser skips 9 batches of the initial requests, 2 batches
-    // that were begun by then, and 1 batch at the start. Then it measures 5 batches.
+    // Before its first measurement, the chooser skips 12 batches: 9 batches while workers take the
+    // 100 samples of the initial window, 2 batches that were begun by then, and 1 batch whose
+    // arrival starts the measurement. Then the chooser measures 5 batches.
     let first = 9 + 2 + 1 + 5;
     assert_eq!(fed(first - 1, quiet(2), 0.02).1, []);
     let (chooser, decisions) = fed(first, quiet(2), 0.02);
     assert_eq!((decisions.len(), decisions[0].batch as usize), (1, first), "{decisions:#?}");
     // 100 samples per second with requests of 20 ms need 2 requests in flight. The window is a
-    // quarter larger.
+    // quarter larger and rounded up, which is 3.
     assert_eq!((chooser.window(), decisions[0].settled), (3, true), "{decisions:#?}");
-    // After a new window, exactly the batches that were requested or begun before are skipped. The
-    // assertions would fail for one batch more or less.
+    // After the window changes, the chooser skips exactly the batches that were requested or begun
+    // before the change. The assertions would fail if it skipped one batch more or less.
     let waits = |from: usize, to: usize| {
         let waited = move |number: usize| if (from..to).contains(&number) { 0.08 } else { 0.0 };
         fed(100, move |number| (2, waited(number)), 0.02).1.len()

@@ -17,7 +17,8 @@ struct Mix {
     workers: usize,
     batch: usize,
     slots: usize,
-    /// Conditions, each with the batch at which it begins. The first ones begin at batch 0.
+    /// Phases of the run: the batch at which each phase begins, and the conditions in this phase.
+    /// The first phase begins at batch 0.
     phases: Vec<(usize, World)>,
     batches: usize,
 }
@@ -34,8 +35,8 @@ struct World {
     servers: usize,
     decode: (f64, f64),
     step: (f64, f64),
-    /// Number of batches after which the consumer pauses (0 for never), and the length of the
-    /// pause.
+    /// Number of batches after which the consumer pauses (0 for never), and the length of the pause
+    /// in milliseconds.
     pause: (usize, f64),
 }
 

@@ -9,8 +9,8 @@
 //!   first set has the chroma samplings, sizes and Huffman tables of ImageNet. The others are
 //!   500x375, 2048x1536, progressive 500x375, and 500x375 with one progressive image in eight.
 //!   Their pipeline files are stored beside them and also work with `run`, `plan` and `dump`.
-//! * If images are decoded on the CPU, only the route `cpu` is measured. The other requested routes
-//!   are listed with the reason why they are not measured.
+//! * If the pipeline decodes images on the CPU, only the route `cpu` is measured. The other
+//!   requested routes are listed with the reason why they are not measured.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -213,8 +213,8 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     match (failed, measured) {
         (0, 1..) => Ok(()),
         (0, 0) => Err(CommandError::Failed(
-            "no route of --routes can be measured on this machine; the lines `skipped` give the \
-             reasons"
+            "no route of --routes can be measured on this machine; the lines that begin with \
+             `skipped` give the reasons"
                 .into(),
         )),
         _ => Err(CommandError::Failed(format!("{failed} of {} cases failed", cases.len()))),

@@ -26,7 +26,8 @@ impl fmt::Display for Table<'_> {
             writeln!(f, "device    {device}")?;
             writeln!(f, "threads   {workers}")?;
         }
-        // The name of a user's set is a path, which may be long.
+        // The name of a user's set is a path, which may be long. So widen the first column if
+        // needed.
         let names = self.0.iter().map(|case| 2 + escaped(&case.set).chars().count());
         let width = names.fold(22, usize::max);
         writeln!(
@@ -100,8 +101,8 @@ impl Table<'_> {
         sets.into_iter().map(|(why, it)| (why, it.into_iter().map(name).collect())).collect()
     }
 
-    /// Writes for each case to which the goal [`HOST_BAR`] applies whether its CPU time per image
-    /// is below the goal.
+    /// Writes whether the CPU time per image is below the goal [`HOST_BAR`], one line for each case
+    /// to which the goal applies.
     fn bar(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for case in self.0 {
             let Some(measured) = measured(case).filter(|it| share_without_host(it) > 0.5) else {
@@ -112,8 +113,8 @@ impl Table<'_> {
             let (set, name) = (escaped(&case.set), case.name());
             writeln!(
                 f,
-                "host time {set} {name}: {host:.1} us of CPU time per image; the limit of less \
-                 than {HOST_BAR:.0} us is {word}"
+                "host time {set} {name}: {host:.1} us of CPU time per image; the goal (less than \
+                 {HOST_BAR:.0} us) is {word}"
             )?;
         }
         Ok(())

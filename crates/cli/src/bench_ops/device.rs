@@ -126,8 +126,8 @@ impl Device {
     pub fn problem(&self) -> Option<String> {
         let wrong = self.kernels.iter().find(|row| row.equal != row.images)?;
         Some(format!(
-            "the kernel of {} gives other pixels than the CPU for {} of {}; run `feedwater \
-             selftest` to check all kernels",
+            "the kernel of {} computes pixels that differ from the CPU's for {} of {}; run \
+             `feedwater selftest` to check all kernels",
             wrong.name,
             wrong.images - wrong.equal,
             counted(wrong.images, "image")

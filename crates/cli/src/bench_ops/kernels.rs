@@ -54,8 +54,8 @@ pub struct KernelRow {
     pub part: WorkPart,
     /// Number of images that were measured.
     pub images: u64,
-    /// Number of launches that these images need, one for each group of images with the same output
-    /// size. All passes of a kernel count as one launch.
+    /// Number of launches that the measured images need: one for each group of images with the same
+    /// output size. All passes of a kernel count as one launch.
     pub launches: u64,
     /// Number of all launches, including the repetitions for timing.
     pub launched: u64,
@@ -410,7 +410,8 @@ impl Layouts {
         [number * chain.fused_bytes(), self.programs + number * chain.program_bytes()]
     }
 
-    /// Returns the bytes of the parameter block, and for each sample the size of its launches.
+    /// Returns the bytes of the parameter block. Also returns for each sample how many pixels its
+    /// launches compute.
     fn describe(
         &self,
         pieces: &[Piece],

@@ -79,7 +79,7 @@ impl Measured {
         let Self { load_seconds: load, encode_seconds: encode, .. } = *self;
         text += &format!(
             "alone     load (read and decode) {} ms, encode (operators and output) {} ms: {:.0} % \
-             and {:.0} % of both\n",
+             and {:.0} % of their sum\n",
             milli(load),
             milli(encode),
             100.0 * load / (load + encode),

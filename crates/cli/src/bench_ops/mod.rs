@@ -5,8 +5,8 @@
 //! * On the GPU, every operator is a kernel of its own. The pixels are already in device memory,
 //!   and one launch processes up to 32 samples of one output size. All passes of a kernel count as
 //!   one launch.
-//! * The output conversion is measured in the same way. So is the kernel of the whole chain, which
-//!   a loader launches.
+//! * The output conversion and the whole chain are measured in the same way as an operator. For the
+//!   whole chain, the kernel is the one that a loader launches.
 //! * Each measurement repeats all launches ten times between two CUDA events. The time of a kernel
 //!   is a tenth of the time between these events. It includes the gaps between launches. The
 //!   shortest of at least three measurements counts.

@@ -1,4 +1,4 @@
-//! Formatting that the tables of `bench-ops` share.
+//! Formatting functions for the tables of `bench-ops`.
 
 use serde::Serialize;
 

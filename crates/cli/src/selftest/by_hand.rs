@@ -102,7 +102,7 @@ impl<'a> Hand<'a> {
     }
 
     /// Returns the parameter block (parameters, passes, tables), the offset of the program kernel's
-    /// parameters in this block, and the sizes of the launches.
+    /// parameters in this block, and how many pixels the launches compute.
     fn describe(
         &self,
         sample: &SamplePlan,
@@ -137,8 +137,8 @@ impl<'a> Hand<'a> {
     }
 }
 
-/// Returns the kernel parameters that describe an image. The values of the image begin at this
-/// device address.
+/// Returns the kernel parameters that describe an image. The values of the image begin at `address`
+/// in device memory.
 pub fn leaf(image: &HostImage, address: u64) -> Vec<u8> {
     let window = image.window();
     match image {

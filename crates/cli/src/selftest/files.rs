@@ -168,8 +168,8 @@ fn damaged_on_gpu(
     ))
 }
 
-/// Checks that each damaged file ends a loader with the error of this file, after the batches
-/// before it.
+/// Checks that a loader delivers the batches before a damaged file, and then ends with the error of
+/// this file. Tests every damaged file.
 fn stop(way: impl Fn(LoaderBuilder) -> LoaderBuilder) -> Found {
     let damaged = images::damaged()?;
     for file in &damaged {

@@ -22,7 +22,8 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// Opens the first GPU. If that fails, returns the name of what is missing, and the reason.
+    /// Opens the first GPU. If the GPU cannot be used, returns the name of the check that fails
+    /// (`gpu/device` or `gpu/compiler`), and the reason.
     pub fn find(runtime: &Runtime) -> Result<Self, (&'static str, String)> {
         let device = Device::open_with(0, runtime);
         let device = device.map_err(|error| ("gpu/device", error.to_string()))?;

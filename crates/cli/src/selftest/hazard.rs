@@ -1,5 +1,5 @@
 //! Checks for a hazard of the JPEG engines of Hopper GPUs. The engines write their output as soon
-//! as they are called, and not when their stream reaches the call.
+//! as they are called. They do not wait for the earlier work in their stream.
 //!
 //! The first check calls nvJPEG directly and does not wait on the host. It counts how often the
 //! hazard occurs on this device. The second check runs a loader, which waits on the host. Its
@@ -104,13 +104,16 @@ fn by_hand_of(gpu: &Gpu) -> Found {
          has ended, in {ahead} of {ROUNDS} rounds"
     );
     match wrong {
-        0 => Ok(format!("{message}; with the wait, in no round")),
-        _ => Err(format!("{message}; with the wait, still in {wrong} of {ROUNDS} rounds")),
+        0 => Ok(format!("{message}; with a wait on the host, they do so in no round")),
+        _ => Err(format!(
+            "{message}; with a wait on the host, they still do so in {wrong} of {ROUNDS} rounds"
+        )),
     }
 }
 
 /// Runs a loader with few pages, which are reused quickly. The consumer copies the batches, but its
-/// copies are queued behind much other work. Each copy must equal the batch of an undisturbed run.
+/// copies are queued behind much unrelated work. Each copy must equal the batch of an undisturbed
+/// run.
 fn the_loader_waits(gpu: &Gpu) -> Found {
     const BATCHES: usize = 24;
     const FILLS: u8 = 250;
@@ -170,7 +173,7 @@ fn the_loader_waits(gpu: &Gpu) -> Found {
     match seen.iter().zip(&calm.data).position(|(a, b)| a != b) {
         None => Ok(format!(
             "{BATCHES} batches that passed through {pages} pages have the right pixels, although \
-             the consumer's stream copied them after much other work"
+             the consumer's stream copied them after much unrelated work"
         )),
         Some(at) => Err(format!(
             "batch {} has wrong pixels if the consumer's stream has much work to finish before \

@@ -89,7 +89,7 @@ impl Cases {
 
 /// A chain to compare.
 struct Job<'a> {
-    /// Index in the list of results of the check to which the chain belongs.
+    /// Index of the check to which the chain belongs, in the list of results.
     check: usize,
     chain: &'a Chain,
     /// If set, only two combinations of element type and layout are compared: the usual one, and
@@ -113,7 +113,7 @@ fn in_threads(gpu: &Gpu, jobs: &[Job<'_>]) -> Vec<(usize, Result<Cases, String>)
     parts.flat_map(|(first, it)| it.unwrap_or_else(|_| panicked(first))).collect()
 }
 
-/// Returns a chain for each example of one operator that kernels can execute.
+/// Returns one chain for each example of the operator `name` that kernels can execute.
 fn examples_of(name: &str) -> Vec<Chain> {
     let examples = examples().into_iter().filter(|operator| operator.name() == name);
     examples.map(|operator| batchable(vec![operator])).collect()

@@ -24,7 +24,8 @@ pub fn on_cpu() -> Vec<Check> {
     ]
 }
 
-/// Returns the checks of lifetimes on the GPU. Checks that compare bytes exactly decode on the CPU.
+/// Returns the checks of lifetimes on the GPU. The checks in which all bytes must be equal decode
+/// on the CPU.
 pub fn on_gpu(gpu: &Gpu) -> Vec<Check> {
     let decoded_on_cpu =
         || Ok::<_, String>(gpu.builder()?.configure(|it| it.decode.placement = Placement::Cpu));

@@ -60,8 +60,8 @@ pub enum Group {
     Kernels,
     /// Decode routes, for each kind of JPEG
     Decode,
-    /// Known faults of the JPEG engines: they write before their stream reaches the call, or skip
-    /// images
+    /// Known faults of the JPEG engines: they write before earlier work in their stream has ended,
+    /// or skip images
     Hazard,
     /// Odd and damaged files on the GPU
     Files,

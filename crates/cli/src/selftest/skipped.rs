@@ -35,15 +35,16 @@ pub fn check(gpu: &Gpu) -> Found {
             (0, 0) => found.push(counts),
             _ => {
                 return Err(format!(
-                    "the JPEG engines skipped {counts}; the decoder reported {unnoticed} images \
-                     wrongly; {wrong} images have other pixels than if decoded alone"
+                    "the JPEG engines skipped {counts}; the decoder's report is wrong for \
+                     {unnoticed} images; the pixels of {wrong} images differ from those of the same \
+                     images decoded alone"
                 ));
             }
         }
     }
     Ok(format!(
-        "images that the JPEG engines skipped and the decoder reported, for decoding on the CPU: \
-         {}",
+        "the JPEG engines skipped these images, and the decoder reported all of them, so that \
+         they can be decoded on the CPU: {}",
         found.join(", ")
     ))
 }
@@ -108,8 +109,8 @@ fn count(gpu: &Gpu, files: &[Vec<u8>]) -> feedwater::Result<Counts> {
         });
         seen.collect()
     };
-    // Compare only pixels. The bytes between rows are undefined, and the decoder writes a mark into
-    // the last row.
+    // Compare only pixels. The bytes between rows are undefined, and the decoder writes a stamp
+    // into the last row.
     let pitch = window.pitch_bytes() as usize;
     let pixels = |rows: &[u8]| -> Vec<u8> {
         let rows = rows.chunks_exact(pitch).take(IMAGE.height as usize - 1);

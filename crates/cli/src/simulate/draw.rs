@@ -82,7 +82,7 @@ fn spans(events: &[Event], who: Who, end: f64) -> Vec<(f64, f64)> {
     spans
 }
 
-/// Returns which share of each column these times cover.
+/// Returns for each column of the time axis the share that `spans` cover.
 fn busy(spans: &[(f64, f64)], column: f64) -> Vec<f64> {
     let mut busy = vec![0.0; COLUMNS];
     for (begin, end) in spans {
@@ -102,7 +102,8 @@ fn ready(events: &[Event], column: f64) -> Vec<usize> {
     let (mut count, mut filled) = (0, 0);
     for event in events {
         let at = (event.time / column) as usize;
-        // Until the column of this event, the number of ready batches was the same.
+        // The number of ready batches has not changed since the previous event. So fill the columns
+        // between the two events with this number.
         while filled < at.min(COLUMNS) {
             most[filled] = most[filled].max(count);
             filled += 1;

@@ -13,9 +13,10 @@ use super::{Options, draw, percent, within};
 
 /// Default coefficient of variation of the loading times.
 ///
-/// With this value, a queue of one batch per loader and delivery in order, 7 loaders produce 98,
-/// 275 and 296 batches in 30 s for loading times of 2 s, 0.7 s and 0.35 s. The article whose
-/// simulation this command reproduces (see `tests/cli/simulate.rs`) reports 98, 275 and 295.
+/// With the value 0.06, 7 loaders produce 98, 275 and 296 batches in 30 s for loading times of 2 s,
+/// 0.7 s and 0.35 s. The queue has one batch per loader, and batches are delivered in order. The
+/// article whose simulation this command reproduces (see `tests/cli/simulate.rs`) reports 98, 275
+/// and 295.
 const CV: f64 = 0.06;
 /// Largest number of events that are recorded for the timeline and the animation.
 const EVENTS: u32 = 1_000_000;

@@ -61,7 +61,8 @@ pub struct Hardware {
     sample_bytes: Option<f64>,
 }
 
-/// Function that returns a share of the time from a forecast.
+/// Function that reads one share from a forecast, such as the share of the time in which the
+/// consumer waits.
 type Share = fn(&Forecast) -> f64;
 
 /// The fields of a report that this command reads. Other fields are ignored.

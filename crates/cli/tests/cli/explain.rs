@@ -133,16 +133,16 @@ fn time_before_the_start_and_after_the_end_is_not_between_stages() {
         near(found, expected);
         assert!(report.evidence.iter().any(|line| line.contains(text)), "{text}: {report}");
     }
-    // The model includes the workers' time between stages, but not the time before the first stage
-    // and after the last one.
+    // The model includes the workers' time between stages. It does not include their time before
+    // the first stage and after the last one.
     let overhead = fit(&profile, None).unwrap().model;
     let overhead = overhead.stages.iter().find(|it| it.name == "overhead").unwrap();
     let samples = profile.stage(Stage::HandOver).unwrap().count as f64;
     near(overhead.service.mean, 2.0 * 0.01 / samples);
 }
 
-/// The waits for a processor are estimates. They must not reduce the times before the start and
-/// after the end, which are exact.
+/// The waits for a processor are estimates. The times before the workers start and after they
+/// finish are exact, so the estimates must not reduce them.
 #[test]
 fn estimated_waits_do_not_shorten_exact_times() {
     let mut profile = profile();
@@ -233,7 +233,8 @@ fn waiting_costs_money() {
     profile.consumer.waiting_share = 0.2;
     let options = Options { price_per_hour: Some(3.0), ..Options::default() };
     let cost = explain(&profile, &options).unwrap().cost.unwrap();
-    // At 100 images/s, an epoch takes six minutes. The consumer waits for a fifth of them.
+    // At 100 images/s, an epoch takes 360 s, which is 0.1 hours. The consumer waits for a fifth of
+    // this time, at a price of 3 per hour.
     assert!((cost.epoch_seconds - 360.0).abs() < 1e-9);
     assert!((cost.waiting_per_epoch - 0.2 * 0.1 * 3.0).abs() < 1e-9);
 }
@@ -241,8 +242,9 @@ fn waiting_costs_money() {
 #[test]
 fn the_last_step_of_an_epoch_is_assumed_to_be_average() {
     let mut profile = profile();
-    // The step after the last batch of an epoch is not measured. In epochs of four batches, these
-    // are a quarter of the steps.
+    // The step after the last batch of an epoch is not measured. With four batches per epoch, 25 of
+    // the 100 steps are not measured. They are assumed to take 25 * 0.01 s, so the run takes 0.5 +
+    // 0.75 + 0.25 = 1.5 s.
     (profile.images, profile.batches) = (400, 100);
     let consumer = &mut profile.consumer;
     (consumer.waited, consumer.stepped, consumer.step.mean) = (0.5, 0.75, 0.01);

@@ -66,8 +66,8 @@ fn the_figures_of_a_report_agree() {
                     "{name}: {line}"
                 );
             }
-            // The line contains two shares: of the time on a processor, and of the time waiting for
-            // one.
+            // The second and the third percentage divide the time of the stage: the share on a
+            // processor, and the share waiting for one.
             if let [_, on, for_one] = shown[..] {
                 waiting += 1;
                 assert!(on + for_one <= 101.0, "{name}: {line}");

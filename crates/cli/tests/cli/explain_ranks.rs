@@ -77,7 +77,7 @@ fn profile(rank: u64, world: u64, like: Like) -> Profile {
     profile
 }
 
-/// Merges the reports of `count` ranks, of which `slow` are slow.
+/// Merges the reports of `count` ranks. The ranks whose numbers are in `slow` have slow loaders.
 fn ranks(count: u64, slow: &[u64]) -> Ranks {
     Ranks::merge(&reports(count, slow)).unwrap()
 }
@@ -121,8 +121,8 @@ fn the_slow_rank_is_named_with_its_stage() {
     // The verdict contains the rank, the stage with its milliseconds, and the number of ranks.
     assert!(has_words(verdict, &["3", Stage::Read.name(), "8.04", "5"]), "{verdict}");
     let two = self::ranks(2, &[1]);
-    // The steps of rank 0 are longer than usual, because they include its waits for the slow rank.
-    // So its steps do not count as slow.
+    // The steps of rank 0 are longer than usual only because they include waits for rank 1,
+    // which is slow. So the steps of rank 0 do not count as slow.
     assert!(two.ranks.iter().all(|it| !it.slow_steps && it.slow == (it.rank == 1)), "{two}");
     assert_eq!((two.slowest, two.ranks.len()), (Some(1), 2));
     assert!(has_words(&two.verdict, &["1", Stage::Read.name()]), "{}", two.verdict);
@@ -187,8 +187,9 @@ fn ranks_faster_than_the_slowest_do_not_wait_for_it() {
     let reports = [alone(0, SLOW), alone(1, fast), alone(2, Like { pace: 900.0, ..USUAL })];
     let cost = Ranks::merge(&reports).unwrap().cost.unwrap();
     assert!((cost.without / 400.0 - 1.0).abs() < 0.01, "{cost:?}");
-    // Rank 1 has a consumer that is only a little slower than the slow loader of rank 0. A faster
-    // loader then gives the same relative gain, but starts at a lower throughput.
+    // The consumer of rank 1 limits it to 310 images/s, a little less than the 330 images/s of the
+    // slow loader of rank 0. A faster loader of rank 0 gives the same relative gain as with a usual
+    // rank 1, but this gain starts from 310 images/s.
     let slower = Like { pace: 310.0, ..USUAL };
     let reports = [alone(0, SLOW), alone(1, slower), alone(2, USUAL)];
     let less = Ranks::merge(&reports).unwrap().cost.unwrap();
@@ -235,8 +236,8 @@ fn settings_of_slow_ranks_come_first_and_list_their_ranks() {
     assert_eq!(first.ranks, [(4, own.gain), (5, own.gain), (1, 9.0)]);
     assert_eq!(ranks.knobs.last().unwrap().ranks, [(0, 5.0)]);
     let text = ranks.to_string();
-    // The row of a setting contains the first rank that gains from it, and the number of other such
-    // ranks.
+    // The row of a setting contains the first rank that gains from the setting, and the number of
+    // the other ranks that gain from it.
     let row = text.lines().find_map(|it| it.trim_start().strip_prefix(&*own.setting)).unwrap();
     assert!(has_words(row, &["4", "2"]), "{text}");
     let lost = format!("{:.4}", ranks.cost.unwrap().lost_per_epoch.unwrap());

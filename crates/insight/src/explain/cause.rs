@@ -20,20 +20,20 @@ pub enum Cause {
     Reading,
     /// The storage is saturated.
     Storage,
-    /// Parsing headers and planning.
+    /// Parsing headers and planning take too long on the host.
     Header,
-    /// Decoding on the host.
+    /// Decoding takes too long on the host.
     Decoding,
-    /// Decoding on the host. The images are far larger than the output.
+    /// Decoding takes too long on the host, because the images are far larger than the output.
     #[serde(alias = "huge_pictures")]
     HugeImages,
-    /// The operators on the host.
+    /// The operators take too long on the host.
     Transforming,
-    /// Copying to the device.
+    /// Copying pixels to the device takes too long.
     Upload,
-    /// Decoding on the device.
+    /// Decoding takes too long on the device.
     DeviceDecoding,
-    /// The operators on the device.
+    /// The operators take too long on the device.
     Kernel,
     /// The ring has too few slots.
     Ring,
@@ -41,8 +41,9 @@ pub enum Cause {
     Variance,
     /// One worker thread is slower than the others.
     Straggler,
-    /// Costs per batch that do not depend on the batch size: delivering the batch, and the parts of
-    /// the consumer's step that the consumer has named, such as logging.
+    /// The batches are too small: the costs of a batch that do not depend on its size take too
+    /// long. These costs are the delivery of the batch, and the parts of the consumer's step that
+    /// the consumer has named, such as logging.
     TinyBatches,
     /// Other programs on this machine use processors for which the workers wait.
     OtherPrograms,
@@ -114,13 +115,13 @@ const HUGE: f64 = 24.0;
 ///
 /// 1. The cause is the consumer, if the consumer waits for less than 2 % of the time. But if the
 ///    named parts of the consumer's steps (such as logging) take more than a quarter of the time,
-///    the cause is too small batches.
+///    the cause is batches that are too small.
 /// 2. The cause is contention (other programs, a quota or the hypervisor), if the simulation
 ///    without contention is more than 25 % faster, and no other simulated change gains more.
 /// 3. The cause is a straggler, if the simulation becomes faster when all workers are equally fast,
 ///    and neither a longer ring nor constant times gain more.
-/// 4. The cause is too small batches, if delivering batches and the named parts of the consumer's
-///    steps take more than a quarter of the time.
+/// 4. The cause is batches that are too small, if delivering batches and the named parts of the
+///    consumer's steps take more than a quarter of the time.
 /// 5. The cause is the part with the smallest upper bound on the throughput, if the throughput is
 ///    close to that bound. If that part is the workers or the processors, the cause is the stage
 ///    that takes most of their time.

@@ -6,9 +6,10 @@ use crate::profile::Profile;
 
 /// Smallest loss of speed or cores that counts as contention.
 const NEGLIGIBLE: f64 = 0.02;
-/// Number of processors, as a mean over the run. If other programs seem to keep workers waiting for
-/// more processors than the visible programs use, by at least this number, a limit is assumed that
-/// the system does not report. Smaller differences are within the error of the counters.
+/// Tolerance, as a number of processors (mean over the run). The waits of the workers tell how many
+/// processors something else must have used. If the visible programs used fewer processors, and the
+/// difference exceeds this tolerance, a limit is assumed that the system does not report. Smaller
+/// differences are within the error of the counters.
 const HIDDEN: f64 = 0.1;
 
 /// Returns how much processor time is left to this process, of `cores` processors, after other

@@ -44,8 +44,9 @@ const MIN_SAMPLES_PER_THREAD: u64 = 16;
 /// Fits the model to a profile.
 ///
 /// * A stage on the host occupies a core for its elapsed time without waits for a processor. If
-///   these waits were not measured, the stage occupies a core for its processor time if this
-///   process fills the machine's processors, and otherwise for its elapsed time.
+///   these waits were not measured, there are two cases. If this process fills the machine's
+///   processors, the stage occupies a core for its processor time. Otherwise the stage occupies a
+///   core for its elapsed time.
 /// * Other programs, a quota and the hypervisor take as much processor time in the model as in the
 ///   profile.
 /// * The part of a read during which its thread is not on a processor is a wait. If reads slow each
@@ -60,8 +61,8 @@ const MIN_SAMPLES_PER_THREAD: u64 = 16;
 pub fn fit(profile: &Profile, scaling: Option<&ReadScaling>) -> Result<Fit> {
     let found = Storage::of(profile, scaling);
     let fitted = fit_with(profile, found)?;
-    // Without measured scaling, the storage `found` was estimated from the few reads that ran
-    // beside fewer other reads than usual. Drop this estimate if the model fits badly.
+    // Without measured scaling, the storage `found` was estimated from the few reads during which
+    // fewer other reads were in flight than usual. Drop this estimate if the model fits badly.
     if found.is_some() && scaling.is_none() && (fitted.quality - 1.0).abs() > DOUBTFUL {
         return fit_with(profile, None);
     }
@@ -194,9 +195,9 @@ fn read(model: &mut Model, stage: &StageProfile, mean: f64, storage: Option<Stor
 struct Storage {
     /// Number of reads that the storage serves at a time.
     servers: u32,
-    /// Mean number of other reads in flight.
+    /// Mean number of other reads in flight during a read.
     others: f64,
-    /// Seconds per read, if threads that only read have measured it.
+    /// Seconds per read, if this was measured with threads that only read.
     seconds: Option<f64>,
 }
 
@@ -304,8 +305,8 @@ fn overhead(profile: &Profile, samples: f64) -> f64 {
     // Processor time of the workers outside their stages.
     let worked: f64 = profile.stages.iter().filter(|it| is_of_workers(it)).map(worked).sum();
     let between = (ran - worked).max(0.0);
-    // If the unknown time is large, most of it is not work: waits that had not ended, or threads
-    // that were not allowed to work all the time. Then count only the processor time.
+    // If the unknown time is large, most of it is not work. Some waits may not have ended yet, or
+    // some threads were not allowed to work all the time. Then count only the processor time.
     let overhead = if unknown < 0.3 * known { unknown.max(between) } else { between };
     overhead / samples
 }

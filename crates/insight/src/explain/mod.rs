@@ -245,9 +245,9 @@ fn error(quality: f64) -> f64 {
     quality.max(1.0 / quality.max(1e-9)) - 1.0
 }
 
-/// Returns the cause if the model's error is too large to trust the model. Keeps the model's cause
-/// if the consumer hardly waits. Otherwise the cause is contention if much of it was measured, or
-/// else unknown.
+/// Chooses the cause for a model whose error is too large to trust it. If the consumer hardly
+/// waits, this is the cause that the model found. If much contention was measured, the cause is
+/// contention. Otherwise the cause is unknown.
 fn untrusted(by_model: Cause, profile: &Profile) -> Cause {
     if profile.consumer.waiting_share < cause::NEGLIGIBLE {
         return by_model;
@@ -364,7 +364,7 @@ fn evidence(profile: &Profile, spent: &Spent, options: &Options, quality: f64) -
             _ => String::new(),
         };
         lines.push(format!(
-            "{}: {} of the workers' time, {:.3} ms (p50 {:.3}, p99 {:.3}), {} of it on a processor{waited}",
+            "{}: {} of the workers' time; mean {:.3} ms (p50 {:.3}, p99 {:.3}), of which {} on a processor{waited}",
             stage.stage.name(),
             percent(share(stage)),
             1e3 * stage.latency.mean,
@@ -450,8 +450,8 @@ impl fmt::Display for Report {
             let stall = |fast: f64, slow: f64| percent((1.0 - slow / fast.max(1e-9)).max(0.0));
             writeln!(
                 f,
-                "  three runs: {synthetic:.0} images/s without a loader, {cached:.0} from memory, {cold:.0} unchanged: \
-                 preparing takes {}, fetching {}",
+                "  three runs: {synthetic:.0} images/s without a loader, {cached:.0} images/s with data in memory, \
+                 {cold:.0} images/s unchanged: preparing takes {} of the time, fetching {}",
                 stall(synthetic, cached),
                 stall(cached, cold),
             )?;

@@ -11,10 +11,11 @@
 //! * The verdict names one reason for a slow loader: the stage or the wait for a processor with the
 //!   largest excess over the median rank, or fewer workers or processors if that explains more. For
 //!   slow steps, it names the part of the step that causes most of the difference.
-//! * All ranks of a training do as many steps as the slowest. The cost of slow ranks is the
+//! * All ranks of a training run at the pace of the slowest rank. The cost of slow ranks is the
 //!   simulated gain if the median rank's loader and steps replace slow loaders and steps.
-//! * With slow loaders, the steps of other ranks contain waits. So these ranks are simulated with
-//!   the steps of the slowest rank, except ranks that are over 10 % faster, which did not wait.
+//! * If some ranks have slow loaders, the steps of the other ranks contain waits for them. So the
+//!   other ranks are simulated with the steps of the slowest rank. Ranks that are over 10 % faster
+//!   did not wait, so they keep their own steps.
 
 use std::fmt;
 
@@ -121,9 +122,9 @@ const LONGER: f64 = 1.1;
 /// A stage deviates only if its excess over the median rank's time is more than this share of the
 /// median time of a whole sample.
 const MATTERS: f64 = 0.03;
-/// Maximum number of ranks with slow steps, and of other ranks, that are simulated.
+/// At most this many ranks with slow steps are simulated, and at most this many of the other ranks.
 const NEXT: usize = 8;
-/// Number of settings that the text prints.
+/// Largest number of settings that the text of the report contains.
 const PRINTED: usize = 3;
 
 impl Ranks {
@@ -201,8 +202,8 @@ impl Straggling {
         let (them, they) = if slow == 1 { ("it", "it") } else { ("them", "they") };
         let all = if ranks == 2 { "both".into() } else { format!("all {ranks}") };
         format!(
-            "{all} ranks wait for {them}: each does {now:.0} images/s, and would do {then:.0} (+{}) if {they} were \
-             like the others",
+            "{all} ranks wait for {them}: each rank runs at {now:.0} images/s, and would run at {then:.0} \
+             images/s (+{}) if {they} were like the others",
             percent(gain)
         )
     }
@@ -346,9 +347,10 @@ fn why(slow: &Rank, usual: &Usual, usual_stages: &[(Stage, f64)]) -> String {
     if slow.steps_first() {
         let (here, there) = (1e3 * slow.own.step, 1e3 * usual.steps.own.step);
         let part = longest(&slow.report.profile, &usual.steps.report.profile);
-        let part = part.map_or(String::new(), |name| format!(", and most of that is {name}"));
+        let part =
+            part.map_or(String::new(), |name| format!(", and most of the difference is {name}"));
         return format!(
-            "its own steps take {here:.2} ms a sample, the median rank's {there:.2} ms{part}"
+            "its own steps take {here:.2} ms a sample, those of the median rank {there:.2} ms{part}"
         );
     }
     let (slow, usual) = (&slow.line, &usual.loader.line);
@@ -364,7 +366,7 @@ fn why(slow: &Rank, usual: &Usual, usual_stages: &[(Stage, f64)]) -> String {
     let longest = most.map_or(0.0, |it| it.1 - it.2).max(MATTERS * sum(usual_stages));
     if slow.cause.is_contention() && here - there > longest {
         return format!(
-            "its workers wait {here:.2} ms a sample for a processor, the median rank's {there:.2} ms; {}",
+            "its workers wait {here:.2} ms a sample for a processor, those of the median rank {there:.2} ms; {}",
             slow.cause.words()
         );
     }
@@ -374,7 +376,7 @@ fn why(slow: &Rank, usual: &Usual, usual_stages: &[(Stage, f64)]) -> String {
             format!("it has {many}, but the median rank has {}", usual.workers)
         }
         Some((stage, here, there)) => format!(
-            "its {} takes {here:.2} ms a sample, the median rank's {there:.2} ms",
+            "its {} takes {here:.2} ms a sample, that of the median rank {there:.2} ms",
             stage.name()
         ),
         None if fewer(slow.cores, usual.cores) > 1.0 => {

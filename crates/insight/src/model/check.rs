@@ -43,7 +43,7 @@ impl Model {
         if !self.starts.is_empty() && self.starts.len() != self.workers.len() {
             let (starts, workers) = (self.starts.len(), self.workers.len());
             let problem = format!(
-                "has {} for {}; give one entry per worker, or no entry",
+                "has {}, but the model has {}; give one entry per worker, or no entry",
                 counted(starts, "entry"),
                 counted(workers, "worker")
             );

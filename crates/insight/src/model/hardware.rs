@@ -10,7 +10,7 @@ use super::{Contention, Model, On, Resource, Service, Stage};
 /// also the result of [`apply`](Self::apply), describes the loader of one GPU. The throughput of
 /// all GPUs is [`gpus`](Self::gpus) times as large.
 ///
-/// * If `cores` is not set, other programs take the same cores as in the measured run. If it is
+/// * If `cores` is not set, other programs take as many cores as in the measured run. If `cores` is
 ///   set, all cores belong to the loaders.
 /// * The cores of a host are divided among the loaders of its GPUs. If the quotient is not a whole
 ///   number, it is rounded up, and each core becomes slower in proportion. So the loaders together
@@ -178,8 +178,9 @@ impl Hardware {
         let Some(rate) = rate else { return Ok(()) };
         positive(&format!("the rate of the {name}"), rate)?;
         let Some(bytes) = self.sample_bytes else {
-            let problem =
-                format!("is missing; the rate of the {name} needs the mean bytes per sample");
+            let problem = format!(
+                "is missing; give the mean bytes per sample, because the rate of the {name} is set"
+            );
             return Err(Error::new("sample_bytes", problem));
         };
         positive("sample_bytes", bytes)?;

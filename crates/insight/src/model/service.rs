@@ -28,8 +28,8 @@ impl Service {
     /// Creates a log-normally distributed time with this mean and coefficient of variation
     /// (standard deviation divided by the mean). The coefficient is clamped to
     /// 0..=[`MAX_CV`](Self::MAX_CV). A table of 64 values has no tail and would lose variance, so
-    /// it is computed from a wider distribution. The table has exactly the requested mean and
-    /// coefficient.
+    /// the table is computed from a wider distribution. The table has exactly the requested mean
+    /// and coefficient.
     pub fn lognormal(mean: f64, cv: f64) -> Self {
         let cv = cv.clamp(0.0, Self::MAX_CV);
         if cv == 0.0 {
@@ -66,8 +66,8 @@ impl Service {
         Self { mean, quantiles }
     }
 
-    /// Creates a time from measured values in seconds and how often each occurred, in any order.
-    /// The occurrences are averaged in 64 equal groups, which preserves the mean.
+    /// Creates a time from pairs, in any order: a measured value in seconds, and the number of its
+    /// occurrences. The occurrences are averaged in 64 equal groups, which preserves the mean.
     pub fn from_histogram(seen: &[(f64, u64)]) -> Self {
         let mut seen: Vec<(f64, u64)> =
             seen.iter().copied().filter(|(_, count)| *count > 0).collect();
@@ -219,7 +219,8 @@ mod tests {
         assert_eq!(many.quantiles.len(), 64);
         assert!((many.mean - 500.5).abs() < 1e-9);
         assert!(many.quantiles.is_sorted());
-        // The standard deviation of a uniform distribution from 0 is its mean divided by sqrt(3).
+        // The standard deviation of a uniform distribution from 0 is its mean divided by sqrt(3),
+        // so the coefficient of variation is 1 / sqrt(3).
         assert!((many.cv() - 1.0 / 3f64.sqrt()).abs() < 0.001);
 
         let two = Service::from_histogram(&[(4.0, 1), (1.0, 3)]);

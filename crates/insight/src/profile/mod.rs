@@ -13,8 +13,8 @@ mod stage;
 /// Measurements of a loader over a period of time, with the loader's settings. Times are in
 /// seconds.
 ///
-/// Counts, shares and means cover this period. Maxima (memory, [`Latency::max`]) and the example
-/// images cover the whole time since the loader was built.
+/// Counts, shares and means cover the measured period. Maxima (memory, [`Latency::max`]) and the
+/// example images cover the whole time since the loader was built.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Profile {
@@ -56,7 +56,7 @@ pub struct Setup {
     pub device: String,
     /// `loader.rank`.
     pub rank: u64,
-    /// `loader.world_size`.
+    /// Number of ranks: the setting `loader.world_size`.
     pub world: u64,
     /// Number of samples in a batch.
     pub batch: u32,

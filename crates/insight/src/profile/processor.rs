@@ -20,13 +20,13 @@ pub struct ProcessorProfile {
     pub stolen: Option<f64>,
     /// Number of processors that the CPU quota withheld from this process.
     pub throttled: Option<f64>,
-    /// Time that workers waited for a processor, divided by cause. `None` if the kernel does not
-    /// report it.
+    /// Time that workers waited for a processor, separately for each cause. `None` if the kernel
+    /// does not report it.
     pub waits: Option<Waits>,
 }
 
-/// Time that threads waited for a processor, divided by cause. Values are seconds, summed over
-/// threads.
+/// Time that threads waited for a processor, separately for each cause. Values are seconds, summed
+/// over threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Waits {
@@ -43,9 +43,9 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// Divides the waits for a processor by cause. `threads` threads waited for `all` seconds
-    /// together in a period of `seconds`. Each part is the wait that would vanish without its
-    /// cause.
+    /// Splits the waits for a processor into one part per cause. `threads` threads waited for `all`
+    /// seconds together in a period of `seconds`. Each part is the wait that would vanish without
+    /// its cause.
     ///
     /// A processor that is taken away delays one thread. So the wait for the quota is at most the
     /// processor time that the quota withheld. Likewise, the waits for the hypervisor and for other
@@ -68,7 +68,7 @@ impl Waits {
         };
         let quota = take(machine.throttled);
         let stolen = take(machine.stolen);
-        // Other programs use the time that a quota withholds from this process. This time is
+        // Other programs may use the time that a quota withholds from this process. This time is
         // already counted for the quota, so subtract it.
         let missed = machine.used.map(|used| {
             let withheld = machine.throttled.unwrap_or(0.0) + machine.stolen.unwrap_or(0.0);

@@ -110,8 +110,9 @@ fn one_slot_alternates_filling_and_using() {
     model.resources = vec![resource("unused", 1)];
     let (limit, capacity) = model.limit().unwrap();
     assert_eq!(limit, Limit::Slots);
-    // The slot is occupied while all samples are assigned, then for 10 ms by the last sample, 5 ms
-    // for the batch and 20 ms for the step.
+    // Four workers take four samples at once. The bound assumes that the other six are taken at one
+    // per 2.625 ms. Then the last sample takes 10 ms, the batch takes 5 ms, and the step takes 20
+    // ms. So a batch occupies the slot for 6 * 2.625 + 35 ms.
     close(capacity, 10.0 / (6.0 / (1.0 / 0.002625) + 0.035), 1e-9);
     assert!(capacity >= rate(&model));
     // A consumer that copies the batch frees the slot at the beginning of its step.
@@ -363,8 +364,9 @@ fn a_fast_loader_fills_the_ring_and_a_slow_one_never() {
     model.consumer.step = Service::constant(0.1);
     let fast = run(&model);
     assert_eq!((fast.readiness, fast.consumer_waits), (1.0, 0.0));
-    // When the consumer takes a batch, two batches are ready until the third is finished. Three of
-    // four slots wait for the consumer.
+    // The consumer uses one of the four slots. The other three are ready most of the time: after
+    // the consumer takes a batch, only two are ready until the workers have filled a third one. So
+    // the workers mostly wait for a slot.
     assert!(fast.mean_ready() > 2.0 && fast.worker_shares().slot > 0.8, "{fast:?}");
     model.consumer.step = Service::constant(0.001);
     let slow = run(&model);

@@ -14,7 +14,7 @@ fn has_word(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| {
         let (before, after) = (&text[..at], &text[at + word.len()..]);
         // A dot inside a number or a file name is part of the word. A full stop at the end of a
-        // sentence is followed by a space and is not.
+        // sentence is not part of the word, because a space follows it.
         let before = before.strip_suffix('.').unwrap_or(before);
         let after = after.strip_prefix('.').unwrap_or(after);
         !before.ends_with(is_part) && !after.starts_with(is_part)

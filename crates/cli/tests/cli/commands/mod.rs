@@ -289,8 +289,8 @@ fn run_reports_every_documented_field() {
     let three = done(dir.path(), &["run", "pipeline.toml", "--device", "cpu", "--epochs", "3"]);
     assert!(has_words(row(&three, "cache "), &["row_index", "hits"]), "{three}");
     assert!(has_words(row(&report, "left over "), &["2", "4", "loader.last_batch"]), "{report}");
-    // The row contains two peaks: first the one that is compared with the prediction, then the
-    // larger one, which includes pages of files.
+    // The row first contains the peak without pages of files, then the prediction for it, and then
+    // the size of the pages of files.
     let memory = row(&report, "memory ");
     assert!(has_words(memory, &["peak", "predicted", "file", "pages"]), "{report}");
     assert!(memory.find("peak") < memory.find("predicted"), "{report}");

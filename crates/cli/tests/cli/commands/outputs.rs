@@ -133,8 +133,8 @@ fn devices_are_written_through_and_links_are_replaced() {
     assert_eq!(lines.len(), 2, "{stdout}");
     assert!(lines[0]["setup"].is_object() && lines[1]["images"].is_u64());
 
-    // If standard output is a file, the profile must not replace it: both lines must be in the
-    // file.
+    // If standard output is a file, the profile must not replace this file: the file must contain
+    // both the line of the profile and the line of the result.
     let file = fs::File::create(dir.path().join("all")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_feedwater"));
     command.args(run).args(["/dev/stdout", "--json"]).current_dir(dir.path()).stdout(file);

@@ -91,8 +91,8 @@ fn a_rank_with_slow_steps_and_a_fast_loader_is_named() {
             let cost = ranks.cost.unwrap();
             assert!((cost.without / (1e3 / others) - 1.0).abs() < 0.02, "{cost:?} {others}");
             assert!(cost.lost_per_epoch.unwrap() > 0.0);
-            // The line of the slow rank names its steps. The line of every other rank ends with its
-            // cause.
+            // The line of the slow rank names its steps as the reason. The line of every other rank
+            // ends with the bottleneck of that rank.
             let text = ranks.to_string();
             let mut lines = text.lines().skip(3).zip(&ranks.ranks);
             let (line, first) = lines.next().unwrap();

@@ -14,8 +14,8 @@ fn trace_of(loader: &Loader) -> Value {
 #[test]
 fn a_trace_has_every_stage_of_every_sample_the_consumer_and_the_ring() {
     let loader = after_a_run(builder().trace(1000));
-    // Repeat until all spans are there: a thread's last span may end after the consumer received
-    // its batch.
+    // Repeat until all spans are there: the last span of a thread may end after the consumer
+    // received the batch to which the span belongs.
     let mut trace = trace_of(&loader);
     for _ in 0..2000 {
         if events(&trace, "X").iter().filter(|it| it["name"] == "hand_over").count() == 80 {
@@ -50,7 +50,8 @@ fn a_trace_has_every_stage_of_every_sample_the_consumer_and_the_ring() {
     for spans in (0..2).map(|it| &tracks[&format!("feedwater-{it}")]) {
         let busy = spans.iter().filter(|it| it.2["cat"] == "stage" && it.2["dur"] != 0.0);
         let busy: Vec<_> = busy.collect();
-        // A thread is in one span at a time. Times in the trace are rounded to nanoseconds.
+        // A thread is in one span at a time, so its spans must not overlap. A tolerance of 0.002 us
+        // is needed, because times in the trace are rounded to nanoseconds.
         for pair in busy.windows(2) {
             assert!(pair[0].1 <= pair[1].0 + 0.002, "{pair:?}");
         }

@@ -7,13 +7,14 @@ use std::collections::VecDeque;
 pub(super) enum Kind {
     /// A worker starts.
     Start,
-    /// A stage of a sample ends. `id` is the sample.
+    /// Event: a stage of the sample `id` ends.
     Stage,
-    /// The `per_batch` time of a finished batch ends. `id` is the sample that finished last.
+    /// Event: the `per_batch` time of a finished batch ends. The sample `id` of this batch was the
+    /// last to finish.
     Batch,
-    /// The consumer's step stops using a core.
+    /// Event: the part of the consumer's step that uses a core ends.
     Host,
-    /// The consumer's step ends.
+    /// Event: the consumer's step ends.
     Step,
 }
 
