@@ -110,8 +110,8 @@ fn loaders_of_parts_give_what_one_loader_gives() {
         let (whole, _) = run(&mut builder().build().unwrap(), usize::MAX);
         assert_eq!(whole.len(), samples);
         for cuts in [&[0, 4, 61][..], &[0, 20, 24, 56, 61], &[0, 3, 21, 61]] {
-            // With `drop`, a part must end at the end of a batch. The first part of these cuts does
-            // not.
+            // With `drop`, each part must end with a whole batch. The first part of the last cuts
+            // has 3 samples, which is less than a batch, so these cuts are left out.
             if last == LastBatch::Drop && cuts[1] == 3 {
                 continue;
             }
@@ -352,8 +352,8 @@ fn a_state_with_windows_requires_the_same_files() {
         builder().configure(|it| it.loader.shuffle_window = Some(8)).build().unwrap().state();
     let resumed = |state| builder().resume(state).build();
     assert!(resumed(state).is_ok());
-    // Three errors: the state has other files, has no files although its window needs them, or has
-    // files but no window.
+    // Three errors: the state has other files than the source. The state has no files, although its
+    // shuffle window needs them. The state has files but no shuffle window.
     let window = &["state.shuffle_window"];
     let error = config_error(resumed(LoaderState { files: state.files.map(|it| it ^ 1), ..state }));
     assert_eq!(error.key, "state.files", "{error}");

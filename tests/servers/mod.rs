@@ -76,7 +76,7 @@ struct Gathers {
 }
 
 impl Shared {
-    /// Whether held requests must still wait for others.
+    /// Whether held requests must still wait for more requests to arrive.
     fn has_to_gather(&self) -> bool {
         let most = self.most_in_flight.load(Ordering::SeqCst);
         let mut state = self.state.lock().unwrap();

@@ -98,7 +98,7 @@ pub const LAUNCH_FAILED: c_int = 719;
 ///
 /// # Panics
 ///
-/// If the test fails in the new process. The message has its output.
+/// Panics if the test fails in the new process. The message contains the output of that process.
 pub fn exclusive() -> Option<Simulated> {
     const MARK: &str = "FEEDWATER_TEST_PROCESS";
     if env::var_os(MARK).is_some() {

@@ -130,8 +130,8 @@ impl Simulated {
         );
     }
 
-    /// Returns how many calls of the JPEG engines for samples there were since the reset, by their
-    /// number of images up to 64.
+    /// Returns how often the JPEG engines were called for samples since the reset, by the number of
+    /// images in the call (1 to 64).
     pub fn call_sizes(&self) -> BTreeMap<u32, u64> {
         let of = |images| {
             self.call(

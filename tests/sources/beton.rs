@@ -206,7 +206,8 @@ fn whole_floats_are_labels_and_any_other_float_is_an_error_with_file_sample_and_
     let source = source.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!([0, 1, 2, 3].map(|index| source.label(index)), [0, 1, 2, 3]);
 
-    // The writer may have rounded larger numbers, because they are not exact in f64.
+    // Labels with a magnitude up to 2^53 - 1 are exact in f64. The writer may have rounded larger
+    // labels, so larger ones are errors.
     let most = ((1u64 << 53) - 1) as f64;
     let root = folder(&[("a.beton", &with_floats([3.0, -0.0, -7.0, most, -most]))]);
     let labels = |source: Beton| [0, 1, 2, 3, 4].map(|index| source.label(index));

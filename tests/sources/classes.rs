@@ -140,7 +140,8 @@ fn samples_and_objects_of_other_classes_are_left_out_and_counted() {
         (excluded.why, &excluded.kind[..], excluded.count),
         (ExclusionReason::UnknownClass, "dog", 1)
     );
-    // The sample after the excluded one is still reported as the third of its list.
+    // The second row of the list is excluded. The sample after it still has the number 2 in the
+    // list.
     assert_eq!(source.part(1).1, 2);
 
     let coco = opened(&format!("coco = \"val.json\"\n{CLASSES}"), root.path()).unwrap();

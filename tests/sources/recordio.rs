@@ -189,8 +189,8 @@ fn the_key_in_a_pipeline_file_is_recordio() {
     assert_eq!(again.source, pipeline.source);
 }
 
-/// Files of InsightFace begin with a record of two numbers. They end with one such record for each
-/// identity. Neither has an image.
+/// Files of InsightFace begin with a record that has two numbers and no image. They end with more
+/// such records, one for each identity.
 #[test]
 fn records_without_an_image_are_counted() {
     let range =

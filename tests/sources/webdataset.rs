@@ -394,7 +394,7 @@ fn invalid_samples_are_errors_with_the_byte_and_advice() {
         let read = open_with(&bytes, "jpg", "json", "label");
         refused_at(read, "source.webdataset", 1536, &values);
     }
-    // The message must contain the number of files, and the first one.
+    // The message must contain the number of files, and the path of the first file.
     let none = open(&archive(&[("a.txt", b"x")]));
     common::refused(none, "source.webdataset", &["1", "a.tar"]);
 }

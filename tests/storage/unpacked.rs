@@ -118,7 +118,7 @@ fn file(bytes: &[u8]) -> (TempDir, PathBuf) {
     (root, path)
 }
 
-/// Reads at random offsets with `threads` threads. Each thread has another order.
+/// Reads a file with several threads: half of them at random offsets, the other half in order.
 fn read_anywhere(file: &File, bytes: &[u8], threads: u64, reads: usize) {
     thread::scope(|scope| {
         for number in 0..threads {

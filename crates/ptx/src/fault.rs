@@ -73,7 +73,7 @@ pub struct Fault {
     pub opcode: String,
     /// File and line in the CUDA source, if the source was compiled with `-lineinfo`.
     pub source: Option<(String, u32)>,
-    /// Addresses, sizes and other threads of the first occurrence.
+    /// Description of the first occurrence, with its addresses, sizes and other threads.
     pub message: String,
     /// Number of occurrences.
     pub count: u64,

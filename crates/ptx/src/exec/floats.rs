@@ -20,7 +20,8 @@ pub(super) fn execute(r: &mut Registers<'_>, i: &Instruction) {
 fn single(r: &mut Registers<'_>, i: &Instruction) {
     let plain = i.mode.rounding == Rounding::Nearest && !i.mode.ftz && !i.mode.saturate;
     match i.op {
-        // Without modifiers, the host's arithmetic returns the same bits.
+        // If the instruction has no modifiers, the host's arithmetic returns the same bits as a
+        // device.
         Op::Add { .. } if plain => r.map2(i, |a: f32, b: f32| canonical(a + b)),
         Op::Sub { .. } if plain => r.map2(i, |a: f32, b: f32| canonical(a - b)),
         Op::Mul(_) if plain => r.map2(i, |a: f32, b: f32| canonical(a * b)),

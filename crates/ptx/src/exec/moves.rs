@@ -34,7 +34,8 @@ pub(super) fn execute(r: &mut Registers<'_>, i: &Instruction) {
         }
         Op::Slct if i.from == Type::F32 => {
             let ftz = i.mode.ftz;
-            // -0 counts as not negative, and NaN counts as negative.
+            // `slct` selects by the sign of `c`: -0 counts as not negative, and NaN counts as
+            // negative.
             r.map3(
                 i,
                 |a: u64, b: u64, c: f32| {

@@ -192,7 +192,7 @@ pub struct Coordinator {
     open: (u64, u64, u64),
     /// Index of the first sample whose size is still unknown.
     next: u64,
-    /// Number of the shard that is listed in the manifest next.
+    /// Number of the shard that the manifest must list next.
     listed: u64,
     _lock: Lock,
 }

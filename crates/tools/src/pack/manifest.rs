@@ -264,7 +264,8 @@ fn first_version() -> u32 {
     1
 }
 
-/// Returns the name of one shard if the directory contains shards. Called if it has no manifest.
+/// Returns the name of one shard if the directory contains shards. Called if the directory has no
+/// manifest.
 fn foreign(directory: &Path, settings: &Settings) -> Result<Option<String>> {
     let mut names = names(directory)?;
     names.sort();

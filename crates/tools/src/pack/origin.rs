@@ -77,7 +77,10 @@ impl Origin {
     ) -> Option<String> {
         let (location, label) = (source.location(index), source.label(index));
         if self.location != location {
-            return Some(format!("sample {index} was {} and is {location} now", self.location));
+            return Some(format!(
+                "sample {index} was at {} and is at {location} now",
+                self.location
+            ));
         }
         if self.label != label {
             let was = self.label;
@@ -91,7 +94,11 @@ impl Origin {
         }
         let (now, _) = Self::read(source, index, page, settings.limits.max_file_bytes);
         (now.content != self.content).then(|| {
-            format!("sample {index} ({location}) was {} and is {} now", self.words(), now.words())
+            format!(
+                "sample {index} ({location}) has changed: it was {} and is {} now",
+                self.words(),
+                now.words()
+            )
         })
     }
 

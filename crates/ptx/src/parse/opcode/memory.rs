@@ -220,7 +220,7 @@ fn matrix(d: &mut Decoder<'_>) -> Result<Instruction> {
     d.ty_of(&[Type::B16])?;
     let store = d.opcode == "stmatrix";
     let mut instruction = Instruction::new(Op::Matrix { count, transposed, store }, Type::B32);
-    // The space decides how the address is interpreted.
+    // The last operand is 1 if the address is generic, and 0 if it is an address in shared memory.
     instruction.src[3] = Operand::Immediate(u64::from(space == Space::Generic));
     if store {
         (instruction.src[0], instruction.offset) = d.address()?;

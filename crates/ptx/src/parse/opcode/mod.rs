@@ -100,7 +100,7 @@ impl<'a> Decoder<'a> {
         match self.any(list) {
             Some(found) => Ok(found),
             None => self.error(format!(
-                "{} has no modifier where one is required, or an unknown one",
+                "{} lacks a required modifier, or has an unknown modifier",
                 self.text
             )),
         }
@@ -110,7 +110,7 @@ impl<'a> Decoder<'a> {
     fn ty(&mut self) -> Result<Type> {
         match self.try_ty() {
             Some(ty) => Ok(ty),
-            None => self.error(format!("{} has no type, or an unknown one", self.text)),
+            None => self.error(format!("{} has no type or an unknown type", self.text)),
         }
     }
 
@@ -163,8 +163,10 @@ impl<'a> Decoder<'a> {
             _ => true,
         };
         if !fits {
-            return self
-                .error(format!("{} has a register whose size differs from its type", self.text));
+            return self.error(format!(
+                "{} has a register whose size differs from the size of the instruction's type",
+                self.text
+            ));
         }
         Ok(())
     }
@@ -182,7 +184,7 @@ impl<'a> Decoder<'a> {
                     && (register.bits() < ty.bits() || (register.bits() == 1) != (ty == Type::Pred))
                 {
                     return self.error(format!(
-                        "{} has a register whose size does not fit its type",
+                        "{} has a register whose size does not fit the instruction's type",
                         self.text
                     ));
                 }

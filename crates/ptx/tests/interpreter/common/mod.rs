@@ -84,7 +84,7 @@ pub fn assert_fault(body: &str, kind: FaultKind) -> Fault {
     found[0].clone()
 }
 
-/// Stores `%r2` of thread `n` as word `n` of `out`.
+/// Instructions with which thread `n` stores `%r2` as word `n` of `out`.
 pub const STORE: &str =
     "mul.wide.u32 %d8, %r0, 4; add.s64 %d8, %d1, %d8; st.global.u32 [%d8], %r2;";
 
