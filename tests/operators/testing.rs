@@ -19,7 +19,7 @@ enum DataError {
     /// The fast path gives another red value than the reference at the pixel (1, 0), next to a
     /// corner.
     Corner,
-    /// The operator draws a table, but does not declare the kind.
+    /// The operator draws a look-up table, but does not declare this kind of action.
     Kinds,
     /// The demanded part of the input is one column too wide.
     Demand,

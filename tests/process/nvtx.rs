@@ -117,7 +117,7 @@ fn open(path: &Path) -> Library {
 }
 
 /// Returns what the profiler's library recorded on thread number `thread`. For 0, returns the
-/// record of its initialization.
+/// record of the library's initialization.
 #[allow(unsafe_code)]
 fn told(library: &Library, thread: i32) -> String {
     type Ranges = extern "C" fn(i32) -> *const std::ffi::c_char;

@@ -80,9 +80,9 @@ pub type Decode = unsafe extern "C" fn(
     *mut c_uchar,
 ) -> c_int;
 
-/// Simulated duration of an operation in its stream, in nanoseconds: for each byte that is copied
-/// or set, for each layer of a kernel's grid, and for each operation of nvJPEG. Equal to the
-/// constants in machine.h.
+/// Simulated duration of an operation in its stream, in nanoseconds: `COPY_NS` for each byte that is
+/// copied or set, `KERNEL_NS` for each layer (third dimension) of a kernel's grid, and `DECODE_NS`
+/// for each operation of nvJPEG. The values equal those in machine.h.
 pub const COPY_NS: u64 = 1;
 pub const KERNEL_NS: u64 = 1000;
 pub const DECODE_NS: u64 = 5000;

@@ -81,7 +81,7 @@ fn every_source_has_the_numbers_of_the_table() {
             ("directory = \"train\"", vec![0, 1, 2]),
             ("directory = \"val\"", vec![0, 2]),
             ("list = \"val.csv\"", vec![2, 0]),
-            // Numeric labels stay the same. Their names are those of the table of class names.
+            // Numeric labels stay the same. The classes get their names from the setting `classes`.
             ("list = \"numbers.csv\"", vec![2, 0]),
             ("concat = [{ directory = \"val\" }, { list = \"val.csv\" }]", vec![0, 2, 2, 0]),
             ("mixture = [{ list = \"val.csv\" }, { directory = \"val\" }]", vec![2, 0, 0, 2]),

@@ -163,8 +163,8 @@ fn a_file_that_is_rewritten_while_it_is_read_is_an_error_of_the_sample() {
     };
     rewrite(&old);
     let source = RecordIo::open(&[path], &RecordIoSettings::default()).unwrap();
-    // The first new file has another label. The second one has records of other lengths with the
-    // same sum.
+    // The first new file has a different label. The second one has records of different lengths
+    // with the same sum.
     for new in [
         [record(0, 3.0, b"another picture"), record(0, 2.0, b"second")].concat(),
         [record(0, 1.0, b"another"), record(0, 2.0, b"the second image")].concat(),

@@ -345,7 +345,7 @@ fn images_with_the_same_length_and_crc_have_their_own_pixels() {
 }
 
 /// The decoder of one image gets the row index of another image, with a fingerprint that matches.
-/// The decoder detects this when it has decoded any window.
+/// It detects the mistake at the end of any window that it decodes.
 #[test]
 fn an_index_of_another_image_is_rejected_in_every_window() {
     let (one, other) = (jpeg(41, 90, 80), jpeg(42, 90, 80));
@@ -453,7 +453,7 @@ fn a_stored_file_is_read_up_to_the_limit_of_the_cache() {
 }
 
 /// The fingerprint of an image depends on the seed of the cache. Anyone who knows the seed can make
-/// images that share a row index, so every cache has another seed.
+/// images that share a row index, so every cache has a different seed.
 #[test]
 fn every_cache_draws_its_own_seed() {
     let [one, other] = [Set::new(), Set::new()].map(|set| {

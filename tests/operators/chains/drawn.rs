@@ -60,7 +60,7 @@ pub fn chain(rng: &mut SampleRng, size: Size, pixels: u64) -> Operators {
     chain
 }
 
-/// Returns a random example operator, or a combinator with one to three of them.
+/// Returns a random example operator, or a combinator with one to three example operators.
 fn operator(rng: &mut SampleRng) -> Arc<dyn Operator> {
     let example = |rng: &mut SampleRng| EXAMPLES[rng.below(EXAMPLES.len() as u64) as usize].clone();
     if !rng.chance(0.15) {

@@ -89,8 +89,8 @@ impl Machine<'_> {
                 let threads = block.threads;
                 self.fault(block, at, FaultKind::DivergentBarrier, None, || {
                     format!(
-                        "{live} of {threads} threads are at barrier {number}; the others have \
-                         exited"
+                        "{live} of {threads} threads are at barrier {number}; the other threads \
+                         have exited"
                     )
                 });
             }

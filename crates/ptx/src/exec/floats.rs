@@ -192,7 +192,8 @@ fn half<T: Lane>(r: &mut Registers<'_>, i: &Instruction) {
             mode.ftz && format.decode(bits).abs() < format.decode(1 << (format_digits(i.ty) - 1));
         if flushed { bits & 0x8000 } else { bits }
     };
-    // Computes both halves. 16-bit registers drop the upper half.
+    // Computes both halves of a 32-bit register. For 16-bit registers, the upper half of the result
+    // is dropped.
     let each = |f: &dyn Fn(u64) -> u64| T::of(f(0) | f(16) << 16);
     match i.op {
         Op::Abs => r.map1(i, |a: T| T::of(a.bits() & 0x7fff_7fff)),

@@ -246,7 +246,8 @@ fn clamp(ty: Type, value: i128) -> u64 {
     value.clamp(low, high) as u64
 }
 
-/// Converts a NaN to an integer: 0, or only the highest bit if either type has 64 bits.
+/// Returns the integer to which a NaN is converted: 0, or a number with only the highest bit set if
+/// either type has 64 bits.
 fn nan_as_integer(to: Type, from: Type) -> u64 {
     if to.bits() == 64 || from == Type::F64 { to.extend(1 << (to.bits() - 1)) } else { 0 }
 }

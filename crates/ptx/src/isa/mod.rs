@@ -386,12 +386,12 @@ pub(crate) struct Guard {
 pub(crate) struct Instruction {
     pub op: Op,
     pub ty: Type,
-    /// Second type: that of a conversion's source, or of a product's second factor.
+    /// Second type: the type of a conversion's source, or of a product's second factor.
     pub from: Type,
     pub mode: Mode,
     pub guard: Option<Guard>,
     pub dst: Operand,
-    /// Second result: the predicate of `shfl`, the other predicate of `setp`.
+    /// Second result: the predicate of `shfl`, or the second predicate of `setp`.
     pub dst2: Operand,
     pub src: [Operand; 4],
     /// Offset that is added to the address in `src[0]`.

@@ -23,7 +23,7 @@ pub enum Access {
 pub enum Contents {
     /// All bytes have a value.
     Written,
-    /// No byte has a value before a store. A load of such a byte is a fault.
+    /// No byte has a value yet. A load of a byte before a store to it is a fault.
     Unwritten,
 }
 

@@ -144,7 +144,7 @@ impl Piece {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Config`] if the bytes are damaged or come from another version of
+    /// Fails with [`Error::Config`] if the bytes are damaged or come from a different version of
     /// feedwater.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let damaged = || Error::config("piece", "is damaged; encode it again");

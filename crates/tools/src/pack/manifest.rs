@@ -69,8 +69,8 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Config`] if the directory was packed from other inputs, or has shards
-    /// but no manifest. Fails with [`Error::Io`] if a shard has changed.
+    /// Fails with [`Error::Config`] if the directory was packed from different inputs, or has
+    /// shards but no manifest. Fails with [`Error::Io`] if a shard has changed.
     pub(super) fn begin(
         directory: &Path,
         source: &dyn Source,
