@@ -133,8 +133,8 @@ fn encoded_as(sampling: SamplingFactor, color: ColorType) -> Vec<u8> {
     file
 }
 
-/// Checks that the pixels of a decoded window differ from those that were encoded by at most a few
-/// levels.
+/// Checks that the pixels of a decoded window differ by at most a few levels from the pixels that
+/// were encoded.
 fn assert_window(bytes: &[u8], window: Window, what: &str) {
     let wanted = window.wanted;
     for y in wanted.y..wanted.bottom() {

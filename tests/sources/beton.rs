@@ -22,8 +22,8 @@ const FIELD: usize = 1 + 16 + 1024;
 const FIELDS: usize = 2;
 /// Offset of the table of samples in every golden file except `fields.beton`.
 const TABLE: usize = 24 + FIELDS * FIELD;
-/// Bytes of a sample in the table: an image, padding and a number, or a number, an image and
-/// padding.
+/// Number of bytes of a sample in the table. A sample consists of an image, padding and a number.
+/// In some files the number comes first.
 const ROW: usize = 24;
 
 fn golden(name: &str) -> Vec<u8> {
@@ -74,7 +74,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
 }
 
-/// Returns the file `bytes` in which the bytes from offset `at` are replaced by `number`.
+/// Returns the file `bytes`, with the bytes from offset `at` on replaced by `number`.
 fn with(bytes: &[u8], at: usize, number: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes[at..at + number.len()].copy_from_slice(number);

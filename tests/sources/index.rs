@@ -113,7 +113,7 @@ fn opening_a_source_follows_no_link_and_opens_no_pipe() {
     assert_eq!(fs::read(&index).unwrap(), whole);
 }
 
-/// The forged tables belong to this file and have correct checksums.
+/// The forged tables belong to the present version of the shard, and have correct checksums.
 #[test]
 fn a_forged_table_gives_an_error_of_the_sample_and_takes_no_memory() {
     let root = tempfile::tempdir().unwrap();

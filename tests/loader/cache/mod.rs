@@ -133,7 +133,7 @@ fn cached_samples_are_not_prefetched() {
 }
 
 /// With one worker, every sample is cached before the next epoch needs it. So the number of hits is
-/// exact.
+/// known exactly.
 fn builder(source: impl Source + 'static, chain: Chain) -> LoaderBuilder {
     Loader::builder(source, chain)
         .device(DeviceChoice::Cpu)

@@ -35,7 +35,8 @@ fn assert_same_distribution(name: &str, mut ours: Vec<f64>, ranks: &Value, their
     let count = ours.len() as f64;
     let limit = 1.95 * (1.0 / count + 1.0 / theirs).sqrt() + 0.01;
     for (percent, &value) in ranks.iter().enumerate() {
-        // Equal numbers occupy a range of ranks, so the ranges of both samples are compared.
+        // Equal numbers have a range of ranks. So the range among our numbers is compared with the
+        // range among torchvision's numbers.
         let near = |it: f64| it + 1e-5 * it.abs();
         let below = ours.partition_point(|&it| near(it) < value) as f64 / count;
         let upto = ours.partition_point(|&it| it <= near(value)) as f64 / count;

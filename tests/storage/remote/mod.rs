@@ -61,7 +61,7 @@ static BUCKETS: LazyLock<Server> = LazyLock::new(|| {
     server
 });
 
-/// A handle for tests without special settings.
+/// Handle for tests that need no special settings.
 static USUAL: LazyLock<Storage> = LazyLock::new(|| storage(&settings()));
 
 /// Returns a handle with these settings. The handle stores no indices in the user's cache

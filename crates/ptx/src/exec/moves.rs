@@ -166,7 +166,8 @@ fn floats(
     mask
 }
 
-/// Returns the comparison and its opposite, each combined with the third operand.
+/// Returns two masks of lanes: where the comparison is true, and where it is false. Each is
+/// combined with the predicate in the third operand.
 fn combined(
     r: &mut Registers<'_>,
     i: &Instruction,

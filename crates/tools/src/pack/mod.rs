@@ -79,7 +79,7 @@ pub struct Settings {
     /// Number of threads that read, decode and encode. Default: the number of cores.
     pub threads: usize,
     /// Limits beyond which samples are unusable. Each thread may use 32 MiB to shrink an image.
-    /// Larger images of all threads share `large_image_memory`.
+    /// Images that need more memory use `large_image_memory`, which all threads share.
     pub limits: Limits,
     /// Whether damaged images count as unusable (`decode.strict`). Default true.
     pub strict: bool,

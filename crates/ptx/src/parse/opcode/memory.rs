@@ -41,7 +41,7 @@ pub(super) fn decode(d: &mut Decoder<'_>) -> Result<Option<Instruction>> {
     }))
 }
 
-/// Takes the modifier for the state space. Without this modifier, the space is generic.
+/// Consumes the modifier for the state space. Without this modifier, the space is generic.
 fn space(d: &mut Decoder<'_>) -> Result<Space> {
     let found = d.any(&[
         ("global", Space::Global),
@@ -56,7 +56,7 @@ fn space(d: &mut Decoder<'_>) -> Result<Space> {
     Ok(found.unwrap_or(Space::Generic))
 }
 
-/// Takes cache hints, which have no effect here.
+/// Consumes cache hints, which have no effect here.
 fn hints(d: &mut Decoder<'_>) {
     const HINTS: [(&str, ()); 20] = [
         ("ca", ()),
@@ -83,7 +83,7 @@ fn hints(d: &mut Decoder<'_>) {
     while d.any(&HINTS).is_some() {}
 }
 
-/// Takes the modifiers for the scope and the order of an access. Returns whether the access is
+/// Consumes the modifiers for the scope and the order of an access. Returns whether the access is
 /// strong (PTX ISA, "Memory Consistency Model").
 fn strength(d: &mut Decoder<'_>) -> bool {
     d.any(&[("cta", ()), ("cluster", ()), ("gpu", ()), ("sys", ())]);

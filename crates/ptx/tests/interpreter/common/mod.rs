@@ -4,9 +4,9 @@ use feedwater_ptx::{Access, Fault, FaultKind, Launch, Memory, Module, Options, O
 
 /// Returns a module with a kernel `test` that has the parameters `in` and `out` and this body.
 ///
-/// Registers: `%p0..9`, `%h0..9` (16 bits), `%r0..31`, `%f0..9`, `%d0..9` (64 bits), `%x0..9`
-/// (f64). `%d0` and `%d1` contain the addresses of `in` and `out`. `%r0` contains the index of the
-/// thread in the block.
+/// Registers: `%p0..9` (predicates), `%h0..9` (16 bits), `%r0..31` (32 bits), `%f0..9` (f32),
+/// `%d0..9` (64 bits), `%x0..9` (f64). `%d0` and `%d1` contain the addresses of `in` and `out`.
+/// `%r0` contains the index of the thread in the block.
 pub fn kernel(body: &str) -> String {
     format!(
         ".version 8.0\n.target sm_80\n.address_size 64\n.file 1 \"test.cu\"\n\
