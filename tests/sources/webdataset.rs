@@ -476,8 +476,7 @@ fn numbers_are_octal_digits_or_binary() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// In the archives that this test generates, either all checksums are correct, or only the
-    /// checksum of the first header is correct.
+    /// In a generated archive, either all checksums are correct or only that of the first header.
     #[test]
     fn any_archive_gives_a_source_or_an_error(
         blocks in prop::collection::vec(
