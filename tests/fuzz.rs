@@ -60,7 +60,8 @@ fn allowed_bytes(input: usize) -> usize {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting { held: AtomicUsize::new(0), most: AtomicUsize::new(0) };
 
-/// The system allocator with counters of allocated bytes: now, and the maximum.
+/// The system allocator with two counters: the number of bytes that are allocated now, and the
+/// maximum of this number.
 struct Counting {
     held: AtomicUsize,
     most: AtomicUsize,
@@ -225,8 +226,8 @@ fn attempt(target: &'static Target, input: &[u8]) -> Result<String, String> {
     }
 }
 
-/// Returns a hash of the words of an outcome that have more than three letters. Quoted values such
-/// as numbers are left out, so messages that differ only in values count as the same outcome.
+/// Returns a hash of the words of an outcome that have more than three letters. Quoted texts and
+/// numbers are left out, so messages that differ only in values count as the same outcome.
 fn outcome(words: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     for piece in words.split('"').step_by(2) {

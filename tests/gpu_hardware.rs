@@ -1,5 +1,5 @@
-//! CUDA code on a real GPU. Without a GPU, these tests print a note and pass. With `REQUIRE_GPU=1`,
-//! they then fail.
+//! CUDA code on a real GPU. If there is no GPU, these tests print a note and pass. With the
+//! environment variable `REQUIRE_GPU=1`, they fail instead.
 
 use std::sync::Arc;
 
@@ -91,7 +91,7 @@ fn slots_order_two_streams_on_the_device() {
     };
     for round in 0..20u8 {
         // The producer is slow and the consumer is fast. Without events, the copy would read the
-        // previous round.
+        // bytes of the previous round.
         describe(&mut staged[0], slot.buffer().address(), source.address(), round.into(), 100_000);
         describe(&mut staged[1], copy.address(), slot.buffer().address(), 1, 0);
         fill(&producer, &source, 0..BYTES, 100).unwrap();
@@ -133,8 +133,8 @@ fn encoded_as(sampling: SamplingFactor, color: ColorType) -> Vec<u8> {
     file
 }
 
-/// Checks that the pixels of a decoded window differ from those that were encoded by at most a few
-/// levels.
+/// Checks that the pixels of a decoded window differ by at most a few levels from the pixels that
+/// were encoded.
 fn assert_window(bytes: &[u8], window: Window, what: &str) {
     let wanted = window.wanted;
     for y in wanted.y..wanted.bottom() {
@@ -263,8 +263,8 @@ fn the_engines_decode_windows_and_reductions() {
     ready.report();
 }
 
-/// Prints whether the JPEG engines of this GPU write before the stream reaches their call. Checks
-/// that the loader's waits give correct pixels in both cases.
+/// Prints whether the JPEG engines of this GPU write before the earlier work on the stream has
+/// finished. Checks that the loader's waits give correct pixels in both cases.
 #[test]
 fn the_engines_do_not_overwrite_buffers_that_the_host_has_not_seen_read() {
     let Some(device) = device() else { return };
@@ -306,9 +306,9 @@ fn the_engines_do_not_overwrite_buffers_that_the_host_has_not_seen_read() {
     );
 }
 
-/// Prints how the engines handle every chroma subsampling, and windows and downscaling alone. Also
-/// prints how long calls with many images take. NVIDIA does not document the results, so they are
-/// not checked. The device must work afterwards.
+/// Prints how the engines handle images of every chroma subsampling, with a window or with
+/// downscaling (never both at once). Also prints how long calls with many images take. NVIDIA does
+/// not document the results, so they are not checked. The device must work afterwards.
 #[test]
 fn the_engines_capabilities_are_printed() {
     let Some(device) = device() else { return };

@@ -112,8 +112,8 @@ fn every_element_has_every_neighbour_equally_often() {
                 .filter(|it| it / len != it % len)
                 .map(|it| counts[it as usize])
                 .collect();
-            // The sums of rows and columns of this table are almost fixed, which reduces the
-            // degrees of freedom.
+            // In this table of pairs, the sums of the rows and columns are almost fixed, which
+            // reduces the degrees of freedom.
             let deviation = deviation(&pairs, ((len - 1) * (len - 1)) as f64);
             assert!(deviation < MOST + 1.0, "{len} elements: {deviation}");
         }
@@ -139,8 +139,9 @@ fn correlation(len: u64, pairs: impl Iterator<Item = (u64, u64)>) -> f64 {
     deviation(&counts, 255.0).abs().max(coefficient.abs())
 }
 
-/// Tests pairs of positions at several distances (strides). If the permutation were bad, some
-/// strides would show the halves of its Feistel network, or the rows of a table.
+/// Tests pairs of positions at several distances (strides). Long permutations divide a position
+/// into two halves of bits (a Feistel network). If the halves were mixed badly, pairs at strides of
+/// powers of two would be correlated.
 #[test]
 fn neighbours_are_not_correlated() {
     for len in [1000, 1024, 4096, 100_000, 10_000_019, 1 << 30] {
@@ -342,7 +343,8 @@ fn windows_need_files_and_a_shuffle() {
         Err(Error::Config(ConfigError { key, problem, .. })) => (key, problem),
         other => panic!("{other:?}"),
     };
-    // This line of a pipeline file is a hint for the second error, but not for the first one.
+    // The first error concerns a source that does not report files, the second one a loader that
+    // does not shuffle. Only the second error suggests this line of a pipeline file.
     let line = "loader.shuffle = true";
     let (key, problem) = config(built(vec![], true));
     assert!(key == "loader.shuffle_window" && !problem.contains(line), "{problem}");

@@ -1,5 +1,5 @@
-//! Resumes an epoch of another loader, with another number of workers, batch size and number of
-//! shards.
+//! Resumes an epoch of one loader in another one that has different numbers of workers, shards, and
+//! samples per batch.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,9 +55,9 @@ fn last() -> impl Strategy<Value = LastBatch> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Interrupts an epoch repeatedly. Each part has another number of shards, batch size, number
-    /// of workers and prefetch depth. Every sample, or every repeat of a sample, must appear once,
-    /// with the draws and pixels of an epoch that is not interrupted.
+    /// Interrupts an epoch repeatedly. The parts have different numbers of shards, batch sizes,
+    /// numbers of workers and prefetch depths. Every sample, or every repeat of a sample, must
+    /// appear once, with the draws and pixels of an epoch that is not interrupted.
     #[test]
     fn an_epoch_is_exact_after_any_interruptions(
         legs in proptest::collection::vec((1u64..5, 1usize..7, 1usize..4, 1usize..4, 0usize..3), 1..5),
@@ -110,8 +110,8 @@ fn loaders_of_parts_give_what_one_loader_gives() {
         let (whole, _) = run(&mut builder().build().unwrap(), usize::MAX);
         assert_eq!(whole.len(), samples);
         for cuts in [&[0, 4, 61][..], &[0, 20, 24, 56, 61], &[0, 3, 21, 61]] {
-            // With `drop`, a part must end at the end of a batch. The first part of these cuts does
-            // not.
+            // With `drop`, each part must end with a whole batch. The first part of the last cuts
+            // has 3 samples, which is less than a batch, so these cuts are left out.
             if last == LastBatch::Drop && cuts[1] == 3 {
                 continue;
             }
@@ -352,8 +352,8 @@ fn a_state_with_windows_requires_the_same_files() {
         builder().configure(|it| it.loader.shuffle_window = Some(8)).build().unwrap().state();
     let resumed = |state| builder().resume(state).build();
     assert!(resumed(state).is_ok());
-    // Three errors: the state has other files, has no files although its window needs them, or has
-    // files but no window.
+    // Three errors: the files of the state differ from the files of the source. The state has no
+    // files, although its shuffle window needs them. The state has files but no shuffle window.
     let window = &["state.shuffle_window"];
     let error = config_error(resumed(LoaderState { files: state.files.map(|it| it ^ 1), ..state }));
     assert_eq!(error.key, "state.files", "{error}");
@@ -390,8 +390,8 @@ fn a_state_of_another_source_is_an_error() {
     refused(builder().resume(state).build(), "state.position", &["62", "61"]);
 }
 
-/// The state is from a source with the same number of samples, but the first or the last sample has
-/// another name there. The samples may be different ones, or the same ones after renaming or
+/// The state is from a source with the same number of samples, but with a different name of the
+/// first or the last sample. These may be different samples, or the same samples after renaming or
 /// packing. So the loader only warns.
 #[test]
 fn a_state_of_a_source_with_other_names_is_a_warning() {

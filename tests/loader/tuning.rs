@@ -116,7 +116,7 @@ fn threads_ring_and_reports_follow_the_choice() {
         far(1).0.num_workers(AutoCount::Auto).prefetch(AutoCount::Auto).build().unwrap();
     loader.choose(Choice { workers: 1, prefetch: 2, ..loader.choice() }).unwrap();
     assert_eq!(loader.choice(), loader.decisions().last().unwrap().choice);
-    // The first batches were begun under the earlier choice, so they are not measured.
+    // Workers began the first batches with the earlier settings, so these batches are not measured.
     take(&mut loader, 16, Duration::ZERO);
     let before = loader.measured();
     let ahead = |loader: &Loader| {

@@ -26,8 +26,8 @@ fn operators(sides: Size) -> Vec<Arc<dyn Operator>> {
     ]
 }
 
-/// Tests the largest sides of an image of a line of text, of a panorama, and of shapes between
-/// them.
+/// Tests images of random shapes, from a square to 400 times as wide as high (such as a line of
+/// text), and the same shapes upright.
 #[test]
 fn the_prediction_for_wide_and_tall_images_is_close_to_their_peak() {
     let _alone = alone();

@@ -26,7 +26,7 @@ fn check(case: &str, builder: impl FnOnce() -> LoaderBuilder) {
 }
 
 /// Tests an operator that leaves some samples unchanged, followed by an operator that enlarges. A
-/// plan that bounds only one of the two cases refuses photographs.
+/// plan that bounds only the changed or only the unchanged samples refuses photographs.
 #[test]
 fn photographs_are_not_refused_behind_operators_that_leave_some_alone() {
     let _alone = alone();

@@ -94,7 +94,8 @@ fn a_webp_of_many_code_groups_is_decoded_within_the_large_image_budget_or_not_at
     assert!(enough.peak > 90 * MIB, "{}", enough.peak);
 }
 
-/// The plan inspects no large image, so the workers' shares of memory do not fit large images.
+/// The plan inspects no large image, so the workers' shares of memory are too small for large
+/// images.
 #[test]
 fn images_that_exceed_a_workers_share_use_the_large_image_budget() {
     let _alone = alone();

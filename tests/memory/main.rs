@@ -190,9 +190,9 @@ fn a_row_of_millions_of_pixels_exceeds_the_side_limit_and_then_the_bytes() {
         .check("stored, refused for its bytes");
 }
 
-/// When its buffers have their final size, a preprocessor allocates only the list of windows for a
-/// PNM, which needs no library. For other formats, libraries allocate memory, which is freed before
-/// the call returns. Nothing grows from image to image.
+/// Once its buffers have their final size, a preprocessor allocates nothing for a PNM except the
+/// list of windows, because no library decodes it. For other formats, libraries allocate memory,
+/// which is freed before the call returns. Nothing grows from image to image.
 #[test]
 fn a_preprocessor_does_not_grow_from_image_to_image() {
     let _alone = alone();

@@ -33,7 +33,8 @@ pub fn rows(text: &str, table: &str) -> Vec<Value> {
     rows
 }
 
-/// Parses the numbers in a text. JSON readers would round numbers that are not texts.
+/// Parses the numbers in a text. The golden data has these numbers as texts, because JSON readers
+/// would round them.
 pub fn numbers<const N: usize>(value: &Value) -> [f64; N] {
     let numbers: Vec<f64> =
         value.as_str().unwrap().split(' ').map(|it| it.parse().unwrap()).collect();

@@ -162,8 +162,8 @@ fn every_operator_and_chain_in_every_element_type_and_layout() {
     }
 }
 
-/// Writes floats as the fill of a crop that are difficult to round to the 16-bit types: ties,
-/// overflow, subnormal numbers and zeros.
+/// Tests floats that are difficult to round to the 16-bit types: ties, overflow, subnormal numbers
+/// and zeros. They reach the tensor as the fill of a crop.
 #[test]
 fn floats_are_rounded_to_the_nearest_element() {
     let power = |exponent: i32| 2f32.powi(exponent);
@@ -309,7 +309,8 @@ fn tiles_may_be_cropped_padded_and_mirrored() {
     }
 }
 
-/// The image has more pixels than one block counts. No tile size divides its sides.
+/// The image has more pixels than one thread block counts into its histogram. No tile size divides
+/// its sides.
 #[test]
 fn tables_of_images_that_several_blocks_count() {
     let image = random_image(Size::new(131, 127), 17);

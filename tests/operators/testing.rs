@@ -13,11 +13,13 @@ use feedwater::testing::{Implementation, Parity, ParityError, check_operator};
 #[repr(u64)]
 enum DataError {
     Nothing,
-    /// The fast path (CPU transform) gives another blue value at the pixel (2, 3).
+    /// The fast path (CPU transform) gives another blue value at the pixel (2, 3) than the
+    /// reference.
     FastPath,
-    /// The fast path is wrong for pixels that it computes but the reference does not.
+    /// The fast path gives another red value than the reference at the pixel (1, 0), next to a
+    /// corner.
     Corner,
-    /// The operator draws a table, but does not declare the kind.
+    /// The operator draws a look-up table, but does not declare this kind of action.
     Kinds,
     /// The demanded part of the input is one column too wide.
     Demand,

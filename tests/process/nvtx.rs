@@ -18,8 +18,8 @@ use tempfile::TempDir;
 /// A library that has none of the functions of a profiler's library.
 const OTHER: &str = "extern \"C\" int nothing() { return 0; }";
 
-/// A library like that of a profiler. It records ranges and errors: a range that begins or ends at
-/// the wrong time. The environment variable PROFILER selects its behaviour: `refuses`,
+/// A library like that of a profiler. It records ranges. It also records an error if a range begins
+/// or ends at the wrong time. The environment variable PROFILER selects its behaviour: `refuses`,
 /// `takes nothing` or `knows no domains`. By default it accepts everything.
 const PROFILER: &str = r#"
 #include <cstdint>
@@ -117,7 +117,7 @@ fn open(path: &Path) -> Library {
 }
 
 /// Returns what the profiler's library recorded on thread number `thread`. For 0, returns the
-/// record of its initialization.
+/// record of the library's initialization.
 #[allow(unsafe_code)]
 fn told(library: &Library, thread: i32) -> String {
     type Ranges = extern "C" fn(i32) -> *const std::ffi::c_char;

@@ -30,14 +30,14 @@ pub enum Fault {
     /// Sends a body from which this many bytes are missing. The length in the head is that of the
     /// shorter body.
     Short(usize),
-    /// Answers with a head that names another range than the requested one.
+    /// Answers with a head that names a different range than was requested.
     OtherRange,
     /// Flips the bits of this byte of the body.
     Flipped(usize),
     /// Sends the body in chunks, without a length in the head.
     Chunked,
-    /// Sends another answer: a status, additional lines of the head (each ending with `\r\n`), and
-    /// a body.
+    /// Sends this answer instead: a status, additional lines of the head (each ending with `\r\n`),
+    /// and a body.
     Other(u16, &'static str, &'static str),
 }
 
@@ -76,7 +76,7 @@ struct Gathers {
 }
 
 impl Shared {
-    /// Whether held requests must still wait for others.
+    /// Whether held requests must still wait for more requests to arrive.
     fn has_to_gather(&self) -> bool {
         let most = self.most_in_flight.load(Ordering::SeqCst);
         let mut state = self.state.lock().unwrap();

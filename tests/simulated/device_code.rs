@@ -1,7 +1,7 @@
 //! Executes real device code on the simulated machine: NVIDIA's NVRTC compiles kernels, and the PTX
 //! interpreter executes them.
 //!
-//! Two environment variables turn this on, for tests and for processes that tests start.
+//! Two environment variables turn device code on, for tests and for processes that tests start.
 //! `SIM_NVRTC` is the path of `libnvrtc.so`, and `SIM_PTX` is the path of the interpreter's shared
 //! library. `tests/device_code/run.sh` sets both. With `SIM_EVERY_SCHEDULE`, every launch runs
 //! under every schedule of warps and blocks, which takes five times as long.

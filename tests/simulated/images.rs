@@ -12,7 +12,7 @@ pub fn file(size: Size, tag: u8) -> Vec<u8> {
     file_with(size, 0xc0, &[0x22, 0x11, 0x11], tag)
 }
 
-/// Like [`file`], with another frame marker and other components. `sampling` has one number for
+/// Like [`file`], but with the given frame marker and components. `sampling` has one number for
 /// each component: horizontal factor * 16 + vertical factor.
 pub fn file_with(size: Size, frame: u8, sampling: &[u8], tag: u8) -> Vec<u8> {
     let (width, height) = ((size.width as u16).to_be_bytes(), (size.height as u16).to_be_bytes());

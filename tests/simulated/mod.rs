@@ -80,9 +80,9 @@ pub type Decode = unsafe extern "C" fn(
     *mut c_uchar,
 ) -> c_int;
 
-/// Simulated duration of an operation in its stream, in nanoseconds: for each byte that is copied
-/// or set, for each layer of a kernel's grid, and for each operation of nvJPEG. Equal to the
-/// constants in machine.h.
+/// Simulated duration of an operation in its stream, in nanoseconds: `COPY_NS` for each byte that
+/// is copied or set, `KERNEL_NS` for each layer (third dimension) of a kernel's grid, and
+/// `DECODE_NS` for each operation of nvJPEG. The values equal those in machine.h.
 pub const COPY_NS: u64 = 1;
 pub const KERNEL_NS: u64 = 1000;
 pub const DECODE_NS: u64 = 5000;
@@ -98,13 +98,13 @@ pub const LAUNCH_FAILED: c_int = 719;
 ///
 /// # Panics
 ///
-/// If the test fails in the new process. The message has its output.
+/// Panics if the test fails in the new process. The message contains the output of that process.
 pub fn exclusive() -> Option<Simulated> {
     const MARK: &str = "FEEDWATER_TEST_PROCESS";
     if env::var_os(MARK).is_some() {
         return Some(in_process());
     }
-    // libtest names the thread of a test after the test.
+    // In libtest, the thread of a test has the name of the test.
     let thread = thread::current();
     let test = thread.name().expect("exclusive() is called on the thread of the test");
     let output = Command::new(env::current_exe().unwrap())
@@ -259,7 +259,7 @@ impl Simulated {
         );
     }
 
-    /// From now on, every wait returns this error, as CUDA does after a kernel caused it.
+    /// From now on, every wait returns this error, as in CUDA after a kernel has caused the error.
     pub fn lose_device(&self, code: c_int) {
         self.call(&self.libraries.driver, "sim_lose_device", |f: extern "C" fn(c_int)| f(code));
     }

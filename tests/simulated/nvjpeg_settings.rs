@@ -55,8 +55,8 @@ impl Simulated {
     }
 
     /// Sets whether the JPEG engines write their destinations during the call, regardless of the
-    /// stream, as those of Hopper GPUs do. This is so after the reset. Otherwise they read the
-    /// files and write the pixels in stream order.
+    /// stream, as those of Hopper GPUs do. After the reset, they do. Otherwise they read the files
+    /// and write the pixels in stream order.
     pub fn hopper(&self, wanted: bool) {
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_hopper", |f: extern "C" fn(c_int)| {
             f(wanted.into())
@@ -130,8 +130,8 @@ impl Simulated {
         );
     }
 
-    /// Returns how many calls of the JPEG engines for samples there were since the reset, by their
-    /// number of images up to 64.
+    /// Returns how often the JPEG engines were called for samples since the reset, by the number of
+    /// images in the call (1 to 64).
     pub fn call_sizes(&self) -> BTreeMap<u32, u64> {
         let of = |images| {
             self.call(

@@ -149,7 +149,7 @@ fn every_operator_reports_where_it_moves_pixels() {
             [Kind::Crop, Kind::Flip, Kind::Resample, Kind::Warp].iter().any(|it| it.is(*kind))
         };
         let kinds = operator.kinds();
-        // A view does not follow single pixels that an operator moves, nor repeats at a border.
+        // A view cannot describe operators that move single pixels or repeat pixels at a border.
         let not_boxes = ["gaussian_blur", "elastic"].contains(&operator.name());
         if !kinds.list().iter().all(moves) || not_boxes {
             if kinds.is_exact() && operator.name() != "pad" {
@@ -172,7 +172,7 @@ fn every_operator_reports_where_it_moves_pixels() {
                     let [red, green, _] = out.pixel(x, y);
                     let place = format!("{operator:?}, {x}, {y}");
                     let Some((px, py)) = view.back(cx, cy) else {
-                        // Fill colours of the operators. Corners of a warp may have other colours.
+                        // Colours outside of the image. A rotation may blend them with pixels.
                         let fills = [[0, 0], [1, 128], [7, 7], [1, 100], [114, 114], [0, 1]];
                         let filled = fills.contains(&[red, green]);
                         assert!(filled || !view.is_axis_aligned(), "{place} is not fill");

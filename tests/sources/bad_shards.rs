@@ -60,8 +60,8 @@ fn bad_shards_are_errors_skipped_or_read_until_the_damage_and_every_loss_is_coun
     let root = shards();
     assert!(open(root.path(), "error").is_err());
     let bytes = fs::metadata(root.path().join("1.tar")).unwrap().len();
-    // Opens the source twice. If the first time stored an incomplete table, the second time would
-    // differ.
+    // Opens the source twice. If the first opening stored an incomplete table, the second one would
+    // give different labels.
     for _ in 0..2 {
         let source = open(root.path(), "skip").unwrap();
         assert_eq!(labels(&*source), Vec::from_iter((0..10).chain(20..30)));

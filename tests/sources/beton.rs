@@ -22,8 +22,8 @@ const FIELD: usize = 1 + 16 + 1024;
 const FIELDS: usize = 2;
 /// Offset of the table of samples in every golden file except `fields.beton`.
 const TABLE: usize = 24 + FIELDS * FIELD;
-/// Bytes of a sample in the table: an image, padding and a number, or a number, an image and
-/// padding.
+/// Number of bytes of a sample in the table. A sample consists of an image, padding and a number.
+/// In some files the number comes first.
 const ROW: usize = 24;
 
 fn golden(name: &str) -> Vec<u8> {
@@ -74,7 +74,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
 }
 
-/// Returns the file `bytes` in which the bytes from offset `at` are replaced by `number`.
+/// Returns the file `bytes`, with the bytes from offset `at` on replaced by `number`.
 fn with(bytes: &[u8], at: usize, number: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes[at..at + number.len()].copy_from_slice(number);
@@ -206,7 +206,8 @@ fn whole_floats_are_labels_and_any_other_float_is_an_error_with_file_sample_and_
     let source = source.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!([0, 1, 2, 3].map(|index| source.label(index)), [0, 1, 2, 3]);
 
-    // The writer may have rounded larger numbers, because they are not exact in f64.
+    // Labels with a magnitude up to 2^53 - 1 are exact in f64. The writer may have rounded larger
+    // labels, so larger ones are errors.
     let most = ((1u64 << 53) - 1) as f64;
     let root = folder(&[("a.beton", &with_floats([3.0, -0.0, -7.0, most, -most]))]);
     let labels = |source: Beton| [0, 1, 2, 3, 4].map(|index| source.label(index));

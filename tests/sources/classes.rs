@@ -81,7 +81,7 @@ fn every_source_has_the_numbers_of_the_table() {
             ("directory = \"train\"", vec![0, 1, 2]),
             ("directory = \"val\"", vec![0, 2]),
             ("list = \"val.csv\"", vec![2, 0]),
-            // Numeric labels stay the same. Their names are those of the table of class names.
+            // Numeric labels stay the same. The classes get their names from the setting `classes`.
             ("list = \"numbers.csv\"", vec![2, 0]),
             ("concat = [{ directory = \"val\" }, { list = \"val.csv\" }]", vec![0, 2, 2, 0]),
             ("mixture = [{ list = \"val.csv\" }, { directory = \"val\" }]", vec![2, 0, 0, 2]),
@@ -140,7 +140,8 @@ fn samples_and_objects_of_other_classes_are_left_out_and_counted() {
         (excluded.why, &excluded.kind[..], excluded.count),
         (ExclusionReason::UnknownClass, "dog", 1)
     );
-    // The sample after the excluded one is still reported as the third of its list.
+    // The second row of the list is excluded. The sample after it still has the number 2 in the
+    // list.
     assert_eq!(source.part(1).1, 2);
 
     let coco = opened(&format!("coco = \"val.json\"\n{CLASSES}"), root.path()).unwrap();

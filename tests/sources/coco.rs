@@ -177,7 +177,8 @@ fn images_without_annotations_are_included_or_skipped() {
     let images: Vec<_> =
         (0..5).map(|id| json!({"id": id, "file_name": format!("{id}.jpg")})).collect();
     let annotation = |id: i64, image: i64| json!({"id": id, "image_id": image, "category_id": 3, "bbox": [id, 0, 1, 1]});
-    // In this file, the annotations precede the images and are in another order.
+    // In this file, the annotations precede the images, and their order is not the order of the
+    // images.
     let text = format!(
         "{{\"annotations\": {}, \"categories\": [{{\"id\": 3}}], \"images\": {}}}",
         json!([annotation(1, 3), annotation(2, 1), annotation(3, 3)]),

@@ -113,7 +113,7 @@ fn opening_a_source_follows_no_link_and_opens_no_pipe() {
     assert_eq!(fs::read(&index).unwrap(), whole);
 }
 
-/// The forged tables belong to this file and have correct checksums.
+/// The forged tables belong to the present version of the shard, and have correct checksums.
 #[test]
 fn a_forged_table_gives_an_error_of_the_sample_and_takes_no_memory() {
     let root = tempfile::tempdir().unwrap();
@@ -185,7 +185,7 @@ fn the_settings_say_where_tables_are_stored() {
     fs::set_permissions(cache.path(), fs::Permissions::from_mode(0o755)).unwrap();
     assert!(open(IndexFiles::Cache).is_empty());
     assert_eq!(counts(), [1, 1]);
-    // With the setting `Beside` too, a table in the cache directory is used.
+    // A table in the cache directory is used with the setting `Beside` too.
     open(IndexFiles::Beside);
     assert_eq!(counts(), [1, 1]);
     let [stored] = &fs::read_dir(cache.path()).unwrap().collect::<Vec<_>>()[..] else { panic!() };

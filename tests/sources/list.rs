@@ -324,7 +324,7 @@ fn long_lists_keep_their_order_and_the_numbers_of_their_lines() {
     }
 }
 
-/// Writes a list into `root` of which no file exists, and returns the error.
+/// Opens a list whose files do not exist, and returns the error. The list is written into `root`.
 fn none_there(root: &TempDir, name: &str, text: &str) -> ConfigError {
     fs::write(root.path().join(name), text).unwrap();
     config_error(FileList::open(root.path().join(name)))
@@ -351,8 +351,8 @@ fn a_list_without_any_existing_file_is_an_error_on_opening() {
     let error = none_there(&root, "one.txt", &format!("{}\t3\n", of_it.display()));
     check_key(&error, "source.list", &["one.txt", "1", &format!("{of_it:?}")]);
 
-    // A path below a file does not exist either. It suffices if one of the checked files exists,
-    // even an empty one.
+    // One existing file among the checked ones suffices to open a list, even if it is empty. A path
+    // below a file, such as `a.csv/1.jpg`, does not exist.
     fs::create_dir(folder.join("train")).unwrap();
     fs::write(folder.join("train/0.jpg"), "").unwrap();
     assert!(FileList::open(folder.join("a.csv")).is_ok());
@@ -361,8 +361,8 @@ fn a_list_without_any_existing_file_is_an_error_on_opening() {
     // Sixteen files are checked. The last one is number 937.
     fs::rename(folder.join("train/0.jpg"), folder.join("train/937.jpg")).unwrap();
     assert!(FileList::open(folder.join("a.jsonl")).is_ok());
-    // When the plan searches for the largest file, it checks up to 4096 entries. It suffices if one
-    // of them has bytes.
+    // When the plan searches for the largest file, it checks up to 4096 entries. One file with
+    // bytes among them suffices to open the list.
     fs::rename(folder.join("train/937.jpg"), folder.join("train/938.jpg")).unwrap();
     assert!(FileList::open(folder.join("a.txt")).is_err());
     fs::write(folder.join("train/938.jpg"), "bytes").unwrap();
@@ -417,7 +417,8 @@ fn rows_stay_below_the_folder_of_the_list_unless_the_settings_allow_more() {
         list.read(1, &mut page, 100).unwrap();
         assert_eq!(page.bytes(), b"b.jpg");
     }
-    // As a text, the path is inside the folder. It leaves the folder through a link.
+    // As a text, the path is inside the folder. But it leaves the folder, because `l` is a link to
+    // another folder.
     fs::create_dir(root.path().join("elsewhere")).unwrap();
     std::os::unix::fs::symlink("../elsewhere", folder.join("l")).unwrap();
     let error = config_error(open("l/../b.jpg", StorageSettings::default()));

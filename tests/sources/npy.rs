@@ -231,7 +231,7 @@ fn unsupported_arrays_are_errors_with_advice() {
         ("refused-fortran.npy", 10, &["np.ascontiguousarray"][..]),
         ("refused-float.npy", 0, &["<f4", "|u1", "np.uint8"]),
         ("refused-bool.npy", 0, &["|b1", "|u1", "np.uint8"]),
-        // The array's type is a list of fields.
+        // In this file, the type of the elements is a list of fields.
         ("refused-fields.npy", 20, &[]),
         ("refused-alpha.npy", 0, &["(2, 5, 6, 4)", "x[..., :3]"]),
         ("refused-one.npy", 0, &["(5, 7, 3)", "x[None]"]),
@@ -334,8 +334,8 @@ fn planes_of_any_size_become_pixels() {
         if (width, height) != (1, 1) {
             assert!(found.unwrap().1 == expected, "{width}x{height}");
         } else {
-            // The shape fits both layouts. Then channels are last, so these are grey images with
-            // one column.
+            // The shape (2, 3, 1, 1) can be three planes of one pixel, or grey pixels. The last
+            // dimension is then taken for the channels, so these are grey images with one column.
             assert_eq!(found.unwrap(), (Size::new(1, 3), planes[3..].to_vec()));
         }
     }

@@ -345,8 +345,8 @@ fn a_missing_or_unsuitable_column_is_an_error_that_lists_the_columns() {
     refused(&snappy, &settings("image", "class"), "source.label", &values);
     let values = [in_snappy, "\"label\"", "image.bytes"];
     refused(&snappy, &settings("label", ""), "source.image", &values);
-    // The message must not suggest columns that would be refused too: texts as images, bytes as
-    // labels, lists.
+    // The message must not suggest columns that would be refused too. These are texts as images,
+    // bytes as labels, and lists.
     let problem = |path: &PathBuf, image: &str, label: &str| {
         let settings = settings(image, label);
         let problem = config_error(Parquet::open(std::slice::from_ref(path), &settings)).problem;

@@ -1,4 +1,4 @@
-//! PNM images. Tests what the documentation of `header::pnm` and `decode::pnm` promises and the
+//! PNM images. Tests promises of the documentation of `header::pnm` and `decode::pnm` that the
 //! tests for all formats do not cover.
 
 use crate::common::{self, words::has_words};
@@ -43,7 +43,8 @@ fn headers_written_by_netpbm_are_parsed() {
         let header = Header::parse(&bytes).unwrap();
         assert_eq!((header.format, header.size), (Format::Pnm, Size::new(3, 2)), "{head:?}");
         assert_eq!((header.orientation, header.jpeg.is_none()), (Orientation::default(), true));
-        // Memory is needed to convert grey pixels to rows of colours, here for two rows.
+        // The predicted memory includes up to 16 rows in RGB, because some PNMs must be converted.
+        // Here these are two rows of three pixels.
         assert_eq!(memory_bytes(&header, &bytes, bytes.len() as u64).total(), 2 * 3 * 3);
         assert_eq!(decode(&bytes).unwrap(), pixels, "{head:?}");
         // Bytes after the pixels are ignored. If the last byte is missing, the file is truncated.

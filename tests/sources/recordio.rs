@@ -163,8 +163,8 @@ fn a_file_that_is_rewritten_while_it_is_read_is_an_error_of_the_sample() {
     };
     rewrite(&old);
     let source = RecordIo::open(&[path], &RecordIoSettings::default()).unwrap();
-    // The first new file has another label. The second one has records of other lengths with the
-    // same sum.
+    // The first new file has a different label. The second one has records of different lengths
+    // with the same sum.
     for new in [
         [record(0, 3.0, b"another picture"), record(0, 2.0, b"second")].concat(),
         [record(0, 1.0, b"another"), record(0, 2.0, b"the second image")].concat(),
@@ -189,8 +189,8 @@ fn the_key_in_a_pipeline_file_is_recordio() {
     assert_eq!(again.source, pipeline.source);
 }
 
-/// Files of InsightFace begin with a record of two numbers. They end with one such record for each
-/// identity. Neither has an image.
+/// Files of InsightFace begin with a record that has two numbers and no image. They end with more
+/// such records, one for each identity.
 #[test]
 fn records_without_an_image_are_counted() {
     let range =

@@ -176,7 +176,7 @@ fn a_path_is_a_file_a_directory_or_a_pattern_and_a_list_preserves_its_order() {
     assert!(matches!(open(at("val")), Err(Error::Io { path, .. }) if path == at("val")));
     let none = TfRecord::open(&[], &TfRecordSettings::default());
     common::refused(none, "source.tfrecord", &[]);
-    // The message must contain the number of files, and the first one.
+    // The message must contain the number of files, and the path of the first file.
     let empty = folder(&[("a", b"")]);
     let first = empty.path().join("a");
     common::refused(open(empty.path()), "source.tfrecord", &["1", first.to_str().unwrap()]);

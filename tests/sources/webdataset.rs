@@ -394,7 +394,7 @@ fn invalid_samples_are_errors_with_the_byte_and_advice() {
         let read = open_with(&bytes, "jpg", "json", "label");
         refused_at(read, "source.webdataset", 1536, &values);
     }
-    // The message must contain the number of files, and the first one.
+    // The message must contain the number of files, and the path of the first file.
     let none = open(&archive(&[("a.txt", b"x")]));
     common::refused(none, "source.webdataset", &["1", "a.tar"]);
 }
@@ -476,7 +476,7 @@ fn numbers_are_octal_digits_or_binary() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Either all checksums are correct, or only the checksum of the first header is correct.
+    /// In a generated archive, either all checksums are correct or only that of the first header.
     #[test]
     fn any_archive_gives_a_source_or_an_error(
         blocks in prop::collection::vec(

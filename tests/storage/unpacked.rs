@@ -118,7 +118,7 @@ fn file(bytes: &[u8]) -> (TempDir, PathBuf) {
     (root, path)
 }
 
-/// Reads at random offsets with `threads` threads. Each thread has another order.
+/// Reads a file with several threads: half of them at random offsets, the other half in order.
 fn read_anywhere(file: &File, bytes: &[u8], threads: u64, reads: usize) {
     thread::scope(|scope| {
         for number in 0..threads {
@@ -145,7 +145,7 @@ fn read_anywhere(file: &File, bytes: &[u8], threads: u64, reads: usize) {
 #[test]
 fn any_read_from_any_thread_equals_the_plain_bytes() {
     let bytes = content(11 * MIB + 12_345);
-    // These limits are so small that much is evicted and decompressed again.
+    // These limits are so small that many blocks are evicted and decompressed again.
     let small = Limits { blocks: 2 * MIB, ahead: 2 * MIB, marks: 100_000, decoders: 400_000 };
     for (name, packing, packed) in packed(&bytes) {
         assert_eq!(Packing::of(&packed), Some(packing), "{name}");

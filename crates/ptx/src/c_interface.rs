@@ -28,7 +28,7 @@ pub struct Totals {
     longest_blocks: u64,
 }
 
-/// Grid, block and shared memory of a launch, and its schedule.
+/// Sizes of a launch (grid, block and shared memory), and how to schedule it.
 #[repr(C)]
 pub struct Shape {
     grid: [u32; 3],
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn feedwater_ptx_forget(module: *mut Module) {
 ///
 /// # Safety
 /// `module` must come from `feedwater_ptx_parse`, `kernel` must end with a NUL byte, and `out` must
-/// have space for `most` pairs.
+/// have space for `most` pairs of offset and size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn feedwater_ptx_parameters(
     module: *const Module,
@@ -268,7 +268,8 @@ mod tests {
         let address = data.as_mut_ptr() as u64;
         let memory = feedwater_ptx_memory();
         let mut totals = Totals::default();
-        // SAFETY: the functions returned these pointers. The strings have NUL bytes.
+        // SAFETY: `memory` and the other pointers come from the functions of this file. All strings
+        // end with a NUL byte.
         unsafe {
             assert_eq!(feedwater_ptx_map(memory, address, 8), 0);
             assert_eq!(feedwater_ptx_map(memory, address + 4, 8), 1);

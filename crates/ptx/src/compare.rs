@@ -12,7 +12,8 @@ use crate::random::Random;
 pub struct Comparison {
     /// Outcome of each run.
     pub outcomes: Vec<Outcome>,
-    /// First byte of global memory that differs between the first run and another.
+    /// First byte of global memory whose value after the first run differs from its value after
+    /// another run.
     pub difference: Option<Difference>,
 }
 
@@ -50,8 +51,8 @@ impl Options {
 
 impl Module {
     /// Runs a kernel once with each of the options, always from the same contents of memory, and
-    /// compares the contents afterwards. Bytes of global memory that were never written are filled
-    /// from each run's seed. Memory keeps the contents of the last run.
+    /// compares the contents afterwards. Before each run, bytes of global memory that were never
+    /// written get random values from the run's seed. Memory keeps the contents of the last run.
     ///
     /// # Errors
     /// Returns the same errors as [`Module::run`].

@@ -37,7 +37,8 @@ pub enum Class {
 pub struct Counts {
     /// Instructions, each counted once per warp.
     pub instructions: u64,
-    /// Lanes in which instructions took effect, at most 32 per instruction.
+    /// Sum over all instructions of the number of lanes in which the instruction took effect, at
+    /// most 32 each.
     pub lanes: u64,
     /// Instructions by class.
     pub classes: BTreeMap<Class, u64>,
@@ -47,9 +48,10 @@ pub struct Counts {
     pub branches: u64,
     /// Branches after which lanes of a warp continue at different instructions.
     pub divergent_branches: u64,
-    /// Passes through shared memory, which has 32 banks of four bytes.
+    /// Number of passes through shared memory that all accesses needed. The memory has 32 banks of
+    /// four bytes.
     pub shared_wavefronts: u64,
-    /// Passes that would be needed without bank conflicts.
+    /// Number of passes through shared memory that would be needed without bank conflicts.
     pub ideal_wavefronts: u64,
     /// Sectors of 32 bytes that were loaded from global memory. Each instruction counts a sector
     /// once.
@@ -153,7 +155,8 @@ pub(crate) fn wavefronts(addresses: &[u64; 32], on: u32, bytes: u64) -> (u64, u6
     let words = bytes.div_ceil(4);
     let (mut passes, mut ideal) = (0, 0);
     for start in (0..32).step_by(group) {
-        // Distinct words of each bank. The words after the first are in `more`.
+        // Counts the distinct words of each bank in `depth`. `first` has one word of each bank, and
+        // `more` has the other words with their banks.
         let mut first = [u64::MAX; 32];
         let mut depth = [0u8; 32];
         let mut more: [(u64, u8); 256] = [(0, 0); 256];

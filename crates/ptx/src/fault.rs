@@ -32,13 +32,13 @@ pub enum FaultKind {
     /// barrier between them, of which at least one is a store.
     GlobalRace,
     /// Barrier that not all threads reach together: some threads have exited, have diverged or wait
-    /// at another barrier.
+    /// at a different barrier.
     DivergentBarrier,
     /// Instruction of a whole warp (`mma`, `shfl.sync`, `ldmatrix`, …) in which not all lanes of
     /// its mask take part.
     IncompleteWarp,
-    /// Launch with parameters of another size than the kernel declares, or access outside the
-    /// declared parameters.
+    /// Launch whose parameters have a different size than the kernel declares, or access outside
+    /// the declared parameters.
     Parameter,
     /// Address of a parameter or of shared or local memory that is stored in global memory. The
     /// stored address outlives the memory at that address.
@@ -73,7 +73,7 @@ pub struct Fault {
     pub opcode: String,
     /// File and line in the CUDA source, if the source was compiled with `-lineinfo`.
     pub source: Option<(String, u32)>,
-    /// Addresses, sizes and other threads of the first occurrence.
+    /// Description of the first occurrence, with its addresses, sizes and other threads.
     pub message: String,
     /// Number of occurrences.
     pub count: u64,

@@ -44,8 +44,8 @@ pub(crate) struct Function {
     pub preds: u32,
     pub words: u32,
     pub longs: u32,
-    /// Names of registers, each with the first register and, for a family such as `%r<10>`, their
-    /// count.
+    /// Declared names of registers, each with its first register. A family such as `%r<10>` also
+    /// has the number of its registers.
     pub registers: Vec<(String, Register, Option<u32>)>,
 }
 

@@ -282,8 +282,9 @@ fn encode_as(rgb: &[u8], form: &Encoding) -> Result<Vec<u8>> {
     let mut jpeg = Vec::with_capacity(rgb.len() / 4);
     let mut encoder = Encoder::new(&mut jpeg, quality);
     encoder.set_progressive(progressive);
-    // The encoder optimizes the tables only of progressive files here. For a sequential file, it
-    // would write one scan per component, so the tables are replaced later.
+    // In this call, the encoder optimizes only the tables of progressive files. To optimize those
+    // of a sequential file, it would write one scan per component. So the tables of sequential
+    // files are replaced later.
     encoder.set_optimized_huffman_tables(progressive && own_tables);
     encoder.set_sampling_factor(match sampling {
         Sampling::S422 => SamplingFactor::R_4_2_2,

@@ -77,8 +77,8 @@ fn batches_on_a_device_do_not_depend_on_the_caches() {
     common::refused(refused, "cache.decoded", &["cpu", "decode.routes"]);
 }
 
-/// A cached decoded image is decoded like a file: only the needed window, and with an error if it
-/// is malformed.
+/// The decoder reads a cached decoded image like a file: it returns only the needed window, or an
+/// error if the cached image is malformed.
 #[test]
 fn a_cached_decoded_image_yields_its_windows() {
     let size = Size::new(7, 5);

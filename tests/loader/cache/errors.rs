@@ -1,4 +1,4 @@
-//! Caches of images that cannot be used, or that are partly damaged.
+//! Caches of a loader whose samples are unusable or partly damaged.
 
 use super::*;
 

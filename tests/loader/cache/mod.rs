@@ -76,7 +76,7 @@ impl Source for Counting {
     }
 }
 
-/// The same images as a remote source. A prefetch of a sample counts as a read.
+/// A [`Counting`] source that the loader treats as remote. A prefetch of a sample counts as a read.
 struct Remote(Counting);
 
 impl Source for Remote {
@@ -126,13 +126,14 @@ fn cached_samples_are_not_prefetched() {
         };
         let batches: usize = (0..5).map(|_| epoch(&mut loader).len()).sum();
         assert_eq!(batches, 5 * 6);
-        // The plan has inspected 16 samples. Prefetching reads at least 24 more.
+        // The plan has inspected 16 samples, and prefetching reads each of the 24 samples at least
+        // once. Together these are at least 40 reads.
         assert!((40..=52).contains(&source.all()), "{:?}", source.reads());
     }
 }
 
 /// With one worker, every sample is cached before the next epoch needs it. So the number of hits is
-/// exact.
+/// known exactly.
 fn builder(source: impl Source + 'static, chain: Chain) -> LoaderBuilder {
     Loader::builder(source, chain)
         .device(DeviceChoice::Cpu)

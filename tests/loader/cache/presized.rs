@@ -60,7 +60,7 @@ fn presized_images_equal_a_resize_before_the_chain_cached_or_not() {
     assert_eq!(stats.hits, 0);
     assert!(kept == not_kept);
     assert!(kept[0][0].0.iter().all(|it| it.1.min(it.2) == 34));
-    // No image is larger than 120 pixels, so presizing to 120 changes nothing.
+    // No image has a side of more than 120 pixels, so presizing to 120 changes nothing.
     assert!(random(PLENTY, Some(120)).0 == random(PLENTY, None).0);
     assert!(random(PLENTY, None).0 != kept);
 }

@@ -147,7 +147,7 @@ fn by_default_indexes_take_what_the_limit_leaves_and_only_where_they_are_worth_i
 }
 
 /// The plan states how much memory the row indexes of all images need. If the setting has this
-/// value, all indexes fit. The value is only slightly too large.
+/// value, all indexes fit. With half of the value, they do not.
 #[test]
 fn the_memory_that_all_indexes_need_holds_all() {
     const IMAGES: u64 = 800;
@@ -196,7 +196,7 @@ fn reduced_images_have_the_same_indexes() {
         assert_eq!(counts(stats), [(hits, SAMPLES - hits), (SAMPLES, 0)]);
         assert_eq!(stats.rejected, 0);
     }
-    // When the images are not reduced, the same indexes are used.
+    // The same indexes are used if the decoder does not reduce the images.
     assert_eq!(counts(&set.run(training))[0], (SAMPLES, 0));
 }
 
@@ -344,8 +344,8 @@ fn images_with_the_same_length_and_crc_have_their_own_pixels() {
     }
 }
 
-/// Another image's row index is used, with a fingerprint that matches. The decoder detects this at
-/// the end of any window.
+/// The decoder of one image gets the row index of another image, with a fingerprint that matches.
+/// It detects the mistake at the end of any window that it decodes.
 #[test]
 fn an_index_of_another_image_is_rejected_in_every_window() {
     let (one, other) = (jpeg(41, 90, 80), jpeg(42, 90, 80));
@@ -436,7 +436,8 @@ fn a_stored_file_is_read_up_to_the_limit_of_the_cache() {
     let stored = set.stored();
     let bytes = fs::read(&stored).unwrap();
     let (magic, indexes) = bytes.split_at(16);
-    // Entries that are no row indexes, with slightly more than 1 MiB in total.
+    // Entries that are not row indexes. They have slightly more than 1 MiB in total, so the row
+    // indexes behind them are beyond the smaller limit.
     let others = [&(1u32 << 14).to_le_bytes()[..], &[0; 1 << 14]].concat().repeat(64);
     for (limit, hits) in [(1 << 20, 0), (4 << 20, SAMPLES)] {
         fs::write(&stored, [magic, &others[..], indexes].concat()).unwrap();
@@ -452,7 +453,7 @@ fn a_stored_file_is_read_up_to_the_limit_of_the_cache() {
 }
 
 /// The fingerprint of an image depends on the seed of the cache. Anyone who knows the seed can make
-/// images that share a row index, so every cache has another seed.
+/// images that share a row index, so every cache has a different seed.
 #[test]
 fn every_cache_draws_its_own_seed() {
     let [one, other] = [Set::new(), Set::new()].map(|set| {

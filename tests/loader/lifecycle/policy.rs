@@ -120,7 +120,8 @@ fn a_set_without_a_usable_sample_ends_with_its_first_error() {
     let error = loader.epoch().next().unwrap().err().unwrap();
     let Error::Sample(error) = error else { panic!("{error}") };
     assert_eq!(error.reason, Reason::Unsupported);
-    // The message names the location of the first sample and the number of the other samples.
+    // The message must contain the location of the first sample, the setting, and the number of the
+    // other seven samples.
     let text = error.to_string();
     for value in ["memory[", "loader.on_error", "the 7 samples"] {
         assert!(text.contains(value), "{value}: {text}");

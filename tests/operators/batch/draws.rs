@@ -16,8 +16,8 @@ fn drawn(alpha: f64, count: u64) -> Vec<f64> {
     (0..count).map(|index| beta(alpha, &mut SampleRng::new(key(index), 1))).collect()
 }
 
-/// Compares with SciPy's quantiles by the Kolmogorov-Smirnov distance. Only one of a thousand
-/// correct samples would exceed the limit.
+/// Compares the drawn weights with SciPy's quantiles (Kolmogorov-Smirnov distance). Of a thousand
+/// lists of correct weights, only one would exceed the limit.
 #[test]
 fn weights_have_the_beta_distribution() {
     const COUNT: u64 = 20_000;
@@ -27,8 +27,9 @@ fn weights_have_the_beta_distribution() {
         ours.sort_by(f64::total_cmp);
         for (percent, quantile) in (1..).zip(row["quantiles"].as_array().unwrap()) {
             let quantile = quantile.as_f64().unwrap();
-            // If the parameter of the Beta distribution is small, several quantiles are 1. So a
-            // quantile has a range of shares, from `below` to `upto`.
+            // If the parameter of the Beta distribution is small, several quantiles are 1 and many
+            // weights are equal to them. So the share of the weights that belongs to a quantile is
+            // a range, from `below` to `upto`.
             let below = ours.partition_point(|&it| it < quantile) as f64 / COUNT as f64;
             let upto = ours.partition_point(|&it| it <= quantile) as f64 / COUNT as f64;
             let (share, limit) = (f64::from(percent) / 100.0, 1.95 / (COUNT as f64).sqrt());
@@ -49,7 +50,7 @@ fn the_ends_of_the_range_of_parameters_give_numbers_from_0_to_1() {
     assert!(extreme > 1900, "{extreme}");
 }
 
-/// Checks that `count` of `of` is the fraction `share`, within four standard deviations.
+/// Checks that `count / of` differs from `share` by at most four standard deviations.
 fn assert_share(count: usize, of: usize, share: f64) {
     let off = (count as f64 - of as f64 * share).abs();
     assert!(off <= 4.0 * (of as f64 * share * (1.0 - share)).sqrt(), "{count} of {of}: {share}");

@@ -42,8 +42,8 @@ fn blends(of: Fixed, size: Size) -> Blends {
     Blends::draw(&[Arc::new(of)], size, SampleKey::default())
 }
 
-/// Returns the images that `floats` in batch.py returns, with elements of the shape's type. Bytes
-/// are returned without subtracting 120.
+/// Returns the images of the function `floats` in batch.py, with elements of the shape's type. In
+/// floats, 120 is subtracted from each byte, as in batch.py. Bytes are not changed.
 fn pair(shape: TensorShape) -> [Vec<u8>; 2] {
     let size = Size::new(shape.width, shape.height);
     [41, 42].map(|seed| {

@@ -31,8 +31,8 @@ pub fn fresh_seeds(seconds: f64) -> impl Iterator<Item = u64> {
     (first..).take_while(move |seed| *seed == first || begin.elapsed().as_secs_f64() < seconds)
 }
 
-/// Returns a random size with sides up to `most`. Some of the sizes are much longer than wide, or
-/// much wider than long.
+/// Returns a random size with sides up to `most`. Some of the sizes are much higher than wide, or
+/// much wider than high.
 pub fn size(rng: &mut SampleRng, most: u32) -> Size {
     let mut side = |most: u32| 1 + rng.below(most.into()) as u32;
     match side(8) {
@@ -60,7 +60,7 @@ pub fn chain(rng: &mut SampleRng, size: Size, pixels: u64) -> Operators {
     chain
 }
 
-/// Returns a random example operator, or a combinator with one to three of them.
+/// Returns a random example operator, or a combinator with one to three example operators.
 fn operator(rng: &mut SampleRng) -> Arc<dyn Operator> {
     let example = |rng: &mut SampleRng| EXAMPLES[rng.below(EXAMPLES.len() as u64) as usize].clone();
     if !rng.chance(0.15) {

@@ -15,8 +15,8 @@ use feedwater::op::{Kind, Operator};
 
 use super::drawn::{EXAMPLES, chain, numbers};
 
-/// The compiler keeps compiled kernels in a folder, because other tests compile the same CUDA
-/// sources.
+/// Compiler that builds kernels for the host. It keeps compiled kernels in a folder, because other
+/// tests compile the same CUDA sources.
 static COMPILER: LazyLock<HostCompiler> = LazyLock::new(|| {
     let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/feedwater-host-kernels");
     HostCompiler::keeping_in(folder).expect("the target directory can be written")

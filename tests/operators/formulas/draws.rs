@@ -24,9 +24,9 @@ fn stored(operator: &str) -> Value {
     golden("draws").into_iter().find(|row| row["operator"] == operator).unwrap()
 }
 
-/// Compares the distribution of our numbers with torchvision's by the Kolmogorov-Smirnov distance.
-/// `ranks` has every hundredth of torchvision's sorted numbers, so the limit is larger by 0.01.
-/// Without this addition, one of a thousand pairs of samples of the same distribution exceeds the
+/// Compares the distribution of our numbers with torchvision's (Kolmogorov-Smirnov distance). Of a
+/// thousand pairs of lists with the same distribution, one would exceed the first term of the
+/// limit. `ranks` has only every hundredth of torchvision's sorted numbers, so 0.01 is added to the
 /// limit.
 fn assert_same_distribution(name: &str, mut ours: Vec<f64>, ranks: &Value, theirs: f64) {
     ours.sort_by(f64::total_cmp);
@@ -35,7 +35,8 @@ fn assert_same_distribution(name: &str, mut ours: Vec<f64>, ranks: &Value, their
     let count = ours.len() as f64;
     let limit = 1.95 * (1.0 / count + 1.0 / theirs).sqrt() + 0.01;
     for (percent, &value) in ranks.iter().enumerate() {
-        // Equal numbers occupy a range of ranks, so the ranges of both samples are compared.
+        // Equal numbers have a range of ranks. So the range among our numbers is compared with the
+        // range among torchvision's numbers.
         let near = |it: f64| it + 1e-5 * it.abs();
         let below = ours.partition_point(|&it| near(it) < value) as f64 / count;
         let upto = ours.partition_point(|&it| it <= near(value)) as f64 / count;
@@ -46,7 +47,7 @@ fn assert_same_distribution(name: &str, mut ours: Vec<f64>, ranks: &Value, their
     }
 }
 
-/// Checks that `ours` of `total` is the fraction `share`, within four standard deviations.
+/// Checks that `ours / total` differs from `share` by at most four standard deviations.
 fn assert_share(name: &str, ours: usize, total: f64, share: f64) {
     let expected = total * share;
     let off = (ours as f64 - expected).abs();

@@ -77,8 +77,7 @@ fn sums_are_those_of_one_addition_after_another() {
     let mut rng = SampleRng::new(SampleKey::default(), 8);
     let mut sums = Vec::new();
     for round in 0..6000 {
-        // The steps range from far below to far above the unit in the last place of the first
-        // number.
+        // The steps range from far below to far above one unit in the last place of `at`.
         let exponent = rng.below(24) as i32 - 8;
         let below = rng.below(60) as i32 - 4;
         let at = number(&mut rng, exponent);

@@ -29,8 +29,8 @@ fn fill(row: &Value) -> [u8; 3] {
 }
 
 /// Returns the image that the reference implementation computes. Checks that the kernel computes
-/// the same, and that rows of the whole image and of windows are the same if only the demanded part
-/// of the input is given.
+/// the same image. Also checks that its rows, and those of two windows, can be computed from the
+/// demanded part of the input alone.
 fn run(warp: &Warp, src: &Image<u8>, output: Size) -> Image<u8> {
     let read = |x: i32, y: i32| src.pixel(x as u32, y as u32);
     let mut out = Image::new(output.window());

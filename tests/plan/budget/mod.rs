@@ -17,8 +17,8 @@ use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
 
-/// A typical training job: batches of 256 images of 224x224 in f16 from 500x375, 2 prefetched
-/// batches, 16 workers.
+/// A typical training job: batches of 256 images of 224x224 in f16, 2 prefetched batches, and 16
+/// workers.
 fn job() -> (Chain, Settings) {
     let chain = Chain::new()
         .then(RandomResizedCrop::to(224, 224))
@@ -50,8 +50,8 @@ fn device(plan: &Plan) -> &DevicePlan {
 }
 
 /// Returns the numbers of a plan that memory limits reduce: prefetched batches, samples per launch,
-/// decode states, images per call of the engines, and pages that are being read. The last one is
-/// reduced first.
+/// decode states, images per call of the engines, and pages that are being read. The number of
+/// pages is reduced first.
 fn kept(plan: &Plan) -> [usize; 5] {
     let device = device(plan);
     let of = |route| device.routes.iter().find(|it| it.route == route).map(|it| it.decoders);
@@ -64,8 +64,8 @@ fn total(plan: &Plan, memory: Memory) -> u64 {
     plan.footprint.total_bytes(memory)
 }
 
-/// Returns the numbers of bytes that an error has after a key, in ascending order: the limit, and
-/// the smallest sufficient limit.
+/// Returns two numbers of bytes that the message of an error states for the limit `key`, in
+/// ascending order: the limit itself, and the smallest limit that would suffice.
 fn numbers(error: &Error, key: &str) -> Option<Vec<u64>> {
     let text = error.to_string();
     let (_, rest) = text.split_once(key)?;
@@ -76,7 +76,7 @@ fn numbers(error: &Error, key: &str) -> Option<Vec<u64>> {
     Some(numbers)
 }
 
-/// Returns the smallest sufficient limit that an error has for a key.
+/// Returns the smallest sufficient value of the limit `key`, which the message of an error states.
 fn named(error: &Error, key: &str) -> Option<u64> {
     numbers(error, key)?.last().copied()
 }
@@ -205,8 +205,8 @@ fn pages_are_reduced_first_and_prefetch_before_the_minimum_of_everything() {
     assert!(kept(&lean)[1..].iter().zip([4, 2, 4, 4]).all(|(have, lean)| *have >= lean));
     assert!(kept(&lean)[1..].iter().zip(&full[1..]).all(|(have, full)| have < full), "{lean}");
 
-    // If only 1 batch is prefetched, three of the other numbers are full again, and only the number
-    // of pages is reduced.
+    // With only 1 prefetched batch, three of the other numbers are as large as without a limit.
+    // Only the number of pages is reduced.
     let plan = limited(Some(total(&lean, Memory::Device) - 2 * MIB), None).unwrap();
     assert_eq!(kept(&plan)[..4], [1, full[1], full[2], full[3]]);
     assert!((4..full[4]).contains(&kept(&plan)[4]), "{plan}");
@@ -237,8 +237,8 @@ fn automatic_prefetch_stays_within_the_limit() {
             "nothing else must be reduced before prefetch"
         );
     }
-    // Under a limit below the need of 2 prefetched batches, the plan equals that of a fixed
-    // prefetch of 2.
+    // If the limit is too small for 2 prefetched batches, the plan equals that of a fixed prefetch
+    // of 2 under the same limit.
     let limit = Some(total(&limited(None, None).unwrap(), Memory::Device) - 1);
     let plan = auto(limit);
     assert_eq!(kept(&plan), kept(&limited(limit, None).unwrap()));

@@ -223,7 +223,8 @@ fn overcommit_continues_and_a_plan_prints_the_comparison() {
         let needed = feedwater::internals::footprint::bytes(plan.host_bytes_to_take());
         assert!(line.starts_with("host ") && line.contains(&needed), "{line}");
         assert!(line.contains(available), "{line}");
-        // If the plan fits into the available memory, the line ends with the source of that number.
+        // If the plan fits into the available memory, the line ends with `MemAvailable`, from which
+        // this number was read.
         assert_eq!(line.ends_with("(MemAvailable)"), fits, "{line}");
         assert_eq!(line.contains("limits.overcommit"), overcommitted, "{line}");
     }

@@ -36,8 +36,8 @@ fn gpu_without_nvjpeg() -> Facts {
     Facts { device: DeviceFacts::gpu(nvjpeg), ..Facts::default() }
 }
 
-/// Plans a chain of resize, flip and normalize. `steps` are their placements, and `decode` is that
-/// of decoding.
+/// Plans a chain of resize, flip and normalize. `steps` are the placements of these operators, and
+/// `decode` is the placement of decoding.
 fn placed(decode: Placement, steps: [Placement; 3], facts: &Facts) -> Result<Plan, Error> {
     let chain = Chain::new()
         .then_on(steps[0], Resize::to(8, 6))

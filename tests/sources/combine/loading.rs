@@ -1,4 +1,4 @@
-//! Batches that loaders make of combined sources.
+//! Batches that loaders produce from combined sources.
 
 use super::*;
 

@@ -74,8 +74,7 @@ fn classed(base: i64, len: u64, classes: &[&str]) -> Arc<dyn Source> {
     Arc::new(Numbered { name: "classed", base, len, classes })
 }
 
-/// In every combination, the skipped files and the warnings of the parts are those of the combined
-/// source.
+/// A combined source has the skipped files and the warnings of its parts, in every combination.
 #[test]
 fn skipped_files_and_warnings_of_parts_are_those_of_the_whole() {
     let root = tempfile::tempdir().unwrap();

@@ -33,7 +33,8 @@ fn file(bytes: &[u8]) -> (TempDir, PathBuf) {
     (root, path)
 }
 
-/// Returns settings for environments with plain images. Keys that do not match are not samples.
+/// Returns settings for environments with plain images. Only the values of keys `image-*` are
+/// samples.
 fn images() -> LmdbSettings {
     LmdbSettings { keys: "image-*".into(), ..Default::default() }
 }

@@ -85,7 +85,8 @@ fn bytes_after_the_last_archive_are_counted_and_between_archives_an_error() {
     let damaged = [&first[..], &[b'x'; 512], &first].concat();
     let next = (first.len() + 512).to_string();
     refused(&damaged, first.len() as u64, &[&next]);
-    // A small file may decompress to a huge number of zeros.
+    // A small file may decompress to a huge number of zeros, so at most 64 MiB are searched for
+    // another archive.
     let zeros = gzip(&[&first[..], &vec![0; 65 << 20]].concat());
     let mark = first.len() as u64 - 1024;
     refused(&zeros, mark, &["64"]);

@@ -98,7 +98,8 @@ fn no_more_is_prefetched_than_was_chosen_and_no_byte_depends_on_it() {
     // The reason of a decision must contain the rate of samples and the latency of requests.
     let first = loader.read_ahead().unwrap().decisions.swap_remove(0);
     assert!(first.why.contains("samples/s") && first.why.contains(" ms"), "{first:#?}");
-    // After these two epochs, no request that was sent under the first window is in flight.
+    // The first decision has changed the number of prefetched samples. After two more epochs, no
+    // request that was sent before this decision is in flight.
     tuned.extend(epochs(&mut loader, 2, step));
     BUCKETS.forget("/chosen/");
     tuned.extend(epochs(&mut loader, 3, step));

@@ -61,7 +61,7 @@ static BUCKETS: LazyLock<Server> = LazyLock::new(|| {
     server
 });
 
-/// A handle for tests without special settings.
+/// Handle for tests that need no special settings.
 static USUAL: LazyLock<Storage> = LazyLock::new(|| storage(&settings()));
 
 /// Returns a handle with these settings. The handle stores no indices in the user's cache
@@ -72,7 +72,8 @@ fn storage(settings: &StorageSettings) -> Storage {
     Storage::with_cache_directory(settings, directory).unwrap()
 }
 
-/// Returns the server of the buckets. While the guard lives, it answers without delay.
+/// Returns the server of the buckets, and a guard. While the guard lives, the server answers
+/// without delay.
 fn buckets() -> (&'static Server, RwLockReadGuard<'static, ()>) {
     let guard = LATENCY.read().unwrap_or_else(|poisoned| poisoned.into_inner());
     (&BUCKETS, guard)
@@ -190,7 +191,8 @@ fn a_listing_continues_after_failed_pages() {
     for number in 0..35 {
         server.put(&format!("/paged/{number:02}.jpg"), [number]);
     }
-    // There are more failures than one request may have retries, but some pages succeed in between.
+    // There are more failures than one request may have retries. But some pages succeed in between,
+    // so no single request fails too often.
     let page = Fault::Late(Duration::ZERO);
     let broken = [Fault::Status(503), Fault::Cut(10)];
     server.fail("/paged", [broken[0], page, broken[0], broken[1], page, broken[1], Fault::Close]);

@@ -12,18 +12,19 @@ pub(crate) struct Clocks {
     block: u32,
     warps: usize,
     time: Vec<u32>,
-    /// For each warp, the time of each other warp that the warp has seen.
+    /// For each warp, the latest time of each other warp that this warp has seen. The entry for
+    /// warp `w` and the other warp `v` is at `w * warps + v`.
     seen: Vec<u32>,
     lanes: Vec<LaneClocks>,
 }
 
-/// For each lane of a warp, the times of the other lanes that the lane has seen.
+/// For each lane of a warp, the latest times of the other lanes that this lane has seen.
 #[derive(Debug, Default)]
 struct LaneClocks {
     /// Time of the last synchronization of all lanes.
     all: u32,
-    /// For each lane, the seen time of each other lane. Set only after a synchronization of some
-    /// lanes.
+    /// `some[a][b]` is the latest time of lane `b` that lane `a` has seen. Set only after a
+    /// synchronization in which not all lanes took part.
     some: Option<Box<[[u32; 32]; 32]>>,
 }
 

@@ -39,7 +39,7 @@ impl Stamp {
         (self.0 >> 16) as u32 & 0xff_ffff
     }
 
-    /// Number of the thread in the block, counted by warps and lanes.
+    /// Number of the thread in the block: 32 times the warp's number, plus the lane.
     pub fn thread(self) -> u32 {
         (self.0 >> 4) as u32 & 0x3ff
     }

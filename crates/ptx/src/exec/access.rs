@@ -21,7 +21,7 @@ const KERNEL_PARAMETER: u64 = 1 << 41;
 #[derive(Clone, Copy)]
 pub(super) struct LaneAccess {
     pub lane: usize,
-    /// Address in the access's space.
+    /// Address within the memory space that the lane accesses.
     pub address: u64,
     pub bytes: u64,
     pub atomic: bool,
@@ -354,8 +354,8 @@ impl Machine<'_> {
         let thread = at.warp * 32 + access.lane;
         self.fault(block, at, kind, Some(access.lane as u32), || {
             format!(
-                "thread {thread} {what} {} bytes at {:#x}, where thread {}{} {before}, without \
-                 synchronization",
+                "thread {thread} {what} {} bytes at {:#x}, where thread {}{} {before}, and no \
+                 synchronization orders the two accesses",
                 access.bytes,
                 access.address,
                 other.thread(),
@@ -371,7 +371,10 @@ impl Machine<'_> {
             return true;
         }
         self.fault(block, at, FaultKind::Misaligned, Some(lane as u32), || {
-            format!("the address {address:#x} is not a multiple of the {bytes} bytes accessed")
+            format!(
+                "the kernel accesses {bytes} bytes at {address:#x}, but this address is not a \
+                 multiple of {bytes}"
+            )
         });
         false
     }
@@ -440,7 +443,8 @@ impl Machine<'_> {
         }
     }
 
-    /// Reports stored values that are addresses of parameters, shared or local memory.
+    /// Reports a fault if a value that is stored in global memory is an address of a parameter or
+    /// of shared or local memory.
     fn check_leak(
         &mut self,
         block: &Block,

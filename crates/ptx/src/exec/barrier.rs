@@ -36,7 +36,7 @@ impl Machine<'_> {
         if aligned && at.on != live {
             self.fault(block, at, FaultKind::DivergentBarrier, None, || {
                 format!(
-                    "only the lanes {:#010x} of the warp's lanes {live:#010x} are at barrier \
+                    "of the warp's lanes {live:#010x}, only the lanes {:#010x} are at barrier \
                      {number}",
                     at.on
                 )
@@ -60,8 +60,8 @@ impl Machine<'_> {
             let line = self.module.instructions[other as usize].line;
             self.fault(block, at, FaultKind::DivergentBarrier, None, || {
                 format!(
-                    "other threads wait for barrier {number} at another instruction, in PTX line \
-                     {line}"
+                    "threads wait for barrier {number} at two different instructions: at this one, \
+                     and at the one in PTX line {line}"
                 )
             });
         }
@@ -89,8 +89,8 @@ impl Machine<'_> {
                 let threads = block.threads;
                 self.fault(block, at, FaultKind::DivergentBarrier, None, || {
                     format!(
-                        "{live} of {threads} threads are at barrier {number}; the others have \
-                         exited"
+                        "{live} of {threads} threads are at barrier {number}; the other threads \
+                         have exited"
                     )
                 });
             }
@@ -140,8 +140,8 @@ impl Machine<'_> {
         if at.on & !mask != 0 {
             self.fault(block, at, FaultKind::IncompleteWarp, Some(lane as u32), || {
                 format!(
-                    "the lanes {:#010x} execute this instruction, but some are not in its mask \
-                     {mask:#010x}",
+                    "the lanes {:#010x} execute this instruction, but not all of these lanes are \
+                     in the instruction's mask {mask:#010x}",
                     at.on
                 )
             });
@@ -155,7 +155,7 @@ impl Machine<'_> {
         true
     }
 
-    /// Lets lanes continue whose `bar.warp.sync` is complete.
+    /// If all lanes of a `bar.warp.sync` have arrived, lets these lanes continue.
     pub(super) fn release_lanes(&mut self, block: &mut Block, warp: usize) {
         if block.warps[warp].splits.iter().all(|it| !matches!(it.wait, Wait::Lanes(_))) {
             return;

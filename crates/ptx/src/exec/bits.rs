@@ -20,7 +20,8 @@ pub(super) fn execute(r: &mut Registers<'_>, i: &Instruction) {
         (Op::Or, 64) => r.map2(i, |a: u64, b: u64| a | b),
         (Op::Xor, 64) => r.map2(i, |a: u64, b: u64| a ^ b),
         (Op::Not, 64) => r.map1(i, |a: u64| !a),
-        // 16-bit registers keep only the lower half.
+        // Operations on 16 bits are computed with 32 bits too. Their destination registers keep
+        // only the lower half.
         (Op::And, _) => r.map2(i, |a: u32, b: u32| a & b),
         (Op::Or, _) => r.map2(i, |a: u32, b: u32| a | b),
         (Op::Xor, _) => r.map2(i, |a: u32, b: u32| a ^ b),

@@ -33,7 +33,7 @@ pub(crate) struct BarrierState {
     pub arrived: u32,
     /// Number of threads that the barrier waits for. `None` means all threads of the block.
     pub expected: Option<u32>,
-    /// First instruction at which threads arrived.
+    /// Index of the instruction at which the first threads arrived.
     pub pc: u32,
     pub clock: BarrierClock,
     /// Number of threads whose predicate is true, for a barrier that combines a predicate of all

@@ -64,7 +64,8 @@ impl Machine<'_> {
         }
     }
 
-    /// Checks that exactly the lanes of the mask that have not exited take part.
+    /// Reports a fault unless the lanes that take part are exactly those lanes of the mask that
+    /// have not exited.
     pub(super) fn check_members(&mut self, block: &Block, at: At, mask: u32) {
         let live = block.warps[at.warp].live;
         if at.on & !mask != 0 || mask & live & !at.on != 0 {

@@ -20,7 +20,8 @@ pub(super) fn execute(r: &mut Registers<'_>, i: &Instruction) {
 fn single(r: &mut Registers<'_>, i: &Instruction) {
     let plain = i.mode.rounding == Rounding::Nearest && !i.mode.ftz && !i.mode.saturate;
     match i.op {
-        // Without modifiers, the host's arithmetic returns the same bits.
+        // If the instruction has no modifiers, the host's arithmetic returns the same bits as a
+        // device.
         Op::Add { .. } if plain => r.map2(i, |a: f32, b: f32| canonical(a + b)),
         Op::Sub { .. } if plain => r.map2(i, |a: f32, b: f32| canonical(a - b)),
         Op::Mul(_) if plain => r.map2(i, |a: f32, b: f32| canonical(a * b)),
@@ -191,7 +192,8 @@ fn half<T: Lane>(r: &mut Registers<'_>, i: &Instruction) {
             mode.ftz && format.decode(bits).abs() < format.decode(1 << (format_digits(i.ty) - 1));
         if flushed { bits & 0x8000 } else { bits }
     };
-    // Computes both halves. 16-bit registers drop the upper half.
+    // Computes both halves of a 32-bit register. For 16-bit registers, the upper half of the result
+    // is dropped.
     let each = |f: &dyn Fn(u64) -> u64| T::of(f(0) | f(16) << 16);
     match i.op {
         Op::Abs => r.map1(i, |a: T| T::of(a.bits() & 0x7fff_7fff)),

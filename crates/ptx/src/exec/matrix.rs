@@ -13,7 +13,7 @@ impl Machine<'_> {
         if at.on != ALL {
             self.fault(block, at, FaultKind::IncompleteWarp, None, || {
                 format!(
-                    "only the lanes {:#010x} execute this instruction, which needs all 32",
+                    "only the lanes {:#010x} execute this instruction, which needs all 32 lanes",
                     at.on
                 )
             });

@@ -102,8 +102,8 @@ struct Machine<'a> {
     launch: &'a Launch,
     options: &'a Options,
     memory: &'a mut Memory,
-    /// Last accesses to each range of global memory to which kernels may write, for the detection
-    /// of races.
+    /// The last accesses, for the detection of races. There is one entry for each range of global
+    /// memory, and `None` for ranges to which kernels may not write.
     shadows: Vec<Option<Shadow>>,
     faults: Faults,
     places: Vec<PlaceCounts>,

@@ -34,7 +34,8 @@ pub(super) fn execute(r: &mut Registers<'_>, i: &Instruction) {
         }
         Op::Slct if i.from == Type::F32 => {
             let ftz = i.mode.ftz;
-            // -0 counts as not negative, and NaN counts as negative.
+            // `slct` selects by the sign of `c`: -0 counts as not negative, and NaN counts as
+            // negative.
             r.map3(
                 i,
                 |a: u64, b: u64, c: f32| {
@@ -165,7 +166,8 @@ fn floats(
     mask
 }
 
-/// Returns the comparison and its opposite, each combined with the third operand.
+/// Returns two masks of lanes: where the comparison is true, and where it is false. Each is
+/// combined with the predicate in the third operand.
 fn combined(
     r: &mut Registers<'_>,
     i: &Instruction,
@@ -245,7 +247,8 @@ fn clamp(ty: Type, value: i128) -> u64 {
     value.clamp(low, high) as u64
 }
 
-/// Converts a NaN to an integer: 0, or only the highest bit if either type has 64 bits.
+/// Returns the integer to which a NaN is converted: 0, or a number with only the highest bit set if
+/// either type has 64 bits.
 fn nan_as_integer(to: Type, from: Type) -> u64 {
     if to.bits() == 64 || from == Type::F64 { to.extend(1 << (to.bits() - 1)) } else { 0 }
 }

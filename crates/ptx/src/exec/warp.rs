@@ -20,7 +20,7 @@ pub(crate) struct Warp {
     free_joins: Vec<u32>,
     frames: Vec<Option<Frame>>,
     pub local: LaneMemory,
-    /// Groups of issued asynchronous copies. The last group is still open.
+    /// Groups of issued asynchronous copies. The last group is not committed yet.
     pub copies: Vec<Vec<Copy>>,
     pub fill: u64,
 }
@@ -58,7 +58,7 @@ struct Join {
     pc: u32,
     frame: u32,
     outer: u32,
-    /// For a call: index of the call, and the called frame.
+    /// If the join is after a call: the index of the call, and the index of the called frame.
     call: Option<(u32, u32)>,
 }
 
@@ -104,7 +104,8 @@ impl Warp {
         (frame.expect("a frame is kept as long as a split uses it"), &self.ids)
     }
 
-    /// Splits the lanes at a branch. `groups` are lanes with their next instructions.
+    /// Splits the lanes at a branch. Each group is a mask of lanes with the index of their next
+    /// instruction.
     pub fn diverge(&mut self, at: usize, groups: &[(u32, u32)], join_pc: u32) {
         let split = self.splits.remove(at);
         let (mut join, mut stop) = (split.join, split.stop);

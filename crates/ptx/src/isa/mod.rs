@@ -41,7 +41,8 @@ pub(crate) enum Operand {
     DynamicShared(u64),
 }
 
-/// Special register (PTX ISA, "Special Registers"). Dimensions are 0, 1 and 2.
+/// Special register (PTX ISA, "Special Registers"). The numbers in the first four variants are
+/// dimensions: 0 (x), 1 (y) or 2 (z).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Special {
     Thread(u8),
@@ -385,12 +386,12 @@ pub(crate) struct Guard {
 pub(crate) struct Instruction {
     pub op: Op,
     pub ty: Type,
-    /// Second type: that of a conversion's source, or of a product's second factor.
+    /// Second type: the type of a conversion's source, or of a product's second factor.
     pub from: Type,
     pub mode: Mode,
     pub guard: Option<Guard>,
     pub dst: Operand,
-    /// Second result: the predicate of `shfl`, the other predicate of `setp`.
+    /// Second result: the predicate of `shfl`, or the second predicate of `setp`.
     pub dst2: Operand,
     pub src: [Operand; 4],
     /// Offset that is added to the address in `src[0]`.
@@ -399,7 +400,7 @@ pub(crate) struct Instruction {
     pub offset2: i64,
     /// Vector operands: loaded or stored registers, or fragments of matrices.
     pub list: Box<[Operand]>,
-    /// For branches: the first instruction that all lanes execute again, or [`NO_JOIN`].
+    /// For branches: the first instruction at which all lanes run together again, or [`NO_JOIN`].
     pub join: u32,
     /// Index of the opcode's text in the module.
     pub name: u32,

@@ -23,7 +23,7 @@ pub enum Access {
 pub enum Contents {
     /// All bytes have a value.
     Written,
-    /// A load before a store is a fault.
+    /// No byte has a value yet. A load of a byte before a store to it is a fault.
     Unwritten,
 }
 
@@ -78,7 +78,7 @@ impl Memory {
         found.map(|at| self.ranges.remove(at)).is_some()
     }
 
-    /// Reads bytes, like a copy to the host. Returns `None` outside all ranges.
+    /// Reads bytes, like a copy to the host. Returns `None` if they are not all in one range.
     pub fn read(&self, address: u64, bytes: usize) -> Option<Vec<u8>> {
         let (range, offset) = self.find(address, bytes as u64)?;
         let mut data = vec![0; bytes];
@@ -86,8 +86,8 @@ impl Memory {
         Some(data)
     }
 
-    /// Writes bytes, like a copy from the host, even to a read-only range. Returns `None` outside
-    /// all ranges.
+    /// Writes bytes, like a copy from the host, even to a read-only range. Returns `None` if they
+    /// are not all in one range.
     pub fn write(&mut self, address: u64, data: &[u8]) -> Option<()> {
         let (range, offset) = self.find(address, data.len() as u64)?;
         self.ranges[range].host.write(offset, data);
@@ -96,15 +96,15 @@ impl Memory {
     }
 
     /// Marks bytes as written, after a copy that wrote to the host memory directly. Returns `None`
-    /// outside all ranges.
+    /// if they are not all in one range.
     pub fn mark_written(&mut self, address: u64, bytes: u64) -> Option<()> {
         let (range, offset) = self.find(address, bytes)?;
         self.ranges[range].set_written(offset, bytes, true);
         Some(())
     }
 
-    /// Marks bytes as never written. Returns `None` outside all ranges, or in a range that was
-    /// mapped as [`Contents::Written`].
+    /// Marks bytes as never written. Returns `None` if they are not all in one range, or if that
+    /// range was mapped as [`Contents::Written`].
     pub fn mark_unwritten(&mut self, address: u64, bytes: u64) -> Option<()> {
         let (range, offset) = self.find(address, bytes)?;
         self.ranges[range].written.as_ref()?;
@@ -112,7 +112,7 @@ impl Memory {
         Some(())
     }
 
-    /// Whether all of these bytes were written. Returns `None` outside all ranges.
+    /// Whether all of these bytes were written. Returns `None` if they are not all in one range.
     pub fn is_written(&self, address: u64, bytes: u64) -> Option<bool> {
         let (range, offset) = self.find(address, bytes)?;
         let mut parts = (0..bytes).step_by(64);
@@ -152,7 +152,8 @@ impl Memory {
         &mut self.ranges
     }
 
-    /// Describes the nearest range below or around an address, for messages.
+    /// Describes an address for messages: its offset in the nearest range that begins at or below
+    /// it.
     pub(crate) fn describe(&self, address: u64) -> String {
         let at = self.ranges.partition_point(|it| it.host.address() <= address);
         match at.checked_sub(1).map(|at| &self.ranges[at]) {

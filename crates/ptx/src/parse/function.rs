@@ -12,7 +12,7 @@ use crate::isa::{Guard, Instruction, Op, Operand, Register, Type};
 use crate::module::{Call, Function, Slot};
 
 impl<'a> Parser<'a> {
-    /// Parses the function after `.entry` or `.func`.
+    /// Parses a function. The keyword `.entry` or `.func` before it has already been consumed.
     pub(super) fn function(&mut self, kernel: bool) -> Result<()> {
         let mut function = Function { kernel, ..Function::default() };
         let results = if self.is('(') { self.slots()? } else { Vec::new() };
@@ -95,7 +95,8 @@ impl<'a> Body<'_, 'a> {
                 self.statement()?;
             }
         }
-        // A function may end without `ret`.
+        // The text of a function may end without `ret`, so an instruction that leaves the function
+        // is added.
         let line = self.parser.line();
         let op = if self.function.kernel { Op::Exit } else { Op::Ret };
         let name = self.opcode_name(if self.function.kernel { "exit" } else { "ret" });
@@ -244,7 +245,8 @@ impl<'a> Body<'_, 'a> {
         let mut instruction = if word == "call" || word == "call.uni" {
             self.call(line)?
         } else {
-            // A label may have the same name as a variable.
+            // A label may have the same name as a variable, so the operand of a branch is not
+            // looked up as a variable.
             let args = if word.starts_with("bra") {
                 let label = self.parser.word()?;
                 self.parser.expect(';')?;

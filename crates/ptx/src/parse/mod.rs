@@ -189,7 +189,7 @@ impl<'a> Parser<'a> {
             let word = self.word()?;
             match word {
                 ".align" => align = self.integer()?,
-                // Attributes of a pointer parameter of a kernel.
+                // Attributes of a pointer parameter of a kernel. They have no effect here.
                 ".ptr" | ".global" | ".shared" | ".const" | ".local" => {}
                 ".v2" => count = 2,
                 ".v4" => count = 4,

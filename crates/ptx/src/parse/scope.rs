@@ -14,7 +14,8 @@ pub(crate) struct Body<'p, 'a> {
     /// Open and closed scopes. Names are searched from the current scope outwards.
     pub scopes: Vec<Scope<'a>>,
     pub scope: usize,
-    /// Branches with unresolved labels: instruction, label, scope.
+    /// Branches whose labels are not resolved yet: index of the instruction, label, index of the
+    /// scope.
     pub branches: Vec<(u32, &'a str, usize)>,
     pub tables: HashMap<&'a str, Vec<&'a str>>,
     pub source: (u32, u32),

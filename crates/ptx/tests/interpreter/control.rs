@@ -138,7 +138,7 @@ fn unknown_words_are_errors_with_their_line() {
     };
     refused("frob.b32 %r1, %r2;", "unknown opcode frob.b32");
     refused("add.frob.s32 %r1, %r2, %r3;", "unknown modifier .frob of add.frob.s32");
-    refused("add.s33 %r1, %r2, %r3;", "add.s33 has no type, or an unknown one");
+    refused("add.s33 %r1, %r2, %r3;", "add.s33 has no type or an unknown type");
     refused("add.s32 %r1, %r2;", "too few operands");
     refused("add.s32 %r1, %r2, %r3, %r4;", "too many operands");
     refused("add.s32 %r1, %r2, %d3;", "register whose size");

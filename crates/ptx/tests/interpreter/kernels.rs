@@ -116,7 +116,8 @@ impl Job {
         Self { module, memory, launch, out, out_bytes }
     }
 
-    /// Prepares `Normalize<Flip<Crop<Roi>>>` to f16, mirrored.
+    /// Prepares a launch of the chain `Normalize<Flip<Crop<Roi>>>` that mirrors the image and
+    /// writes f16.
     fn pointwise(text: &str) -> Self {
         let mut job = Self::new(text, &SMALL, CROP, CROP.0 * CROP.1 * 6, 0, |_| {
             let ((left, top, ..), stored) = (SMALL.window, SMALL.stored);
@@ -132,7 +133,8 @@ impl Job {
         job
     }
 
-    /// Prepares `Flip<Resample<Roi>>` to u8, mirrored. The tensor is `missing` bytes too short.
+    /// Prepares a launch of the chain `Flip<Resample<Roi>>` that mirrors the image and writes
+    /// bytes. The memory of the tensor is `missing` bytes too short.
     fn tile(case: &Case, missing: usize) -> Self {
         let text = include_str!("fixtures/tile_u8_sm90.ptx");
         let size = case.size;

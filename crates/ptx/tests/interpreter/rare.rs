@@ -51,8 +51,9 @@ fn extensions_of_the_sign() {
     check("szext.clamp.u32 %r4, %r1, %r2;", |a, b, _| if b >= 32 { a } else { a & ((1 << b) - 1) });
 }
 
-/// Tests the bytes of the result, starting with the highest, for each value of the selector's two
-/// bits.
+/// `prmt` with a mode selects bytes by the lowest two bits of its last operand. For each mode and
+/// each value of these bits, the table has the numbers of the four selected bytes, the highest byte
+/// first.
 #[test]
 fn modes_of_byte_permutation() {
     let modes: [(&str, [[u32; 4]; 4]); 6] = [

@@ -103,8 +103,8 @@ fn matrix_products_equal_a_naive_product() {
                 (0..rows * depth).map(|at| byte(at, 1)).collect(),
                 (0..8 * depth).map(|at| byte(at, 77)).collect(),
             );
-            // The left matrix is row-major, the right one column-major: word `q + 4 n` of row or
-            // column `r`.
+            // The left matrix is stored by rows, the right one by columns. Lane `4 r + q` loads the
+            // words `q + 4 n` of row or column `r`.
             let (sums, lefts, rights) = (rows / 4, rows / 8 * depth / 16, depth / 16);
             let mut body = "shr.u32 %r1, %r0, 2; and.b32 %r3, %r0, 3;".to_string();
             let mut load = |name: usize, base: usize, row: usize, word: usize| {
@@ -160,7 +160,7 @@ fn matrix_products_equal_a_naive_product() {
 
 #[test]
 fn matrices_are_loaded_from_shared_memory() {
-    // Row r contains 16-bit values from 8 r to 8 r + 7, one matrix after another.
+    // Row r of the matrix in shared memory has the 16-bit values from 8 r to 8 r + 7.
     let fill = "mov.u32 %r3, shared; shl.b32 %r4, %r0, 2; add.u32 %r4, %r4, %r3; shl.b32 %r5, %r0, 1; add.u32 %r6, %r5, 1;
         shl.b32 %r6, %r6, 16; or.b32 %r5, %r5, %r6; st.shared.u32 [%r4], %r5; bar.warp.sync -1;
         and.b32 %r4, %r0, 7; shl.b32 %r4, %r4, 4; add.u32 %r4, %r4, %r3;";
@@ -183,7 +183,8 @@ fn counts_are_those_of_a_known_kernel() {
         setp.lt.u32 %p1, %r0, 8; @%p1 bra end; ld.global.u32 %r4, [%d0]; end:";
     let mut setup = Setup::new(body, 64, &[0; 64]);
     let counts = setup.run(&Options::default()).expect_clean();
-    // There are three instructions before the body. One warp diverges.
+    // Each of the two warps executes three instructions before the body, seven up to the branch,
+    // the load, and the return. Only warp 0 diverges at the branch.
     assert_eq!(counts.instructions, 2 * (3 + 7 + 1 + 1));
     assert_eq!(counts.longest_block, counts.instructions);
     assert_eq!((counts.branches, counts.divergent_branches, counts.barriers), (2, 1, 2));
@@ -199,7 +200,7 @@ fn the_longest_block_is_the_one_with_the_most_instructions() {
         let mut setup = Setup::new(body, 64, &[]);
         setup.launch.grid = [3, 1, 1];
         let counts = setup.run(&options).expect_clean();
-        // The counts include three instructions before the body, and the return.
+        // Each warp also executes three instructions before the body, and the return.
         assert_eq!(counts.longest_block, 2 * (3 + 5 + 1));
         assert_eq!(counts.instructions, counts.longest_block + 2 * 2 * (3 + 3 + 1));
     }

@@ -144,7 +144,7 @@ impl Piece {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Config`] if the bytes are damaged or come from another version of
+    /// Fails with [`Error::Config`] if the bytes are damaged or come from a different version of
     /// feedwater.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let damaged = || Error::config("piece", "is damaged; encode it again");
@@ -192,7 +192,7 @@ pub struct Coordinator {
     open: (u64, u64, u64),
     /// Index of the first sample whose size is still unknown.
     next: u64,
-    /// Number of the shard that is listed in the manifest next.
+    /// Number of the shard that the manifest must list next.
     listed: u64,
     _lock: Lock,
 }

@@ -20,8 +20,8 @@ use super::rows::RowIndexer;
 use super::shard::{Item, item_bytes};
 use super::{Settings, ShardFormat};
 
-/// Largest number of encoded samples that each thread queues. The thread then waits until the
-/// consumer takes one.
+/// Largest number of encoded samples that each thread queues. A thread that has queued this many
+/// waits until the consumer takes one.
 const AHEAD: usize = 4;
 
 /// Sample that is ready to be written to a shard.

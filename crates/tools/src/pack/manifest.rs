@@ -69,8 +69,8 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// Fails with [`Error::Config`] if the directory was packed from other inputs, or has shards
-    /// but no manifest. Fails with [`Error::Io`] if a shard has changed.
+    /// Fails with [`Error::Config`] if the directory was packed from different inputs, or has
+    /// shards but no manifest. Fails with [`Error::Io`] if a shard has changed.
     pub(super) fn begin(
         directory: &Path,
         source: &dyn Source,
@@ -264,7 +264,8 @@ fn first_version() -> u32 {
     1
 }
 
-/// Returns the name of one shard if the directory contains shards. Called if it has no manifest.
+/// Returns the name of one shard if the directory contains shards. Called if the directory has no
+/// manifest.
 fn foreign(directory: &Path, settings: &Settings) -> Result<Option<String>> {
     let mut names = names(directory)?;
     names.sort();

@@ -67,7 +67,7 @@ pub struct Settings {
     /// Size and quality to which larger images are reduced. Default `None`: images are copied.
     pub presize: Option<Presize>,
     /// Whether to delete the files of an earlier pack in the directory and pack everything again,
-    /// even if the earlier pack had another source or other settings. Default false.
+    /// even if the earlier pack had a different source or different settings. Default false.
     pub overwrite: bool,
     /// Whether to read all packed samples of the source again before resuming, and to compare their
     /// bytes with the record. Default false: samples whose location, label and version are
@@ -79,7 +79,7 @@ pub struct Settings {
     /// Number of threads that read, decode and encode. Default: the number of cores.
     pub threads: usize,
     /// Limits beyond which samples are unusable. Each thread may use 32 MiB to shrink an image.
-    /// Larger images of all threads share `large_image_memory`.
+    /// Images that need more memory use `large_image_memory`, which all threads share.
     pub limits: Limits,
     /// Whether damaged images count as unusable (`decode.strict`). Default true.
     pub strict: bool,

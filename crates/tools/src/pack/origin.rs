@@ -3,8 +3,8 @@
 //!
 //! Beside each shard, a hidden file contains one line of JSON for each sample of the source,
 //! including skipped samples. A sample counts as unchanged if its location, label and version are
-//! unchanged. If the source has no version for the sample, or another version, the bytes are
-//! compared. [`Settings::verify`] compares the bytes of all samples.
+//! unchanged. If the version has changed, or if the source has no version for the sample, the bytes
+//! are compared. [`Settings::verify`] compares the bytes of all samples.
 
 use std::io::{BufRead, BufReader};
 use std::panic::resume_unwind;
@@ -77,7 +77,10 @@ impl Origin {
     ) -> Option<String> {
         let (location, label) = (source.location(index), source.label(index));
         if self.location != location {
-            return Some(format!("sample {index} was {} and is {location} now", self.location));
+            return Some(format!(
+                "sample {index} was at {} and is at {location} now",
+                self.location
+            ));
         }
         if self.label != label {
             let was = self.label;
@@ -91,7 +94,11 @@ impl Origin {
         }
         let (now, _) = Self::read(source, index, page, settings.limits.max_file_bytes);
         (now.content != self.content).then(|| {
-            format!("sample {index} ({location}) was {} and is {} now", self.words(), now.words())
+            format!(
+                "the content of sample {index} ({location}) was {} and is {} now",
+                self.words(),
+                now.words()
+            )
         })
     }
 

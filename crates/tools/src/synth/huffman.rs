@@ -70,7 +70,7 @@ pub fn optimal(counts: &[u64; 256]) -> ([u8; 16], Vec<u8>) {
     const RESERVED: usize = 256;
     let mut weights: Vec<u64> = counts.iter().copied().chain([1]).collect();
     let mut lens = [0usize; RESERVED + 1];
-    // For each symbol, the next symbol in the linked list of the same subtree.
+    // The symbols of each subtree form a linked list. For each symbol, the next symbol in its list.
     let mut next = [None; RESERVED + 1];
     let mut live: Vec<usize> = (0..=RESERVED).filter(|&symbol| weights[symbol] > 0).collect();
     while live.len() > 1 {

@@ -15,7 +15,8 @@ pub fn image(seed: u64, index: u64, width: u32, height: u32) -> Vec<u8> {
     detailed(seed, index, [width, height], Detail::UNIFORM)
 }
 
-/// Strengths of the fine structure and the noise of an image, relative to those of [`image`].
+/// Strengths of the fine structure and the noise of an image, relative to the images that [`image`]
+/// draws.
 #[derive(Clone, Copy, Debug)]
 pub struct Detail {
     /// Strength of the fine structure of surfaces.

@@ -101,8 +101,8 @@ impl Ridge {
             }
             let cover = (below + 0.5).min(1.0);
             let bump = row.noise[x];
-            // The slope at a pixel follows the edge above it. The relief shifts the column of that
-            // edge.
+            // The slope at a pixel follows the slope of the upper edge. The relief and the light
+            // shift the column at which the edge is read.
             let above = (x as f32 + 2.0 * bump + 0.5 * self.light * below).max(0.0) as usize;
             let (before, after) =
                 (above.saturating_sub(2 * step).min(last), (above + 2 * step).min(last));

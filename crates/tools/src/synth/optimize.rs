@@ -83,8 +83,8 @@ fn is_same_place(a: &Table, b: &Table) -> bool {
 /// Component of a frame, such as luma or one of the chromas.
 struct Component {
     id: u8,
-    /// Horizontal and vertical sampling factor: how many blocks of the component an MCU (minimum
-    /// coded unit) of several components has across and down.
+    /// Horizontal and vertical sampling factor: the number of blocks of this component, across and
+    /// down, in an MCU (minimum coded unit) of several components.
     factors: [usize; 2],
 }
 

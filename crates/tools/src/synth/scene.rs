@@ -94,8 +94,8 @@ impl Stage<'_> {
     }
 
     fn toward_light(&self) -> [f32; 3] {
-        // A unit vector. For light from the side at full strength, the squares are 0.36, 0.38 and
-        // 0.26.
+        // The result is a unit vector. For light from the side at full strength, the squares of its
+        // components are 0.36, 0.38 and 0.26.
         let across = 0.6 * self.light;
         let depth = (1.0 - across * across - 0.38).max(0.0).sqrt();
         [across, -0.616, depth]

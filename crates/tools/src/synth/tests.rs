@@ -98,7 +98,8 @@ fn errors_of_invalid_settings_name_the_field() {
     let default = Settings::default();
     let files = Files::Uniform(Uniform { quality: 101, ..Uniform::default() });
     let coarse = Settings { files, ..default };
-    // Each entry: the settings, the invalid field, and its value and bounds in ascending order.
+    // Each entry: the settings, the invalid field, and the numbers in the message in ascending
+    // order: the field's value and its bounds.
     for (settings, field, numbers) in [
         (Settings { images: 0, ..default }, "images", &[0, 1][..]),
         (Settings { classes: 0, ..default }, "classes", &[0, 1]),

@@ -72,7 +72,7 @@ fn barrier(d: &mut Decoder<'_>) -> Result<Instruction> {
         return Ok(instruction);
     }
     d.flag("cta");
-    // `bar` is always aligned, and `barrier` only with the modifier.
+    // `bar` is always aligned, and `barrier` only with the modifier `aligned`.
     let aligned = d.flag("aligned") | (d.opcode == "bar");
     let kind =
         d.one(&[("sync", Barrier::Wait), ("arrive", Barrier::Arrive), ("red", Barrier::Count)])?;

@@ -41,7 +41,7 @@ pub(super) fn decode(d: &mut Decoder<'_>) -> Result<Option<Instruction>> {
     }))
 }
 
-/// Takes the modifier for the state space. Without this modifier, the space is generic.
+/// Consumes the modifier for the state space. Without this modifier, the space is generic.
 fn space(d: &mut Decoder<'_>) -> Result<Space> {
     let found = d.any(&[
         ("global", Space::Global),
@@ -56,7 +56,7 @@ fn space(d: &mut Decoder<'_>) -> Result<Space> {
     Ok(found.unwrap_or(Space::Generic))
 }
 
-/// Takes cache hints, which have no effect here.
+/// Consumes cache hints, which have no effect here.
 fn hints(d: &mut Decoder<'_>) {
     const HINTS: [(&str, ()); 20] = [
         ("ca", ()),
@@ -83,7 +83,7 @@ fn hints(d: &mut Decoder<'_>) {
     while d.any(&HINTS).is_some() {}
 }
 
-/// Takes the modifiers for the scope and the order of an access. Returns whether the access is
+/// Consumes the modifiers for the scope and the order of an access. Returns whether the access is
 /// strong (PTX ISA, "Memory Consistency Model").
 fn strength(d: &mut Decoder<'_>) -> bool {
     d.any(&[("cta", ()), ("cluster", ()), ("gpu", ()), ("sys", ())]);
@@ -220,7 +220,7 @@ fn matrix(d: &mut Decoder<'_>) -> Result<Instruction> {
     d.ty_of(&[Type::B16])?;
     let store = d.opcode == "stmatrix";
     let mut instruction = Instruction::new(Op::Matrix { count, transposed, store }, Type::B32);
-    // The space decides how the address is interpreted.
+    // The last operand is 1 if the address is generic, and 0 if it is an address in shared memory.
     instruction.src[3] = Operand::Immediate(u64::from(space == Space::Generic));
     if store {
         (instruction.src[0], instruction.offset) = d.address()?;

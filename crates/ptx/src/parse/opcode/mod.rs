@@ -58,7 +58,7 @@ pub(crate) fn decode<'a>(
     Ok((instruction, target))
 }
 
-/// Modifiers and operands of an instruction that the decoder has not taken yet.
+/// Modifiers and operands of an instruction that the decoder has not consumed yet.
 struct Decoder<'a> {
     text: &'a str,
     opcode: &'a str,
@@ -82,35 +82,36 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Takes the modifier `word` if it is present. Returns whether it was present.
+    /// Consumes the modifier `word` if it is present. Returns whether it was present.
     fn flag(&mut self, word: &str) -> bool {
         let found = self.words.iter().position(|it| *it == word);
         found.map(|at| self.words.remove(at)).is_some()
     }
 
-    /// Takes the first modifier that is in the list. Returns the value that the list assigns to it.
+    /// Consumes the first modifier that is in the list. Returns the value that the list assigns to
+    /// it.
     fn any<T: Copy>(&mut self, list: &[(&str, T)]) -> Option<T> {
         let at = self.words.iter().position(|word| list.iter().any(|it| it.0 == *word))?;
         let word = self.words.remove(at);
         list.iter().find(|it| it.0 == word).map(|it| it.1)
     }
 
-    /// Takes the first modifier that is in the list. Returns an error if there is none.
+    /// Consumes the first modifier that is in the list. Returns an error if there is none.
     fn one<T: Copy>(&mut self, list: &[(&str, T)]) -> Result<T> {
         match self.any(list) {
             Some(found) => Ok(found),
             None => self.error(format!(
-                "{} has no modifier where one is required, or an unknown one",
+                "{} lacks a required modifier, or has an unknown modifier",
                 self.text
             )),
         }
     }
 
-    /// Takes the first modifier that names a type.
+    /// Consumes the first modifier that names a type.
     fn ty(&mut self) -> Result<Type> {
         match self.try_ty() {
             Some(ty) => Ok(ty),
-            None => self.error(format!("{} has no type, or an unknown one", self.text)),
+            None => self.error(format!("{} has no type or an unknown type", self.text)),
         }
     }
 
@@ -119,7 +120,7 @@ impl<'a> Decoder<'a> {
         Type::parse(self.words.remove(at))
     }
 
-    /// Takes the first modifier that names a type. The type must be in the list.
+    /// Consumes the first modifier that names a type. The type must be in the list.
     fn ty_of(&mut self, list: &[Type]) -> Result<Type> {
         let ty = self.ty()?;
         if !list.contains(&ty) {
@@ -128,7 +129,7 @@ impl<'a> Decoder<'a> {
         Ok(ty)
     }
 
-    /// Takes the modifiers of floating-point arithmetic.
+    /// Consumes the modifiers of floating-point arithmetic.
     fn mode(&mut self) -> Mode {
         let rounding = self.any(&ROUNDINGS);
         Mode {
@@ -149,7 +150,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Takes a source operand of exactly the type's size.
+    /// Consumes a source operand of exactly the type's size.
     fn value(&mut self, ty: Type) -> Result<Operand> {
         let operand = self.wide_value(ty)?;
         self.check_size(operand, ty)?;
@@ -163,13 +164,15 @@ impl<'a> Decoder<'a> {
             _ => true,
         };
         if !fits {
-            return self
-                .error(format!("{} has a register whose size differs from its type", self.text));
+            return self.error(format!(
+                "{} has a register whose size differs from the size of the instruction's type",
+                self.text
+            ));
         }
         Ok(())
     }
 
-    /// Takes a source operand whose register may be larger than the type.
+    /// Consumes a source operand whose register may be larger than the type.
     fn wide_value(&mut self, ty: Type) -> Result<Operand> {
         let arg = self.arg()?;
         self.operand(arg, ty)
@@ -182,7 +185,7 @@ impl<'a> Decoder<'a> {
                     && (register.bits() < ty.bits() || (register.bits() == 1) != (ty == Type::Pred))
                 {
                     return self.error(format!(
-                        "{} has a register whose size does not fit its type",
+                        "{} has a register whose size does not fit the instruction's type",
                         self.text
                     ));
                 }
@@ -193,7 +196,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Takes a destination of exactly the type's size, or `_`.
+    /// Consumes a destination of exactly the type's size, or `_`.
     fn dst(&mut self, ty: Type) -> Result<Operand> {
         let operand = self.wide_dst(ty)?;
         self.check_size(operand, ty)?;
@@ -207,7 +210,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Takes a destination that may be a pair `d|p`.
+    /// Consumes a destination that may be a pair `d|p`.
     fn dst_pair(&mut self, ty: Type, second: Type) -> Result<(Operand, Operand)> {
         if !matches!(self.args.front(), Some(Arg::Pair(..))) {
             return Ok((self.dst(ty)?, Operand::None));
@@ -218,7 +221,7 @@ impl<'a> Decoder<'a> {
         Ok((first, other))
     }
 
-    /// Takes an operand that is a vector of `count` registers or values.
+    /// Consumes an operand that is a vector of `count` registers or values.
     fn list(&mut self, count: usize, ty: Type) -> Result<Vec<Operand>> {
         let list = match self.arg()? {
             Arg::Vector(list) => list,
@@ -231,7 +234,7 @@ impl<'a> Decoder<'a> {
         list.into_iter().map(|arg| self.operand(arg, ty)).collect()
     }
 
-    /// Takes an operand that is an address. Returns its base and its offset.
+    /// Consumes an operand that is an address. Returns its base and its offset.
     fn address(&mut self) -> Result<(Operand, i64)> {
         match self.arg()? {
             Arg::Address(base, offset) => Ok((base, offset)),
@@ -239,7 +242,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Takes the destination and `sources` source operands, which all have one type.
+    /// Consumes the destination and `sources` source operands, which all have one type.
     fn simple(&mut self, op: Op, ty: Type, mode: Mode, sources: usize) -> Result<Instruction> {
         let mut instruction = Instruction { mode, ..Instruction::new(op, ty) };
         instruction.dst = self.dst(ty)?;

@@ -110,7 +110,10 @@ fn mov(d: &mut Decoder<'_>) -> Result<Instruction> {
         return Ok(instruction);
     }
     let Some(part) = part(unpacked.max(packed)) else {
-        return d.error(format!("{} has a vector whose size does not fit its type", d.text));
+        return d.error(format!(
+            "{} has a vector whose size does not fit the instruction's type",
+            d.text
+        ));
     };
     let mut instruction = Instruction::new(if packed > 0 { Op::Pack } else { Op::Unpack }, ty);
     instruction.from = part;

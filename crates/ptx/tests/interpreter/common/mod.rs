@@ -4,9 +4,9 @@ use feedwater_ptx::{Access, Fault, FaultKind, Launch, Memory, Module, Options, O
 
 /// Returns a module with a kernel `test` that has the parameters `in` and `out` and this body.
 ///
-/// Registers: `%p0..9`, `%h0..9` (16 bits), `%r0..31`, `%f0..9`, `%d0..9` (64 bits), `%x0..9`
-/// (f64). `%d0` and `%d1` contain the addresses of `in` and `out`. `%r0` contains the index of the
-/// thread in the block.
+/// Registers: `%p0..9` (predicates), `%h0..9` (16 bits), `%r0..31` (32 bits), `%f0..9` (f32),
+/// `%d0..9` (64 bits), `%x0..9` (f64). `%d0` and `%d1` contain the addresses of `in` and `out`.
+/// `%r0` contains the index of the thread in the block.
 pub fn kernel(body: &str) -> String {
     format!(
         ".version 8.0\n.target sm_80\n.address_size 64\n.file 1 \"test.cu\"\n\
@@ -84,7 +84,7 @@ pub fn assert_fault(body: &str, kind: FaultKind) -> Fault {
     found[0].clone()
 }
 
-/// Stores `%r2` of thread `n` as word `n` of `out`.
+/// Instructions with which thread `n` stores `%r2` as word `n` of `out`.
 pub const STORE: &str =
     "mul.wide.u32 %d8, %r0, 4; add.s64 %d8, %d1, %d8; st.global.u32 [%d8], %r2;";
 
