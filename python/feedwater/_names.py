@@ -1,4 +1,4 @@
-"""Other names of the loader's parameters, and advice for parameters of other libraries' loaders that do not exist here."""
+"""Other names of the loader's parameters, and advice for parameters that only the loaders of other libraries have."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ._settings import Operator
     from .loader import Loader
 
-#: Other names of parameters: former names, which are accepted until 1.0, and names in PyTorch, DALI and Grain. Each has feedwater's parameter as value.
+#: Other names of parameters: former names, which are accepted until 1.0, and names in PyTorch, DALI and Grain. The value is the name of feedwater's parameter.
 ALIASES = {
     "chain": "transform",
     "transforms": "transform",

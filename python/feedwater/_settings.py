@@ -110,8 +110,8 @@ class Source:
           its argument ``class_to_index``. ``Loader(..., classes_of=...)`` does the same as this method.
 
         Samples and objects of other classes are left out and counted, with a warning. A source without class names gets the names in
-        ``classes``. A label without a name there is an error when the source is opened, or, for items of :func:`samples`, when the item
-        is read. :meth:`select` is applied afterwards, with the new numbers.
+        ``classes``. Each of its labels must then have a name in ``classes``. A label without one is an error when the source is opened,
+        or, for items of :func:`samples`, when the item is read. :meth:`select` is applied afterwards, with the new numbers.
         """
         table = self.settings()
         if "classes" in table or ("class_to_index" in table and "directory" not in table):

@@ -58,7 +58,7 @@ _DTYPES = {"torch.uint8": "u8", "torch.float32": "f32", "torch.float16": "f16", 
 def _dtype(step: Any, state: State) -> list[Operator]:
     dtype = step.dtype
     if isinstance(dtype, dict):
-        # `dtype` gives a type for images, boxes and masks. Use only that for images, because boxes and masks are not part of the chain.
+        # `dtype` has one type for images, one for boxes and one for masks. Use only the type for images, because the chain has no boxes and masks.
         names = {getattr(key, "__name__", key): value for key, value in dtype.items()}
         image = "Image" if state.tensor_by == "ToImage" else "Tensor"
         if image not in names and "others" not in names:
