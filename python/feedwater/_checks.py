@@ -9,7 +9,7 @@ from typing import Any
 
 from .errors import ConfigError, MissingPackageError
 
-#: Values of the argument ``framework``, with the name of each framework in messages.
+#: Values of the argument ``framework``, and for each the name that messages use.
 _PACKAGES = {"torch": "PyTorch", "numpy": "NumPy", "jax": "JAX", "tensorflow": "TensorFlow"}
 #: Names of element types in NumPy and other libraries.
 _DTYPES = {"float32": "f32", "float": "f32", "float16": "f16", "half": "f16", "bfloat16": "bf16", "uint8": "u8"}
