@@ -27,7 +27,7 @@ def dataset(source: Dataset, *, image: str | None = None, label: str | None = No
     unless ``decode={"orientation": False}``. :class:`feedwater.Loader` also accepts such a data set directly.
 
     * ``ImageFolder`` and other data sets of torchvision with ``samples`` (pairs of path and label) and ``classes``, and
-      a ``torch.utils.data.Subset`` of one. ``target_transform`` is applied once to each label. A ``transform`` is an
+      a ``torch.utils.data.Subset`` of such a data set. ``target_transform`` is applied once to each label. A ``transform`` is an
       error, because it would not run; pass ``fw.from_torchvision(transform)`` as the argument ``transform`` instead. An
       image reader (``loader=``) or an overridden ``__getitem__``, also of a subclass of ``Subset``, is an error for the
       same reason.

@@ -31,7 +31,7 @@ ALIASES = {
 RARE = ("layout", "epoch", "positions", "classes", "smoothing", "classes_of")
 #: Parameters of other libraries' loaders that feedwater does not have, and what to write instead.
 _FOREIGN = {
-    "collate_fn": 'leave it out: batches are single tensors; framework="batch" gives all that is known of their samples',
+    "collate_fn": 'leave it out: batches are single tensors; framework="batch" returns objects with the labels, indices and other data of all samples',
     "sampler": "write shuffle=True for a new order in each epoch, or source.select(subset=[...]) for samples in an order of your own",
     "batch_sampler": "write batch_size=, and shuffle=True for a new order in each epoch",
     "pin_memory": "leave it out: batches for a GPU are made on the GPU",

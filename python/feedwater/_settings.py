@@ -98,11 +98,11 @@ class Source:
         table = self.settings()
         again = sorted(keys.keys() & table.keys())
         if again:
-            raise ValueError(f"{again[0]} was selected before; pass the source through fw.concat first, then select again")
+            raise ValueError(f"{again[0]} is already set for this source; pass the source through fw.concat first, then select again")
         return Source({**table, **keys})
 
     def with_classes(self, classes: Sequence[str] | Mapping[str, int] | str | os.PathLike[str]) -> Source:
-        """Returns a source with given class numbers. Training and validation sets then have the same numbers, even if a set lacks a class.
+        """Returns a source with given class numbers, so that training and validation sets have the same class numbers even if a set lacks a class.
 
         * ``classes``: class names in the order of their numbers, such as :attr:`Loader.classes` of the training set or
           ``ClassLabel.names`` of Hugging Face; or the number of each name, such as ``class_to_idx`` of ``ImageFolder``; or the path of a

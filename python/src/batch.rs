@@ -302,8 +302,8 @@ fn sample_entry<'py>(py: Python<'py>, sample: &SampleRecord) -> PyResult<Bound<'
 }
 
 /// Locks a value. While a thread waits for the lock, it is detached from the interpreter. Otherwise
-/// there could be a deadlock: when the holder of the lock creates Python objects, Python may stop
-/// all attached threads first.
+/// there could be a deadlock: when the holder of the lock creates Python objects, Python may first
+/// wait until all attached threads have stopped.
 fn locked<'a, T>(py: Python<'_>, value: &'a Mutex<T>) -> MutexGuard<'a, T> {
     value.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
 }

@@ -100,7 +100,7 @@ def _normalize(step: Any, state: State) -> list[Operator]:
     mean, std = ([float(value) for value in values] for values in (step.mean, step.std))
     mean, std = (values * 3 if len(values) == 1 else values for values in (mean, std))
     if state.form is Form.UNSCALED:
-        # Here the pixels have values of 0 to 255, and mean and deviation are on the same scale.
+        # Here the pixels have values of 0 to 255, and so have mean and deviation. feedwater's mean and deviation are on the scale 0 to 1.
         mean, std = [value / 255 for value in mean], [value / 255 for value in std]
     state.becomes(Form.NORMALIZED, state.dtype, step)
     return [ops.Normalize(mean=mean, std=std)]

@@ -72,7 +72,7 @@ transformers.trainer.skip_first_batches = _skip_first_batches
 
 
 def accelerate_loader(loader: Loader, keys: tuple[str, str] | None = None) -> DataLoaderShard:
-    """Wraps a loader like ``accelerator.prepare``, for code that must know which batch is the last one. For example,
+    """Wraps a loader as ``accelerator.prepare`` wraps a ``DataLoader``, for code that must know which batch is the last one. For example,
     ``accelerator.accumulate`` then makes an optimizer step at the end of each epoch.
 
     Other code can loop over the loader itself. The returned object reads one batch in advance, so ``loader.state_dict()`` is correct only
