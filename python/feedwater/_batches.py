@@ -81,7 +81,7 @@ def process_group() -> tuple[int, int] | None:
 
 
 def applied(rest: Sequence[Callable[[Any], Any]], images: Any) -> Any:
-    """Applies transforms that run in Python to each image, and returns the results. The last transform returns tensors."""
+    """Applies transforms that run in Python to each image, and returns the results. The last transform must return tensors."""
     import torch
 
     changed = []

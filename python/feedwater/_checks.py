@@ -9,7 +9,7 @@ from typing import Any
 
 from .errors import ConfigError, MissingPackageError
 
-#: Values of the argument ``framework``, with the name of each framework in messages.
+#: Values of the argument ``framework``, and for each the name that messages use.
 _PACKAGES = {"torch": "PyTorch", "numpy": "NumPy", "jax": "JAX", "tensorflow": "TensorFlow"}
 #: Names of element types in NumPy and other libraries.
 _DTYPES = {"float32": "f32", "float": "f32", "float16": "f16", "half": "f16", "bfloat16": "bf16", "uint8": "u8"}
@@ -42,7 +42,7 @@ def _is_installed(package: str) -> bool:
     try:
         return importlib.util.find_spec(package) is not None
     except ValueError:
-        # A module that the program itself created, such as a fake in a test, has no `__spec__`, so `find_spec` raises this error.
+        # `find_spec` raises this error for a module without `__spec__`. Such a module is loaded: the program created it, as a test does for a fake.
         return True
 
 
@@ -64,7 +64,7 @@ def checked_positions(positions: Any) -> tuple[int, int]:
         first, end = -1, -1
     if not (0 <= first < 2**64 and 0 <= end < 2**64):
         raise ConfigError(
-            f"positions is {positions!r}; it must be a pair of whole numbers, the first position and the one after the last",
+            f"positions is {positions!r}; it must be a pair of whole numbers: the first position, and the position after the last",
             key="positions",
         )
     return first, end

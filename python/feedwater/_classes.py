@@ -11,8 +11,8 @@ from .errors import ConfigError
 if TYPE_CHECKING:
     from .loader import Loader
 
-#: Values that the argument `classes_of` of a loader may have, for messages.
-_TAKEN = "a loader, its state_dict(), a list of names or the number of each name"
+#: Allowed values of a loader's argument `classes_of`, as a text for messages.
+_TAKEN = "a loader, its state_dict(), a list of class names, or a dictionary from class names to numbers"
 
 
 def names_of(classes_of: Loader | Mapping[str, Any] | Sequence[str] | None) -> list[str] | dict[str, int] | None:
@@ -46,12 +46,12 @@ def name_of(name: Any) -> str:
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise ConfigError(f"classes has the name {name!r}, which is not valid Unicode; class names must be", key="classes") from None
+        raise ConfigError(f"classes has the name {name!r}, which is not valid Unicode; use only names of valid Unicode", key="classes") from None
     return str(name)
 
 
 def numbers_of(classes: Mapping[Any, Any]) -> dict[str, int]:
-    """Checks the numbers of classes, and returns them as integers, by name."""
+    """Checks a mapping from class names to class numbers, and returns it with the numbers as integers."""
     numbers = {}
     for name, number in classes.items():
         try:
@@ -59,7 +59,7 @@ def numbers_of(classes: Mapping[Any, Any]) -> dict[str, int]:
         except TypeError:
             numbers[name_of(name)] = -1
         if isinstance(number, bool) or numbers[name] < 0:
-            raise ConfigError(f"class {name!r} has the number {number!r}; it must be a whole number from 0", key="classes")
+            raise ConfigError(f"class {name!r} has the number {number!r}; it must be a whole number, 0 or more", key="classes")
     return numbers
 
 

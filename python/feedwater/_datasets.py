@@ -27,13 +27,13 @@ def dataset(source: Dataset, *, image: str | None = None, label: str | None = No
     unless ``decode={"orientation": False}``. :class:`feedwater.Loader` also accepts such a data set directly.
 
     * ``ImageFolder`` and other data sets of torchvision with ``samples`` (pairs of path and label) and ``classes``, and
-      a ``torch.utils.data.Subset`` of one. ``target_transform`` is applied once to each label. A ``transform`` is an
+      a ``torch.utils.data.Subset`` of such a data set. ``target_transform`` is applied once to each label. A ``transform`` is an
       error, because it would not run; pass ``fw.from_torchvision(transform)`` as the argument ``transform`` instead. An
       image reader (``loader=``) or an overridden ``__getitem__``, also of a subclass of ``Subset``, is an error for the
       same reason.
-    * ``datasets.Dataset`` of Hugging Face, without ``set_transform``. ``image`` and ``label`` name its columns.
-      Default: the only column of images, and the only column of class labels. The names of the class labels become the
-      names of the classes.
+    * ``datasets.Dataset`` of Hugging Face, without ``set_transform``. The arguments ``image`` and ``label`` are the names
+      of its columns. Default: the only column of images, and the only column of class labels. The names of the class
+      labels become the names of the classes.
     """
     inner = getattr(source, "dataset", None)
     indices = getattr(source, "indices", None)
@@ -59,8 +59,8 @@ def _check_subset(source: Any) -> None:
         raise ValueError(f"the {name} has a transform, which feedwater would not run; pass transform=fw.from_torchvision(transform) to the loader")
     if reads is not None and reads.__module__.partition(".")[0] != "torch":
         raise ValueError(
-            f"{name} has a __getitem__ of its own, which feedwater would not run; pass fw.samples(items) with items that are encoded images or "
-            "paths, or the chain fw.from_torchvision(transform) to the loader"
+            f"{name} has a __getitem__ of its own, which feedwater would not run; pass fw.samples(items) as the source, with items that are "
+            "encoded images or paths; if __getitem__ applies a transform, pass transform=fw.from_torchvision(transform) to the loader"
         )
 
 
@@ -68,8 +68,8 @@ def _folder(source: Any, pairs: list[tuple[str, int]]) -> Samples:
     transform = getattr(source, "transform", None)
     if transform is not None:
         raise ValueError(
-            f"the {type(source).__name__} has a transform, which feedwater would not run; create it without the transform, and pass the chain "
-            "fw.from_torchvision(transform) to the loader"
+            f"the {type(source).__name__} has a transform, which feedwater would not run; create it without the transform, and pass "
+            "transform=fw.from_torchvision(transform) to the loader"
         )
     _check_reads(source)
     target = getattr(source, "target_transform", None)
@@ -120,7 +120,7 @@ def _table(rows: Any, image: str | None, label: str | None) -> Samples:
     if (getattr(rows, "format", None) or {}).get("type") == "custom":
         raise ValueError(
             "the data set has a transform (set_transform or with_transform), which feedwater would not run; remove it by with_format(None), "
-            "and pass the chain fw.from_torchvision(transform) to the loader"
+            "and pass transform=fw.from_torchvision(transform) to the loader"
         )
     kinds = {name: type(feature).__name__ for name, feature in rows.features.items()}
     (image,) = _columns(kinds, image, "image", "Image")
@@ -136,8 +136,8 @@ def _table(rows: Any, image: str | None, label: str | None) -> Samples:
 
 
 def _columns(kinds: dict[str, str], name: str | None, argument: str, kind: str) -> list[str]:
-    """Returns the column that an argument names, or without the argument the only column of the type ``kind``. If there is no
-    column of labels, returns an empty list."""
+    """Returns a list with the column ``name``. If ``name`` is ``None``, returns the only column of the type ``kind``, or an empty list if
+    the data set has no column of labels."""
     if name is not None:
         if name not in kinds:
             raise ValueError(f"{argument} is {name!r}, but the data set has only the columns {', '.join(kinds)}")

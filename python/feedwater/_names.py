@@ -1,4 +1,4 @@
-"""Other names of the loader's parameters, and advice for parameters of other libraries' loaders that do not exist here."""
+"""Other names of the loader's parameters, and advice for parameters that only the loaders of other libraries have."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ._settings import Operator
     from .loader import Loader
 
-#: Other names of parameters: former names, which are accepted until 1.0, and names in PyTorch, DALI and Grain. Each has feedwater's parameter as value.
+#: Other names of parameters: former names, which are accepted until 1.0, and names in PyTorch, DALI and Grain. The value is the name of feedwater's parameter.
 ALIASES = {
     "chain": "transform",
     "transforms": "transform",
@@ -31,7 +31,7 @@ ALIASES = {
 RARE = ("layout", "epoch", "positions", "classes", "smoothing", "classes_of")
 #: Parameters of other libraries' loaders that feedwater does not have, and what to write instead.
 _FOREIGN = {
-    "collate_fn": 'leave it out: batches are single tensors; framework="batch" gives all that is known of their samples',
+    "collate_fn": 'leave it out: batches are single tensors; framework="batch" returns objects with the labels, indices and other data of all samples',
     "sampler": "write shuffle=True for a new order in each epoch, or source.select(subset=[...]) for samples in an order of your own",
     "batch_sampler": "write batch_size=, and shuffle=True for a new order in each epoch",
     "pin_memory": "leave it out: batches for a GPU are made on the GPU",

@@ -98,11 +98,11 @@ class Source:
         table = self.settings()
         again = sorted(keys.keys() & table.keys())
         if again:
-            raise ValueError(f"{again[0]} was selected before; pass the source through fw.concat first, then select again")
+            raise ValueError(f"{again[0]} is already set for this source; pass the source through fw.concat first, then select again")
         return Source({**table, **keys})
 
     def with_classes(self, classes: Sequence[str] | Mapping[str, int] | str | os.PathLike[str]) -> Source:
-        """Returns a source with given class numbers. Training and validation sets then have the same numbers, even if a set lacks a class.
+        """Returns a source with given class numbers, so that training and validation sets have the same class numbers even if a set lacks a class.
 
         * ``classes``: class names in the order of their numbers, such as :attr:`Loader.classes` of the training set or
           ``ClassLabel.names`` of Hugging Face; or the number of each name, such as ``class_to_idx`` of ``ImageFolder``; or the path of a
@@ -110,8 +110,8 @@ class Source:
           its argument ``class_to_index``. ``Loader(..., classes_of=...)`` does the same as this method.
 
         Samples and objects of other classes are left out and counted, with a warning. A source without class names gets the names in
-        ``classes``. A label without a name there is an error when the source is opened, or, for items of :func:`samples`, when the item
-        is read. :meth:`select` is applied afterwards, with the new numbers.
+        ``classes``. Each of its labels must then have a name in ``classes``. A label without one is an error when the source is opened,
+        or, for items of :func:`samples`, when the item is read. :meth:`select` is applied afterwards, with the new numbers.
         """
         table = self.settings()
         if "classes" in table or ("class_to_index" in table and "directory" not in table):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from .objects import Objects
 
-#: Maximum number of images on the sheet, and maximum side of an image in pixels. With images of noise, the sheet has 0.8 MB.
+#: Maximum number of images on the sheet, and maximum side of an image in pixels. Even with images of noise, the sheet has only 0.8 MB.
 MOST_IMAGES = 32
 _SIDE = 80
 #: Maximum number of error messages on the sheet, and maximum length of a label in characters.
@@ -35,7 +35,8 @@ def html(
     ends: Sequence[Sequence[float]] | None,
 ) -> str:
     """Returns images of a batch as HTML, with label, index and boxes. Images that replace an unusable sample or only
-    fill the batch are marked. ``images`` is ``None`` if the tensor was given away."""
+    fill the batch are marked. ``images`` is ``None`` if the tensor was passed to another
+    library."""
     cells = []
     for place, sample in enumerate(samples):
         picture = _MISSING if images is None else _picture(_levels(images[place], layout, ends))

@@ -137,8 +137,8 @@ class Loader:
       of the training set needs this parameter (:meth:`feedwater.Source.with_classes`).
     * ``epoch``: number of the first epoch. Default: 0.
     * ``positions``: reads only a part of each epoch's order, from the first position up to, but
-      without, the second. Loaders of consecutive parts together return the batches of one loader,
-      on any machines, if each part begins where a batch of that loader begins.
+      without, the second. If each part begins where a batch begins, the loaders of consecutive
+      parts, on any machines, return the same batches as one loader of the whole order.
 
     Threads may share a loader or an iterator of it. Each batch is then returned to one of the
     threads. :meth:`set_epoch`, :meth:`load_state_dict` and :meth:`close` end the running epoch of
@@ -278,7 +278,7 @@ class Loader:
         self._framework: Framework = framework
         self._rest = rest
         self._warned: dict[str, object] = {}
-        #: Time of the monotonic clock at which the first sample failed since failures were last logged; 0 if none failed.
+        #: Time (of the monotonic clock) of the first failed sample after failures were last logged; 0 if no sample has failed since.
         self._failed_since = 0.0
         #: The iterator whose epoch is running.
         self._current: weakref.ref[Batches] | None = None
@@ -310,7 +310,7 @@ class Loader:
 
     def _follow_group(self) -> None:
         """Rebuilds the inner loader for the shard of PyTorch's process group, if the group was initialized after the loader was built.
-        Frameworks such as Lightning do that."""
+        Frameworks such as Lightning initialize it that late."""
         group = None if self._closed or self._pipeline.has_shard else process_group()
         if group is None:
             return
@@ -385,7 +385,7 @@ class Loader:
         except StoppedError:
             raise
         except Error:
-            # Later loops raise the same error. No epoch has the number -1, so `set_epoch` opens the source again for any epoch.
+            # Later loops raise the same error, until `set_epoch` opens the source again. It does this for every epoch except `_next`. No epoch is -1.
             self._next = -1
             raise
         batch = known[1]
@@ -448,8 +448,8 @@ class Loader:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the position as a dictionary. :meth:`load_state_dict` continues there with exactly the remaining samples, with any batch
-        size and number of shards. A batch counts as consumed when a loop has received it. The state is the same on all ranks, except
+        """Returns the position as a dictionary. :meth:`load_state_dict` continues at this position with exactly the remaining samples, with
+        any batch size and number of shards. A batch counts as consumed when a loop has received it. The state is the same on all ranks, except
         for the entry ``"failed"``: the numbers of skipped, substituted and dropped samples of this rank, if there are any. The entry
         ``"classes"`` has the class names, if the source has any."""
         state: dict[str, Any] = {"version": _STATE_VERSION, "state": json.loads(self._inner.state())}

@@ -73,8 +73,8 @@ class Decode(Section):
       GPU is used. Default: all workers, or one less while the GPU or its JPEG engines decode.
     * ``hardware_group``: maximum number of images per call of the JPEG engines, 1 to 1024.
       Default: the number that needs 64 MiB of device memory, at least 7 and at most 32.
-    * ``prescale``: whether the decoder may halve a JPEG up to three times before resizing, never
-      below the output size. Pixels change slightly. Default: False.
+    * ``prescale``: whether the decoder may halve the sides of a JPEG up to three times before
+      resizing, never below the output size. Pixels change slightly. Default: False.
     * ``jpeg``: the decoder of JPEGs on the CPU: ``"feedwater"``, ``"libjpeg"`` (libjpeg-turbo), or
       ``"auto"`` (default: feedwater's decoder, and libjpeg-turbo for JPEGs that it does not
       support). All give the same pixels.
@@ -287,9 +287,9 @@ class LoaderSettings(Section):
 
     These settings are not parameters of :class:`feedwater.Loader` itself:
 
-    * ``shuffle_window``: shuffles files, and samples only within windows of this number of
-      samples. For sources with many samples per file; needs ``shuffle``. Default: the whole set
-      is shuffled.
+    * ``shuffle_window``: a number of samples. Files are shuffled, and then samples are shuffled
+      only within groups of this number of consecutive samples. For sources with many samples
+      per file; needs ``shuffle``. Default: the whole set is shuffled.
     * ``repeats``: repeated augmentation: how often each sample occurs in a row in the order of all
       shards, 1 to 256, each time with its own random choices. More than 1 needs ``shuffle``.
       Default: 1.

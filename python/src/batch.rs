@@ -242,7 +242,7 @@ impl Batch {
     }
 
     /// Exports the tensor as a DLPack capsule for a consumer that uses it on `stream`. `unnamed`:
-    /// the streams that the consumer will use are unknown.
+    /// whether it is unknown which streams the consumer will use.
     #[pyo3(signature = (stream, versioned, unnamed=false))]
     fn dlpack<'py>(
         &self,
@@ -301,8 +301,9 @@ fn sample_entry<'py>(py: Python<'py>, sample: &SampleRecord) -> PyResult<Bound<'
     Ok(entry)
 }
 
-/// Locks a value. A thread detaches from the interpreter while it waits, because the lock's holder
-/// may create Python objects. Python may then stop all attached threads.
+/// Locks a value. While a thread waits for the lock, it is detached from the interpreter. Otherwise
+/// there could be a deadlock: when the holder of the lock creates Python objects, Python may first
+/// wait until all attached threads have stopped.
 fn locked<'a, T>(py: Python<'_>, value: &'a Mutex<T>) -> MutexGuard<'a, T> {
     value.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
 }

@@ -27,8 +27,8 @@ const MOST_SECONDS: f64 = 86_400.0;
 /// 0.4 to 0.6 s without the pause, and after at most 0.2 s with it.
 const TURN: Duration = Duration::from_millis(1);
 
-/// Running loaders. The end of the program closes them before the interpreter ends, because threads
-/// that read a sequence need the interpreter.
+/// Running loaders. [`finish`] closes them before the interpreter ends, because those of their
+/// threads that read a Python sequence need the interpreter.
 static RUNNING: Mutex<Vec<Weak<Slot>>> = Mutex::new(Vec::new());
 
 /// Python's class of a loader. The loader is gone after `close`.
@@ -129,13 +129,13 @@ impl Loader {
         Err(raised(py, &feedwater::Error::Stopped))
     }
 
-    /// Batches in the epoch that runs or begins next, on this shard.
+    /// Number of batches on this shard in the running epoch, or in the next one if none is running.
     #[getter]
     fn batches_of_this_epoch(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.open(py)?.batches_of_this_epoch())
     }
 
-    /// Batches in a whole epoch of this shard.
+    /// Number of batches on this shard in a whole epoch.
     #[getter]
     fn batches_per_epoch(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.open(py)?.batches_per_epoch())
@@ -193,7 +193,7 @@ impl Loader {
         match index < source.len() {
             true => Ok(location(source, index)),
             false => Err(PyIndexError::new_err(format!(
-                "sample {index} does not exist; the source has {}",
+                "sample {index} does not exist; the source has {} samples",
                 source.len()
             ))),
         }

@@ -23,7 +23,7 @@ impl Objects {
         Self { objects, chosen }
     }
 
-    /// Returns the values of each chosen object.
+    /// Returns the `N` values of each chosen object, one object after the other, as bytes.
     fn column<'py, const N: usize, const BYTES: usize>(
         &self,
         py: Python<'py>,

@@ -39,7 +39,7 @@ def folder(tmp_path):
 def interrupted(program):
     """Runs a program, and sends it the signal of Ctrl-C after its first line of output. Returns output, errors and exit
     code."""
-    # Shells ignore this signal in background jobs, and Python then ignores it too. `env` restores the default.
+    # Shells ignore SIGINT in background jobs, and Python then ignores it too. `env` restores the default.
     command = ["env", "--default-signal=INT", sys.executable, "-c", textwrap.dedent(program)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         # This timer only ends a program that hangs.

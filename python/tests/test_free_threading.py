@@ -18,7 +18,7 @@ SAME = [fw.ops.Crop(width=12, height=8)]
 AS_THEY_ARE = {"transform": SAME, "dtype": "u8", "layout": "nhwc"}
 #: Timeout of a wait in seconds. A wait reaches it only if a test fails.
 LIMIT = 120
-#: Number of threads. Each holds a batch while it waits for the next one, so loaders prefetch more batches than threads.
+#: Number of threads. Each holds a batch while it waits for the next one, so loaders prefetch more batches than there are threads.
 THREADS = 8
 
 

@@ -360,7 +360,7 @@ def test_what_was_drawn_is_known_by_name(folder):
         flips.add(bool(drawn["flip"]) and drawn["flip"][0]["params"]["horizontal"])
         assert (bool(drawn["flip"]) and drawn["flip"][0]["params"]["horizontal"]) == sample["flipped_horizontally"]
     assert flips == {False, True}
-    # The operators are known even after the tensor was given away.
+    # The operators are known even after NumPy has received the tensor.
     batch.numpy()
     assert len(batch.samples[0]["operators"]) == 3
 

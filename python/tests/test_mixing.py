@@ -226,7 +226,7 @@ def test_wrong_parts_are_named(folder):
         fw.Loader(fw.concat(fw.directory(folder), fw.samples([b"a"], classes=["dog"]).select(classes=["cat"])), SAME, framework="numpy")
     with pytest.raises(fw.errors.ConfigError, match=r"source.mixture\[1\].weight"):
         fw.Loader(fw.mixture(fw.directory(folder), first, weights=[1, 0]), SAME, framework="numpy")
-    with pytest.raises(ValueError, match="take was selected before"):
+    with pytest.raises(ValueError, match="take is already set for this source"):
         first.select(take=1).select(take=1)
     for combine in (fw.concat, fw.mixture):
         with pytest.raises(TypeError, match="combine is a str"):

@@ -78,7 +78,7 @@ def test_fields_of_sequences_that_do_not_agree_are_named(cluster, many):
     with pytest.raises(ValueError, match="field 'id' of the first item is None"):
         fw.ray.read(fw.concat(unknown, unknown.select(take=1)), RANDOM, batch_size=4)
     dataset = fw.ray.read(fw.concat(fw.directory(many / "cat"), numbers, texts), RANDOM, batch_size=4, fields={"id": int}, override_num_blocks=1)
-    with pytest.raises(Exception, match=f"field 'id' of sample {30 + SAMPLES} is of type str, but its column is of int"):
+    with pytest.raises(Exception, match=f"field 'id' of sample {30 + SAMPLES} is of type str, but its column is of type int"):
         dataset.take_all()
 
 
@@ -124,7 +124,7 @@ def test_fields_that_are_no_columns_are_named(cluster, many):
     with pytest.raises(TypeError, match="fields selects fields of items of fw.samples"):
         fw.ray.read(many, RANDOM, batch_size=4, fields={"caption": str})
     # Errors that only a task can detect.
-    with pytest.raises(Exception, match="field 'id' of sample 1 is of type str, but its column is of int"):
+    with pytest.raises(Exception, match="field 'id' of sample 1 is of type str, but its column is of type int"):
         read(lambda index: {"id": "one" if index == 1 else index}).take_all()
     with pytest.raises(Exception, match="sample 1 has the field 'late', which no sequence has in its first item"):
         read(lambda index: {"late": 1} if index == 1 else {}).take_all()

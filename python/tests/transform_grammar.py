@@ -31,8 +31,7 @@ class Leaf:
     * ``run``: function that returns the transformed image, given the actions.
     * ``count``: possible numbers of actions.
     * ``levels``: number of levels by which feedwater's result may differ. ``grows``: whether the transform can
-    enlarge a
-    difference in its input.
+      enlarge a difference in its input.
     """
 
     transform: Any

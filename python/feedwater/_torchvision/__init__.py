@@ -25,11 +25,11 @@ def from_torchvision(transform: Any, *, keep_rest: bool = False, as_pil: bool = 
 
     Pixels equal those of the transforms on the PIL image ``Image.open(file).convert("RGB")``, turned upright by its
     EXIF orientation. ``ImageFolder`` does not turn images; with ``fw.Loader(..., decode={"orientation": False})``
-    feedwater does not either. Random numbers differ, but their distributions do not. The element type is ``u8`` without
-    ``ToTensor`` or a similar transform, and otherwise that of the tensor.
+    feedwater does not either. Random numbers differ, but their distributions do not. The element type is that of the tensor
+    that the transforms return, or ``u8`` if they return a PIL image.
 
     After ``ToImage`` or ``ToTensor``, torchvision computes on tensors. Results are equal or differ by at most one level
-    of 255 per transform. A transform that differs more is an error that names it. With ``as_pil``, pixels equal those
+    of 255 per transform. A transform whose results differ more is an error; the message names the transform. With ``as_pil``, pixels equal those
     of the transforms on PIL images instead.
 
     ``MixUp`` and ``CutMix`` of torchvision, or timm's ``Mixup``, at the end of the list become batch operators of the

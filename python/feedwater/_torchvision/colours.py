@@ -87,5 +87,5 @@ def _noise(step: Any, state: State) -> list[Operator]:
 def _jpeg(step: Any, state: State) -> list[Operator]:
     state.rounds()
     if state.form is Form.SCALED:
-        raise Misplaced("torchvision encodes only bytes as JPEG; put this transform before the one that makes floats")
+        raise Misplaced("torchvision encodes only bytes as JPEG; put this transform before the transform that makes floats")
     return [ops.JpegDistortion(quality=list(step.quality))]

@@ -107,7 +107,7 @@ def converts(*names: str) -> Callable[[Convert], Convert]:
 
 
 def name_of(step: Any) -> str:
-    """Returns a transform's name for messages: the name of a function or class, otherwise the name of its class."""
+    """Returns a transform's name for messages. For a function or a class this is its own name, for any other object the name of its class."""
     if isinstance(step, type) or not hasattr(step, "__name__"):
         inner = getattr(step, "func", None)
         if inner is not None and type(step).__name__ == "partial":

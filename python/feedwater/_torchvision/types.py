@@ -58,7 +58,7 @@ _DTYPES = {"torch.uint8": "u8", "torch.float32": "f32", "torch.float16": "f16", 
 def _dtype(step: Any, state: State) -> list[Operator]:
     dtype = step.dtype
     if isinstance(dtype, dict):
-        # `dtype` gives a type for images, boxes and masks. Use only that for images, because boxes and masks are not part of the chain.
+        # `dtype` has one type for images, one for boxes and one for masks. Use only the type for images, because the chain has no boxes and masks.
         names = {getattr(key, "__name__", key): value for key, value in dtype.items()}
         image = "Image" if state.tensor_by == "ToImage" else "Tensor"
         if image not in names and "others" not in names:
@@ -100,7 +100,7 @@ def _normalize(step: Any, state: State) -> list[Operator]:
     mean, std = ([float(value) for value in values] for values in (step.mean, step.std))
     mean, std = (values * 3 if len(values) == 1 else values for values in (mean, std))
     if state.form is Form.UNSCALED:
-        # Here the pixels have values of 0 to 255, and mean and deviation are on the same scale.
+        # Here the pixels have values of 0 to 255, and so have mean and deviation. feedwater's mean and deviation are on the scale 0 to 1.
         mean, std = [value / 255 for value in mean], [value / 255 for value in std]
     state.becomes(Form.NORMALIZED, state.dtype, step)
     return [ops.Normalize(mean=mean, std=std)]

@@ -29,7 +29,8 @@ def filter_of(interpolation: Any) -> Any:
 
 
 def resampling(step: Any, state: State, interpolation: Any = None) -> Any:
-    """Returns the filter of a transform that resizes. Fails if its pixels differ from torchvision's at this place."""
+    """Returns the filter of a transform that resizes. Fails if feedwater's pixels would differ from torchvision's at this
+    place in the list."""
     state.rounds()
     mode = step.interpolation if interpolation is None else interpolation
     name, filter = getattr(mode, "value", mode), filter_of(mode)

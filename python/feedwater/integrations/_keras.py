@@ -52,10 +52,10 @@ class BatchDataset(PyDataset):  # type: ignore[misc]
         batch = next(self._batches, None)
         if batch is None:
             raise RuntimeError(
-                f"the loader's epoch ended before batch {self._given} of {self._loader.batches_per_epoch}, because a state from the middle of it was "
+                f"the loader's epoch ended before batch {self._given} of {self._loader.batches_per_epoch}, because a state from the middle of an epoch was "
                 "restored; Keras needs whole epochs, so restore only states from the end of an epoch"
             )
-        # Give copies to Keras, which frees batches only when Python collects garbage. The loader has memory for only a few.
+        # Give copies to Keras, which frees batches only when Python collects garbage. The loader has memory for only a few batches.
         copied = tuple(map(_copy, batch))
         # After the third batch, Keras does not start again, so the first batches need not be kept.
         self._looked = [*self._looked, copied] if self._given <= _LOOKS else []

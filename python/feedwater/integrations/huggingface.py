@@ -28,7 +28,7 @@ IGNORED_LABEL = -100
 
 
 class _LoaderShard(DataLoaderShard):  # type: ignore[misc]
-    """Replaces the result of ``accelerator.prepare(DataLoader)``, but does not divide the data among processes again."""
+    """Stands in for the result of ``accelerator.prepare(DataLoader)``. It does not divide the shard of its loader among processes again."""
 
     #: ``prepare`` returns this object unchanged.
     _is_accelerate_prepared = True
@@ -66,12 +66,13 @@ def _skip_first_batches(dataloader: Any, num_batches: int = 0) -> Any:
     return accelerate.skip_first_batches(dataloader, num_batches)
 
 
-# The Trainer calls this function of its module when it continues in the middle of an epoch, and has no hook to replace it.
+# To continue in the middle of an epoch, the Trainer calls `skip_first_batches` of its module. It has no hook for another function, so replace
+# the function in the module.
 transformers.trainer.skip_first_batches = _skip_first_batches
 
 
 def accelerate_loader(loader: Loader, keys: tuple[str, str] | None = None) -> DataLoaderShard:
-    """Wraps a loader like ``accelerator.prepare``, for code that must know which batch is the last one. For example,
+    """Wraps a loader as ``accelerator.prepare`` wraps a ``DataLoader``, for code that must know which batch is the last one. For example,
     ``accelerator.accumulate`` then makes an optimizer step at the end of each epoch.
 
     Other code can loop over the loader itself. The returned object reads one batch in advance, so ``loader.state_dict()`` is correct only

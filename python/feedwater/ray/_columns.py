@@ -93,7 +93,7 @@ def _inferred(own: Mapping[str, Given]) -> dict[str, FieldType]:
                 types[name] = kind
             elif kind not in (known, _UNKNOWN):
                 raise ValueError(
-                    f"field {name!r} is of type {_name(known)}, but in {sequence}[0] of type {_name(kind)}; a column has one type. "
+                    f"field {name!r} is of type {_name(kind)} in {sequence}[0], but of type {_name(known)} in an earlier sequence; a column has one type. "
                     f"{_ADVICE}"
                 )
     for name, kind in types.items():
@@ -141,14 +141,14 @@ def _column(name: str, kind: FieldType, values: Sequence[Any], indices: Sequence
     for value, index in zip(values, indices):
         found = _type(value)
         if is_plain and found not in (_UNKNOWN, kind) and (found, kind) != (int, float):
-            raise ValueError(f"field {name!r} of sample {index} is of type {_name(found)}, but its column is of {_name(kind)}")
+            raise ValueError(f"field {name!r} of sample {index} is of type {_name(found)}, but its column is of type {_name(kind)}")
     try:
         if is_plain:
             return pyarrow.array(values, _FIELD_TYPES[kind])
         return pyarrow.array([value.tolist() if isinstance(value, numpy.ndarray) else value for value in values], kind)
     except (OverflowError, TypeError, ValueError) as problem:
         at = f"samples {indices[0]} to {indices[-1]}" if len(indices) > 1 else f"sample {indices[0]}"
-        raise ValueError(f"field {name!r} of {at} cannot be converted to a column of {_name(kind)}: {problem}") from problem
+        raise ValueError(f"field {name!r} of {at} cannot be converted to a column of type {_name(kind)}: {problem}") from problem
 
 
 def table(batch: Batch, loader: _feedwater.Loader, part: Part, size: int, fields: Fields, masks: bool) -> pyarrow.Table:

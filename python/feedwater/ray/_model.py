@@ -44,12 +44,12 @@ def map_batches(
     Images are not copied. Their array is in the memory of Ray's object store, so the model must not write to it. The
     result has no rows for padding.
 
-    * ``model``: a function of the images, or a class whose objects can be called with the images. Of a class, each worker
-      creates one object.
+    * ``model``: a function of the images, or a class whose objects can be called with the images. Each worker
+      creates one object of the class.
     * ``framework``: the images are an array (``"numpy"``) or a tensor (``"torch"``) in host memory. Images of ``bf16``
       are a tensor of ``torch.bfloat16``, or an array of ``ml_dtypes.bfloat16``, which must be installed.
-    * ``batch_size``: images per call. Default: the images of a batch of :func:`read`. With another number, images of
-      several batches are copied.
+    * ``batch_size``: number of images per call. Default: the number in a batch of :func:`read`. With another number,
+      the images are copied, to join those of several batches.
     * ``output``: name of the new column, unless the model returns a dictionary of arrays by name. Vectors become lists
       of fixed size, which every reader of Parquet supports.
     * ``keep``: columns that the result keeps.
@@ -97,7 +97,7 @@ class _Applied:
         for name, values in named.items():
             array = _host(values)
             if array.ndim == 0 or len(array) != len(table):
-                raise ValueError(f"{name} of the model has shape {list(array.shape)}; its first dimension must be {len(table)}, the number of images")
+                raise ValueError(f"the output {name} of the model has shape {list(array.shape)}; its first dimension must be {len(table)}, the number of images")
             kept = kept.append_column(name, _column(array))
         padding = table.column("padding").to_numpy() if "padding" in table.column_names else numpy.zeros(len(table), bool)
         return kept.filter(pyarrow.array(~padding)) if padding.any() else kept

@@ -20,7 +20,7 @@ from ._resources import PROCESS_BYTES, require
 
 #: Number of samples that are encoded to predict the memory of tasks.
 _SAMPLED = 8
-#: Memory of a thread that downscales images, in bytes. Larger images use `limits.large_image_memory`, which the threads share.
+#: Memory of a thread that downscales images, in bytes. An image that needs more uses `limits.large_image_memory`, which the threads share.
 _THREAD_BYTES = 32 << 20
 #: Reserved memory of a task, as a multiple of the size of its encoded samples.
 #: With Ray 2.60, the measured peak was 2.3 times the size of the encoded samples, plus memory of earlier tasks of the process.

@@ -233,7 +233,7 @@ def read(
 
     * ``source``: as in :class:`feedwater.Loader`, or a :class:`Datasource`. A ``Datasource`` already has the arguments of
       the loader, so they must not be given here.
-    * ``transform``, ``batch_size`` and other arguments of :class:`feedwater.Loader` have the same meaning as there.
+    * ``transform``, ``batch_size`` and other arguments of :class:`feedwater.Loader` have the same meaning as in that class.
     * ``epoch``: first epoch. ``epochs``: number of epochs. ``state``: state of :meth:`feedwater.Loader.state_dict` at which
       the data set begins, instead of ``epoch``.
     * ``num_cpus``: number of cores for a task, and of threads of its loader unless ``num_workers`` is given.
