@@ -1,6 +1,6 @@
 //! A ring of slots that circulate between the threads that fill them and the consumer.
 //!
-//! Behaviour, with tests in this file or in `tests/ring.rs`:
+//! Behaviour, with tests in this file or in `tests/loader/ring.rs`:
 //!
 //! * A slot is in exactly one state: free, being filled, ready, or in use. Backpressure is the lack
 //!   of a free slot.

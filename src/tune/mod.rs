@@ -1,6 +1,6 @@
 //! Autotuning of workers, prefetch and placement from measurements.
 //!
-//! Behaviour, each point with a test in `tests/tune/` on simulated machines:
+//! Behaviour, each point with a test in `tests/insight/tune/` on simulated machines:
 //!
 //! * The performance model of [`explain`](crate::explain) is fitted to each measurement, which
 //!   covers a few consecutive batches. The configuration that is best in the model is tried and

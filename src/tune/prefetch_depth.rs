@@ -1,7 +1,7 @@
 //! Tunes the number of samples to prefetch over a network, from measured requests and waiting
 //! times.
 //!
-//! Behaviour, each point with a test in `tests/read_ahead/` on simulated storage:
+//! Behaviour, each point with a test in `tests/insight/prefetch/` on simulated storage:
 //!
 //! * The prefetch depth, which is the number of samples to prefetch, starts at the maximum, so that
 //!   the first batches are not delayed. It is never above the maximum or below the number of

@@ -226,6 +226,22 @@ fn unsafe_is_confined_and_explained() {
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
 }
 
+/// Checks that comments in `src` and in the crates name tests by paths that exist. A path may be
+/// relative to the repository or to the crate of the file.
+#[test]
+fn tests_that_comments_name_exist() {
+    for root in SOURCES {
+        let home = Path::new(root).parent().unwrap();
+        for (path, text) in sources(root) {
+            let quoted = text.split('`').filter(|it| it.starts_with("tests/"));
+            for name in quoted.filter(|it| !it.contains(|c: char| c.is_whitespace())) {
+                let exists = Path::new(name).exists() || home.join(name).exists();
+                assert!(exists, "{} names {name}, which does not exist", path.display());
+            }
+        }
+    }
+}
+
 #[test]
 fn files_have_at_most_500_lines() {
     for root in SOURCES.into_iter().chain([
