@@ -126,7 +126,7 @@ fn source(formulas: &[Kind], pixels: PixelType, dtype: DType, layout: Layout) ->
     text.source
 }
 
-/// CUDA functions that switch over the formulas.
+/// CUDA functions that call one of the formulas by its code.
 fn functions(formulas: &[Kind]) -> String {
     let mut cases = Cases::default();
     for (place, kind) in formulas.iter().enumerate() {
