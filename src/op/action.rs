@@ -31,8 +31,8 @@ impl Action {
         Self { params, table: 0..0, whole, input, output: whole.window() }
     }
 
-    /// Records how actions move the pixels, one after another. Actions of a mix are not recorded: a
-    /// mix contains the unmoved image, so boxes stay where they are.
+    /// Records in `trace`, in order, how the actions move the pixels. Skips the actions of a mix:
+    /// the mix also contains the image from before these actions, so boxes stay where they are.
     pub(super) fn trace_all(actions: &[Self], trace: &mut Trace) {
         let mut mixes = Inside::default();
         for action in actions {

@@ -29,7 +29,8 @@ pub struct Actions {
     names: Vec<&'static str>,
     /// Boxes of the sample's objects in the upright image, for operators that read them.
     pub boxes: Vec<BoundingBox>,
-    /// Memory for the boxes in the image that the next operator receives.
+    /// Boxes of the objects, as they are in the image that the next operator receives. Stored here
+    /// only so that the memory is reused.
     present: Vec<BoundingBox>,
 }
 
@@ -169,8 +170,8 @@ impl Actions {
         image
     }
 
-    /// Parameters, as a kernel reads them, of the actions from index `first` on. The tables begin
-    /// at `address`.
+    /// Returns the parameters of the actions from index `first` on, in the form in which a kernel
+    /// reads them. The tables of the actions begin at `address`.
     pub fn params(&self, first: usize, address: u64) -> impl Iterator<Item = ParamBytes> {
         self.list[first..].iter().map(move |action| {
             let table = size_of::<i32>() * action.table.start;

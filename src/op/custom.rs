@@ -42,8 +42,8 @@ pub struct Wanted {
     /// than 1 only for the first action of a sample, and only if this action resamples.
     pub reduction: u32,
     /// Columns and rows, in pixels of the unreduced image, that the decoder added before the first
-    /// column and row. The decoder adds them if EXIF mirrors the axis and the reduction does not
-    /// divide its side.
+    /// column and row. The decoder adds columns if EXIF mirrors the image left to right and the
+    /// reduction does not divide the width. It adds rows in the same way.
     pub padding: Size,
     /// Window of the output that the next action or the tensor needs.
     pub output: Roi,

@@ -49,7 +49,7 @@ pub(super) struct Boxes<'a> {
     pub(super) trace: &'a Trace,
     /// Number of the first action that is not in `trace`.
     pub(super) first: usize,
-    /// Memory for the boxes in the present image, after all actions so far.
+    /// Boxes after all actions so far. Stored here only so that the memory is reused.
     pub(super) present: &'a mut Vec<BoundingBox>,
 }
 
@@ -156,9 +156,10 @@ impl Draw<'_> {
         self.push(warp::Params { warp, input: size, field }, size);
     }
 
-    /// Computes the weighted sum of the image and of the results of chains, each of which begins at
-    /// the image. `chain` draws the actions of one chain, which must keep size and pixel type.
-    /// `weights` are the weight of the image and then those of the chains.
+    /// Computes the weighted sum of the image and of the results of several branches. A branch is a
+    /// sequence of actions that begins with the image and keeps its size and pixel type. `chain`
+    /// draws the actions of one branch. `weights` holds the weight of the image, then the weights
+    /// of the branches.
     pub(crate) fn mix(&mut self, weights: &[f32], mut chain: impl FnMut(&mut Self)) {
         let Some((&weight, chains)) = weights.split_first() else { return };
         let (size, window) = (self.size, self.size.window());

@@ -43,8 +43,8 @@ impl Operator for Flip {
     }
 
     fn is_random(&self) -> bool {
-        // `draw` draws a number for both probabilities, but the number has no effect if the
-        // probability is 0 or 1.
+        // `draw` draws a number for each of the two probabilities, but this number has no effect if
+        // the probability is 0 or 1.
         [self.horizontal, self.vertical].iter().any(|&p| p > 0.0 && p < 1.0)
     }
 }

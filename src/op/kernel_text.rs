@@ -7,7 +7,7 @@
 //!
 //! Every text has the kernel `fused`, with one thread per pixel. This kernel is short and serves as
 //! the reference on the GPU. If the operators allow it (`Tiling`), the text also has the kernel
-//! `tiled`, with one thread block per tile. Then `tiled` is launched.
+//! `tiled`, with one thread block per tile, and `tiled` is launched instead of `fused`.
 
 use std::fmt::Write;
 

@@ -175,7 +175,8 @@ mod tests {
             area += window.size().pixels() as f64 / input.pixels() as f64 / 2000.0;
             log_ratio += (f64::from(window.width) / f64::from(window.height)).ln() / 2000.0;
         }
-        // Standard errors: 0.2 / sqrt(12 * 2000) = 0.0013 and 0.575 / sqrt(12 * 2000) = 0.0037.
+        // Standard errors of the two means: 0.2 / sqrt(12 * 2000) = 0.0013 for the area and 0.575 /
+        // sqrt(12 * 2000) = 0.0037 for the logarithm of the ratio.
         assert!((area - 0.2).abs() < 0.005, "mean area {area}");
         assert!(log_ratio.abs() < 0.015, "mean log ratio {log_ratio}");
     }

@@ -16,8 +16,8 @@ use super::BatchOperator;
 /// nearest even in the element type, also for bytes. A weight of 0 exchanges the elements. For f32,
 /// the result has the bits of torchvision's and timm's mixup.
 ///
-/// The soft targets become `target_weight * own + (1 - target_weight) * other`, computed in the
-/// same way.
+/// The soft targets become `target_weight * own + (1 - target_weight) * other`, computed in f32 and
+/// rounded like the elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Blend {

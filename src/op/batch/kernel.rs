@@ -32,9 +32,10 @@ pub fn mix_kernel_text(dtype: DType, layout: Layout) -> String {
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct PairParams {
-    /// Addresses of both tensors. The second is 0 if there is no second sample.
+    /// Addresses of the tensors of the two samples. The second is 0 if there is no second sample.
     images: [u64; 2],
-    /// Addresses of both soft targets. The second is 0 if there is no second sample.
+    /// Addresses of the soft targets of the two samples. The second is 0 if there is no second
+    /// sample.
     targets: [u64; 2],
     rows: [TargetRow; 2],
     classes: i32,

@@ -30,8 +30,8 @@ impl TargetCoding {
 pub struct TargetRow {
     /// Classes of the pair's first and second sample. -1 for a sample without a label.
     labels: [i32; 2],
-    /// Values of the first class, of the second class, and of every other class. If both classes
-    /// are the same, the value of this class is the first.
+    /// Values of the first sample's class, of the second sample's class, and of every other class.
+    /// If both samples have the same class, this class has the first value.
     values: [f32; 3],
 }
 

@@ -91,7 +91,8 @@ impl Operator for ColorJitter {
     }
 
     fn is_random(&self) -> bool {
-        // Even if every range is a single number, the order of the steps is drawn at random.
+        // The operator is random even if every range is a single number, because the order of the
+        // steps is drawn at random.
         [self.brightness, self.contrast, self.saturation, self.hue].iter().any(Option::is_some)
     }
 }

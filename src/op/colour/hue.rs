@@ -50,15 +50,15 @@ impl ColourFormula for Hue {
     type Params = Params;
     const CUDA: Option<Cuda> = Some(Cuda::new("Hue", include_str!("../../../kernels/hue.cu")));
 
-    /// Converts to hue, saturation and value in bytes, adds to the hue byte, and converts back:
-    /// torchvision's `adjust_hue` on PIL images (Pillow's `Convert.c`). A shift of 0 changes pixels
-    /// too, because both conversions round.
+    /// Converts to hue, saturation and value in bytes, adds `shift` to the hue byte, and converts
+    /// back: torchvision's `adjust_hue` on PIL images (Pillow's `Convert.c`). A shift of 0 changes
+    /// pixels too, because both conversions round.
     ///
     /// Pillow computes in f32 and f64. This implementation gives the same bytes without branches:
     ///
-    /// * Forward: the hue of the exact colour is n / (6 d) of a circle, with d = max - min. The hue
-    ///   byte is floor(255 n / (6 d)), less 1 where this quotient is an integer in `ROUNDED_DOWN`.
-    ///   The saturation byte is s = floor(255 d / max).
+    /// * Forward: the hue of the exact colour is a fraction n / (6 d) of a circle, with d = max -
+    ///   min. The hue byte is floor(255 n / (6 d)). If 255 n / (6 d) is an integer that is in
+    ///   `ROUNDED_DOWN`, the hue byte is one less. The saturation byte is s = floor(255 d / max).
     /// * Back: a channel is max (1 - s w / (255 * 85)), rounded. This value is never halfway
     ///   between two integers. The weight w is a trapezoid function of the hue: 0 for a third of
     ///   the circle, and 85 for the opposite third.

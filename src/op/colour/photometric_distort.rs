@@ -43,7 +43,8 @@ impl Default for PhotometricDistort {
 
 impl PhotometricDistort {
     /// Draws the steps of one sample and returns them in the order in which they run: brightness,
-    /// contrast, saturation, hue, channels. With probability 0.5, contrast runs after hue instead.
+    /// contrast, saturation, hue, order of channels. With probability 0.5, contrast runs after hue
+    /// and not before saturation.
     #[doc(hidden)]
     pub fn steps(&self, rng: &mut SampleRng) -> [Option<ColorStep>; 6] {
         let mut factor =

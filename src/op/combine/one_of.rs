@@ -66,8 +66,8 @@ impl Operator for OneOf {
             left -= weight;
             left < 0.0
         });
-        // Because of rounding, `left` may still be 0 or more after the last weight. Then the last
-        // operator with a weight runs.
+        // Because of rounding, `left` may still be 0 or more after the last weight was subtracted.
+        // In this case, the last operator with a weight above 0 runs.
         let last = self.weights.iter().rposition(|&weight| weight > 0.0);
         draw.inner(&self.operators, chosen.or(last));
     }

@@ -54,9 +54,9 @@ pub enum ErasingMode {
     /// One colour.
     #[default]
     Const,
-    /// One colour per rectangle: the value plus normally distributed noise.
+    /// One colour per rectangle: `value` plus normally distributed noise.
     Rand,
-    /// The value plus normally distributed noise, drawn for each pixel and channel.
+    /// `value` plus normally distributed noise, which is drawn for each pixel and channel.
     Pixel,
 }
 

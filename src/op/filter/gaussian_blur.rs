@@ -55,8 +55,9 @@ impl Operator for GaussianBlur {
         if let Some(wanted) = bounds.wanted {
             return of(wanted);
         }
-        // The table has entries for each column and each row. For a fixed number of pixels, it is
-        // therefore largest for the widest or the tallest image.
+        // The table of coefficients has entries for each column and each row. Of all images with a
+        // given number of pixels, the widest or the tallest image therefore needs the largest
+        // table.
         let other = bounds.pixels.div_ceil(u64::from(bounds.side.max(1))).max(1);
         let other = other.min(u64::from(bounds.side)) as u32;
         of(Size::new(bounds.side, other)).max(of(Size::new(other, bounds.side)))

@@ -16,7 +16,7 @@ pub struct Cuda {
 
 impl Cuda {
     /// Creates an implementation from the name of a type and the CUDA text that declares the type.
-    /// Kernels evaluate its pixels one by one, not in tiles.
+    /// Kernels evaluate the pixels of this type one by one, not in tiles.
     pub const fn new(type_name: &'static str, text: &'static str) -> Self {
         Self { type_name, text, tiling: Tiling::None }
     }
@@ -33,7 +33,7 @@ pub enum Tiling {
     /// Pixels of the kind are evaluated one by one, by `at(x, y)`, not in tiles. Every kind may
     /// have this role.
     None,
-    /// The kind resamples, by the type in `kernels/resample.cu`.
+    /// The kind resamples. Its C++ type is in `kernels/resample.cu`.
     Resamples,
     /// The kind may follow the resampling in a tile: it moves pixels along the axes, fills pixels
     /// outside the image, or maps the value of each channel separately. The type has the members

@@ -1,9 +1,9 @@
-//! Mixes: a weighted sum of an image and of the results of several chains. Each chain begins at
-//! this image.
+//! Mixes: a weighted sum of an image and of the results of several branches. A branch is a sequence
+//! of actions that begins with this image.
 //!
-//! The list of actions holds [`Mix::Begin`], the actions of the first chain, [`Mix::Add`], the
-//! actions of the second chain, [`Mix::Add`], and so on. Each action of a chain receives the output
-//! of the action before it.
+//! The list of actions holds [`Mix::Begin`], the actions of the first branch, [`Mix::Add`], the
+//! actions of the second branch, [`Mix::Add`], and so on. Each action of a branch receives the
+//! output of the action before it.
 
 use serde_json::{Value, json};
 
@@ -18,22 +18,23 @@ pub use self::Mix as Params;
 /// Facts about mixes. They run only on the CPU, because no kernel implements them.
 pub static FACTS: Facts = Facts::new::<Mix>(Execution::Mix);
 
-/// An action of a mix: its beginning, or the end of one of its chains.
+/// An action of a mix: its beginning, or the end of one of its branches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mix {
-    /// Starts the sum with the image, which is also the input of the first chain.
+    /// Starts the sum with the image, which is also the input of the first branch.
     Begin {
         /// Weight of the image in the sum.
         weight: f32,
         /// Window that the sum covers.
         window: Roi,
     },
-    /// Adds the result of a chain to the sum.
+    /// Adds the result of a branch to the sum.
     Add {
         /// Weight of the result in the sum.
         weight: f32,
-        /// Whether this is the last chain. After the last chain, the sum is the next image. After
-        /// another chain, the image at `Begin` is the next image again.
+        /// Whether this is the last branch of the mix. After the last branch, the next action
+        /// receives the sum. After an earlier branch, the next action receives the image at `Begin`
+        /// again.
         last: bool,
     },
 }
@@ -54,8 +55,9 @@ impl ActionKind for Mix {
         ParamBytes::new(&[0u64; 0])
     }
 
-    /// Names the weight and the place in the mix. `begin` has the weight of the image, `next` and
-    /// `end` the weight of the chain that ends there.
+    /// Returns the weight of the action and its place in the mix, by name. The place `begin` has
+    /// the weight of the image. The places `next` and `end` have the weight of the branch that ends
+    /// there.
     fn named(&self) -> (&'static str, Option<Value>) {
         let (weight, at) = match *self {
             Mix::Begin { weight, .. } => (weight, "begin"),
@@ -87,8 +89,8 @@ impl Inside {
 struct Windows {
     /// Window that the sum covers.
     sum: Roi,
-    /// Window that the sum and some of the chains need of the image at `Begin`. It grows when the
-    /// backward pass reaches another chain.
+    /// Window of the image at `Begin` that the sum and the branches so far need. It grows when the
+    /// backward pass reaches another branch.
     begin: Roi,
 }
 
@@ -133,7 +135,7 @@ impl Branches {
     }
 }
 
-/// Image at the beginning of a mix, and the weighted sum of its chains. The memory is reused for
+/// Image at the beginning of a mix, and the weighted sum of its branches. The memory is reused for
 /// the next sample.
 #[derive(Clone, Debug, Default)]
 pub struct Mixer {
@@ -144,8 +146,8 @@ pub struct Mixer {
 impl Mixer {
     /// Executes one action of a mix on the image `src` and writes the next image to `out`, within
     /// the window that `out` has. `Begin` stores the image and starts the weighted sum. `Add` adds
-    /// `src` to the sum. After the last `Add`, the next image is the sum. After any other, it is
-    /// the image that `Begin` stored.
+    /// `src` to the sum. After the last `Add`, the next image is the sum. After an earlier `Add`,
+    /// the next image is the image that `Begin` stored.
     pub fn take(
         &mut self,
         mix: Mix,

@@ -125,7 +125,7 @@ kinds! {
     Stencil(formula: StencilKind) in stencil,
     /// Reads each pixel at a position of the input that a map gives.
     Warp in warp,
-    /// Begins a weighted sum of several chains' results, or adds a result to it.
+    /// Begins a weighted sum of the results of several branches, or adds a result to the sum.
     Mix in mix,
     /// Computes the image by any function of the input image.
     Image(formula: ImageKind) in image,

@@ -77,7 +77,8 @@ impl ActionKind for Params {
     }
 }
 
-/// Adds the readers of the two passes of a resampling: sums along rows, then along columns.
+/// Adds the `case` labels for the two passes of a resampling. The first pass computes weighted sums
+/// of a row's pixels, the second weighted sums of a column's pixels.
 fn cases(_: &Codes, cases: &mut Cases) {
     cases.reads.push_str(
         "    case READ_ACROSS: value.bytes = sum_across(pass.as<Resample<Roi>>(), x, y); break;\n    \

@@ -40,7 +40,8 @@ pub trait StatisticsFormula: 'static {
 pub enum Reads {
     /// The histograms of the channels.
     Channels,
-    /// Only the first and the last byte that occur in each channel. All other bins may be empty.
+    /// Only the smallest and the largest byte that occur in each channel. The bins of all other
+    /// bytes may be empty.
     Extremes,
     /// Only the number of pixels and the sum of their gray values. The histogram of the gray image
     /// gives both numbers.

@@ -92,7 +92,7 @@ impl PositionFormula for SaltAndPepper {
 pub struct Params {
     /// Random words below this number make the value white.
     pub salt: u64,
-    /// Other random words below this number make the value black.
+    /// Random words that are below this number, but not below `salt`, make the value black.
     pub noise: u64,
     /// Key of the random numbers for the sample's noise.
     pub key: [u32; 2],

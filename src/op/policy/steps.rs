@@ -13,8 +13,8 @@ pub enum PolicyStep {
     Identity,
     /// An affine transform as torchvision's `affine` defines it.
     Affine(Affine),
-    /// Affine matrix that maps positions of the result to the input, row by row: Pillow's
-    /// `Image.transform`.
+    /// Affine matrix, in row-major order, that maps positions of the result to positions of the
+    /// input: Pillow's `Image.transform`.
     Matrix([f64; 6]),
     /// Rotation around the centre in degrees, counter-clockwise, without enlarging the image.
     Rotate(f64),
@@ -30,7 +30,7 @@ pub enum PolicyStep {
     Posterize(u32),
     /// Inverts bytes that reach this threshold, 0 to 256.
     Solarize(f64),
-    /// Adds this number to bytes below 128, up to 255.
+    /// Adds this number to each byte below 128. The sum is clamped to 255.
     SolarizeAdd(u32),
     /// Stretches each channel to 0..=255.
     AutoContrast,
@@ -101,8 +101,8 @@ pub enum Magnitudes {
     /// Magnitudes from 0 to the result of this function of the image's size, negated with
     /// probability 1/2.
     Sides(fn(Size) -> f64),
-    /// Numbers of bits that are kept: the first number minus 0 to the second number, rounded half
-    /// to even.
+    /// Numbers of bits that are kept. They go down from the first number by 0 up to the second
+    /// number, and are rounded half to even.
     Bits(f32, f32),
 }
 

@@ -6,7 +6,8 @@ use crate::random::SampleRng;
 
 use super::steps::{PolicyStep, normal};
 
-/// Magnitude for which the ranges of all operations are given.
+/// Magnitude at which operations have their full strength. A magnitude divided by this number is
+/// the fraction of the full strength.
 pub const DENOMINATOR: f64 = 10.0;
 
 /// Settings of timm's RandAugment, parsed from a text such as `rand-m9-mstd0.5-inc1`.

@@ -80,8 +80,8 @@ impl Operator for TimmRandAugment {
         let policy = self.policy()?;
         if policy.layers > MOST_OPS as usize {
             let problem = format!(
-                "must have at most {MOST_OPS} operations per image, but has n{}, which means that \
-                 number of operations",
+                "must have at most {MOST_OPS} operations per image, but the section n{} sets a \
+                 larger number",
                 policy.layers
             );
             return Err(FieldError::new("config", problem));

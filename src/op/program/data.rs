@@ -40,14 +40,14 @@ pub struct Pass {
     pub rows: Along,
     pub width: i32,
     pub height: i32,
-    /// Left, top, right and bottom edges of the region that can be read.
+    /// Left, top, right and bottom edges of the region that the pass can read.
     pub readable: [i32; 4],
     pub whole: [i32; 2],
-    /// Parameters of the source, then those of the action that reads the source.
+    /// Parameters of the image that the pass reads, then those of the action that reads this image.
     pub source: SourceBytes,
 }
 
-/// Parameters of the source of a pass and of the action that reads the source.
+/// Parameters of the image that a pass reads, and of the action that reads this image.
 pub type SourceBytes = [u8; LEAF_BYTES + MAX_PARAMS_BYTES];
 
 /// Data of a step, which changes each pixel of a pass.
@@ -104,7 +104,7 @@ pub mod step {
     pub const FILL_FLOATS: i32 = 5;
 }
 
-/// Codes for how a pass reads its source. Some kinds have a code of their own
+/// Codes for how a pass reads its input image. Some kinds of actions have a code of their own
 /// (`ProgramRole::reader`).
 pub mod read {
     pub const BYTES: i32 = 0;

@@ -5,8 +5,9 @@ use crate::geometry::Size;
 /// Number of pixels in the tile that a thread block computes.
 pub const TILE_PIXELS: u32 = 1024;
 
-/// Number of pixels that a thread block counts. It is larger than a tile, because each block adds
-/// its whole histograms to those of the sample, which costs as much for few pixels as for many.
+/// Number of pixels that a thread block counts for the histograms. It is larger than a tile,
+/// because each block adds its whole histograms to those of the sample, which costs as much for few
+/// pixels as for many.
 pub const COUNTED_PIXELS: u32 = 8 * TILE_PIXELS;
 
 /// Number of thread blocks that compute a table: one per channel.

@@ -19,15 +19,16 @@ pub struct Image {
     pub pixels: PixelType,
 }
 
-/// How a pass reads its source.
+/// How a pass reads its input image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// Reads the pixels of the source.
+    /// Reads the pixels of the input image.
     Source,
-    /// Computes the horizontal sums of a resampling. The field is the number of its action.
+    /// Computes the horizontal sums of a resampling. The field is the number of the resampling in
+    /// the list of actions.
     Across(usize),
     /// Computes the vertical sums of a resampling from an image of horizontal sums. The field is
-    /// the number of its action.
+    /// the number of the resampling in the list of actions.
     Down(usize),
     /// Executes the action with this number, which is executed by rows or on the whole image.
     Action(usize),
@@ -42,10 +43,10 @@ pub struct Pass {
     pub readable: Roi,
     pub read: PixelType,
     /// Pointwise actions of the pass. The first action may also be one that needs statistics of the
-    /// source.
+    /// image that the pass reads.
     pub actions: Range<usize>,
     pub output: Image,
-    /// Whether the output of the pass is that of the last action.
+    /// Whether the output of the pass is the output of the sample's last action.
     pub is_last: bool,
 }
 
@@ -132,7 +133,7 @@ impl Image {
     }
 }
 
-/// Whether a new pass begins with this action and reads its source through this action.
+/// Whether a new pass begins with this action, and reads its input image through this action.
 fn reads(action: &Action) -> bool {
     [Execution::Resample, Execution::Rows, Execution::Whole].iter().any(|how| is(action, *how))
 }

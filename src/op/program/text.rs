@@ -1,5 +1,5 @@
 //! Source text of the program kernel: its own text, the texts of the formulas, and functions that
-//! switch over the formulas.
+//! call one of the formulas by its code.
 
 use crate::image::PixelType;
 use crate::op::kernel_text::{Text, order_type, out_type};
@@ -126,7 +126,7 @@ fn source(formulas: &[Kind], pixels: PixelType, dtype: DType, layout: Layout) ->
     text.source
 }
 
-/// CUDA functions that switch over the formulas.
+/// CUDA functions that call one of the formulas by its code.
 fn functions(formulas: &[Kind]) -> String {
     let mut cases = Cases::default();
     for (place, kind) in formulas.iter().enumerate() {

@@ -87,8 +87,8 @@ impl ProgramText {
         header.copy_from_slice(bytes_of(&program));
     }
 
-    /// Adds the rest of a pass's data: how the pass reads its source, which statistics it needs,
-    /// and its sizes.
+    /// Adds the rest of a pass's data: how the pass reads its input image, which statistics it
+    /// needs, and its sizes.
     fn pass(
         &self,
         actions: &Actions,
@@ -135,7 +135,7 @@ impl ProgramText {
         }
     }
 
-    /// Passes each step of a pass to `put`. Returns the positions that the pass reads.
+    /// Calls `put` with each step of a pass. Returns the positions that the pass reads.
     fn steps(
         &self,
         actions: &Actions,

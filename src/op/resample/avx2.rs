@@ -45,7 +45,7 @@ pub(super) struct Passes {
     pairs: usize,
     /// Coefficients: `pairs` entries for every two neighbouring outputs.
     weights: Vec<Weights>,
-    /// Pairs of ring rows that the current output row reads.
+    /// Pairs of rows of the ring from which the current output row is computed.
     rows: Vec<RowPair>,
 }
 
@@ -129,7 +129,8 @@ impl Passes {
         self.lines[place * self.line_len..][..len].copy_from_slice(&row[..len]);
     }
 
-    /// Runs the horizontal pass on the stored rows and writes them to the `slots` of the ring.
+    /// Runs the horizontal pass on the stored rows and writes the results to the `slots` of the
+    /// ring.
     pub fn horizontal(&mut self, ring: &mut [u8], slots: &[usize]) {
         // SAFETY: the path was chosen because the CPU has AVX2.
         unsafe { horizontal(self, ring, slots) }

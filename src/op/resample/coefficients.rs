@@ -99,7 +99,7 @@ impl Line {
                 let nearest = (position as u32).min(len - 1);
                 table.extend([(offset + nearest) as i32, 1]);
             }
-            // Pillow accumulates instead of multiplying, and the rounding must match.
+            // Pillow adds up the steps instead of multiplying, and the rounding must be the same.
             position += step;
         }
         table.resize(table.len() + wanted.len(), 1 << PRECISION_BITS);
@@ -110,8 +110,8 @@ impl Line {
 /// Maximum number of coefficients of one output if the axis shrinks by at most the factor `scale`.
 ///
 /// Pillow's bound is `ceil(support) * 2 + 1`. Two taps (input pixels that an output reads) are
-/// added for the bound on a whole table. That bound is computed for the most elongated images.
-/// Because the number of taps is rounded up, another image may need slightly more.
+/// added, because the bound on a whole table is computed only for the most elongated images.
+/// Another image may need slightly more taps, because their number is rounded up.
 pub(super) fn most_taps(filter: Filter, scale: f64) -> u64 {
     match filter {
         Filter::Nearest => 1,

@@ -5,8 +5,8 @@
 //! output column, the filter's weights over the input columns are computed in f64, normalized to
 //! the sum 1, scaled by 2^22 and rounded to i32. A horizontal pass computes the weighted sums, adds
 //! half, shifts by 22 and clamps to a byte. A vertical pass does the same with the result. The
-//! filter's window is truncated at the border of the resampled box, so pixels outside of the box
-//! are never read. The filter `nearest` is Pillow's affine nearest (`Geometry.c`).
+//! filter is cut off at the border of the resampled box, so pixels outside of the box are never
+//! read. The filter `nearest` is Pillow's affine nearest (`Geometry.c`).
 //!
 //! One difference remains: from 12.2 on, Pillow's `Image.resize` resizes the rows first if an image
 //! is more than 100 times as high as wide. feedwater, like Pillow up to 12.1, always resizes the

@@ -98,7 +98,9 @@ const LN: [f32; 9] = [
 mod tests {
     use super::*;
 
-    /// Kolmogorov-Smirnov distance of 200,000 numbers from the normal distribution.
+    /// Checks that the numbers of each channel are distributed normally (Kolmogorov-Smirnov
+    /// distance of 200,000 numbers), and that neither the channels of a pixel nor neighbouring
+    /// pixels are correlated.
     #[test]
     fn noise_is_normal_and_its_channels_are_independent() {
         const COUNT: usize = 200_000;

@@ -76,8 +76,8 @@ pub(in crate::op) fn filled(
     let byte = |value: f32| (0.0..=255.0).contains(&value) && value.fract() == 0.0;
     if input == PixelType::U8 && !fill.iter().all(|&value| byte(value)) {
         return Err(format!(
-            "the input of {name} is bytes, but its fill {fill:?} is not; use whole numbers from 0 \
-             to 255, or put {name} after normalize"
+            "the input of {name} is bytes, but its fill {fill:?} contains a number that is not a \
+             byte; use whole numbers from 0 to 255, or put {name} after normalize"
         ));
     }
     Ok(input)

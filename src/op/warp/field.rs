@@ -75,7 +75,7 @@ impl Smoothness {
         fields.iter_mut().for_each(|it| *it = *it * 2.0 - 1.0);
         for (field, blur) in fields.chunks_exact_mut(pixels).zip(sigma) {
             if blur > 0.0 {
-                // The memory of the pairs is free until the pairs are written, after the blur.
+                // The pairs are written after the blur, so the blur can use their memory.
                 let between = bytemuck::cast_slice_mut(&mut pairs[..pixels]);
                 let blur = Blur::new(size, radius(blur), sigma, scratch);
                 instructions.run(Blurred { blur, field, between });

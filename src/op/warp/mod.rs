@@ -7,11 +7,12 @@
 //!
 //! Pillow computes positions in different ways, which round differently:
 //!
-//! | map | positions |
-//! |---|---|
-//! | affine with shear or rotation, nearest, corners within 32,768 pixels | i32, 16 fraction bits |
-//! | other affine, nearest | f64, summed from pixel to pixel and row to row |
-//! | affine, bilinear and bicubic; perspective | f64, each position computed separately |
+//! * Affine maps with shear or rotation, interpolation `nearest` and all corners within 32,768
+//!   pixels: positions are i32 with 16 fraction bits.
+//! * Other affine maps with interpolation `nearest`: positions are f64, and a step is added from
+//!   pixel to pixel and from row to row.
+//! * Affine maps with bilinear or bicubic interpolation, and perspective maps: positions are f64,
+//!   and each position is computed separately.
 //!
 //! Values of bilinear and bicubic interpolation are f64 and are truncated, not rounded.
 
@@ -70,17 +71,17 @@ pub struct Warp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Positions {
-    /// Integers, for maps that mirror, transpose or move by whole pixels.
+    /// Positions are integers, for maps that mirror, transpose or move by whole pixels.
     Whole,
-    /// Integers with 16 fraction bits.
+    /// Positions are integers with 16 fraction bits.
     Fixed,
-    /// f64, summed from pixel to pixel.
+    /// Positions are f64. A step is added from pixel to pixel.
     Summed,
-    /// f64, each position computed separately.
+    /// Positions are f64. Each position is computed separately.
     Affine,
-    /// f64, each position computed separately as a quotient.
+    /// Positions are f64. Each position is computed separately, as a quotient.
     Perspective,
-    /// Position of the output pixel plus a displacement from a table.
+    /// A position is that of the output pixel plus a displacement from a table.
     Displaced,
 }
 

@@ -1,6 +1,6 @@
 //! Fast implementation of a warp, row by row. It does not check coordinates where all neighbours
 //! are inside of the input. For maps in integers, it computes no positions in the parts of a row
-//! that are outside.
+//! that lie outside of the input.
 
 use crate::image::Image;
 use crate::op::wide::Instructions;

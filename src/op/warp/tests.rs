@@ -106,7 +106,7 @@ fn rows_of_random_maps_are_those_of_the_reference() {
     }
 }
 
-/// Positions at edges and between pixels, where many values are whole numbers.
+/// Tests positions at edges and between pixels, where many values are whole numbers.
 #[test]
 fn rows_of_exact_fractions_are_those_of_the_reference() {
     let mut rng = SampleRng::new(SampleKey::default(), 2);

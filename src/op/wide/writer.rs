@@ -107,7 +107,7 @@ fn copy_past_caches(from: &[u8], to: &mut [u8]) {
 mod tests {
     use super::*;
 
-    /// Rows and tensors whose lengths and alignments differ from those of cache lines.
+    /// Tests rows and tensors whose lengths and alignments differ from those of cache lines.
     #[test]
     fn lines_past_the_caches_equal_ordinary_ones() {
         let mut buffer = LineBuffer::new();

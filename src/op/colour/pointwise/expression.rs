@@ -160,7 +160,7 @@ impl Parser {
         let mut compared = false;
         while let Some((found, operator)) = self.operator(precedence) {
             if found == COMPARISON && compared {
-                return Err(self.expected("only one comparison (put the other one in parentheses)"));
+                return Err(self.expected("at most one comparison without parentheses"));
             }
             compared |= found == COMPARISON;
             self.at += operator.name.len();

@@ -147,7 +147,7 @@ fn chroma(
     window: Roi,
     (column, row): (u32, u32),
 ) -> Chroma {
-    // Blocks outside these ranges are not used, and their pixels may not be in the input.
+    // Blocks outside these ranges are not needed, so the input need not contain their pixels.
     let columns = jpeg::blocks(window.x)..jpeg::blocks_end(window.right(), of.size.width);
     let rows = jpeg::blocks(window.y)..jpeg::blocks_end(window.bottom(), of.size.height);
     let place = |at: u32, by: usize, of: &Range<u32>| {
@@ -218,7 +218,7 @@ mod tests {
                     Roi::new(width / 2, height / 2, 1, 1),
                     Roi::new(0, height / 3, width / 2 + 1, height / 3 + 1),
                 ] {
-                    // The source has only the pixels that the window needs.
+                    // This input holds only the pixels that are needed for the window.
                     let mut demanded = Image::new(jpeg::demand(size, window));
                     let there = demanded.window();
                     for y in there.y..there.bottom() {

@@ -39,7 +39,8 @@ impl Loop for Compression<'_> {
             // tile before it.
             let last = first + tiles as u32;
             let right = if last == end { window.right() } else { SIDE * (last - 1) };
-            // `BLOCK` pixels, which are converted at once, are as wide as two tiles.
+            // The width is a whole number of `BLOCK`s, the pixels that are converted at once. A
+            // `BLOCK` is as wide as two tiles.
             let width = tiles.next_multiple_of(2) * SIDE as usize;
             let stripe = Stripe { size, src, luma, chroma, left: SIDE * first, width };
             stripe.run(rows.clone(), left..right, out);
@@ -203,7 +204,8 @@ impl Stripe<'_> {
     fn double(&self, near: &Chroma, far: &Chroma, doubled: &mut [[u8; WIDTH]; 2]) {
         let half = self.width / 2;
         let last = ((self.size.width - 1) / 2 - self.left / 2) as usize;
-        // There is one more sum at each end, as the neighbour of the first or the last sample.
+        // The array has one more sum at each end: the neighbour of the first sample, and that of
+        // the last sample.
         let mut sums = [0; WIDTH / 2 + 2];
         for (of, doubled) in doubled.iter_mut().enumerate() {
             let (near, far) = (&near[of * half..][..half], &far[of * half..][..half]);

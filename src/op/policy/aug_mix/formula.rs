@@ -32,7 +32,7 @@ pub const PARTIAL: usize = 9;
 /// Number of magnitudes of each operation. With the severity `s`, the first `s` of them are used.
 pub const BINS: u32 = 10;
 
-/// Draws one step of a chain for a `severity` of 1 to 10 (default 3).
+/// Draws one step of a chain of operations. `severity` is 1 to 10 (default 3).
 pub fn draw(severity: u32, all_ops: bool, size: Size, rng: &mut SampleRng) -> Drawn {
     let entry = drawn_from(if all_ops { SPACE } else { &SPACE[..PARTIAL] }, rng);
     let bin = match entry.1 {
@@ -42,22 +42,22 @@ pub fn draw(severity: u32, all_ops: bool, size: Size, rng: &mut SampleRng) -> Dr
     signed(entry, (bin, BINS), size, rng)
 }
 
-/// Maximum number of steps of a chain if the user does not set it.
+/// Maximum number of operations of a chain if the user does not set the number.
 pub const MOST_DEPTH: u32 = 3;
 
-/// Draws the number of steps of a chain if the user does not set it: 1 to [`MOST_DEPTH`], all
-/// equally likely.
+/// Draws the number of operations of a chain if the user does not set the number: 1 to
+/// [`MOST_DEPTH`], all equally likely.
 pub fn depth(rng: &mut SampleRng) -> u32 {
     1 + rng.below(MOST_DEPTH.into()) as u32
 }
 
-/// Maximum number of chains.
+/// Maximum number of chains of operations whose results are mixed.
 pub const MOST_WIDTH: usize = 16;
 
-/// Draws the weight of the image and then the weights of the chains. All weights together have the
-/// sum 1. There are at most [`MOST_WIDTH`] chains, by default 3. `alpha` (default 1) is the
-/// parameter of two Dirichlet distributions: one divides the weight between the image and all
-/// chains, the other divides it between the chains.
+/// Draws the weight of the image and then the weights of the chains of operations. The sum of all
+/// weights is 1. There are at most [`MOST_WIDTH`] chains, by default 3. `alpha` (default 1) is the
+/// parameter of two Dirichlet distributions. One divides the weight between the image and all
+/// chains together. The other divides the weight of all chains between the single chains.
 pub fn put_weights(alpha: f64, weights: &mut [f32], rng: &mut SampleRng) {
     let [image, chains] = [gamma(alpha, rng), gamma(alpha, rng)];
     let mut gammas = [0.0; MOST_WIDTH];
@@ -70,8 +70,8 @@ pub fn put_weights(alpha: f64, weights: &mut [f32], rng: &mut SampleRng) {
     }
 }
 
-/// Weighted sum of the image's byte and the chains' bytes, computed in f32 in this order and
-/// truncated.
+/// Weighted sum of the byte of the image and the bytes of the chains' results, computed in f32 in
+/// this order and truncated.
 #[inline(always)]
 pub fn mixed(weights: &[f32], bytes: impl IntoIterator<Item = u8>) -> u8 {
     let products = weights.iter().zip(bytes).map(|(weight, byte)| weight * f32::from(byte));

@@ -22,7 +22,7 @@ pub struct AugMix {
     /// Strength of the operations, 1 to 10. Magnitudes are drawn from the first `severity` of ten.
     /// Default 3.
     pub severity: u32,
-    /// Number of chains, 1 to 16. Default 3.
+    /// Number of chains of operations whose results are mixed, 1 to 16. Default 3.
     pub mixture_width: u32,
     /// Number of operations of each chain, 1 to 16. Default: 1 to 3, drawn for each chain
     /// (torchvision's -1).
@@ -55,7 +55,7 @@ impl Default for AugMix {
     }
 }
 
-/// Maximum number of operations of a chain.
+/// Maximum number of operations in a chain of operations.
 const MOST_DEPTH: u32 = 16;
 
 impl Operator for AugMix {
@@ -127,7 +127,7 @@ mod tests {
     use crate::op::{ActionParams, Actions, Trace};
     use crate::random::SampleKey;
 
-    /// Each chain begins at the original image. Boxes do not follow the chains.
+    /// Each chain of operations begins with the original image. The chains do not move boxes.
     #[test]
     fn the_result_is_the_weighted_sum_of_the_chains() {
         let size = Size::new(23, 17);

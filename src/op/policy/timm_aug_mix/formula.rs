@@ -27,7 +27,7 @@ pub struct AugMix {
     /// Strength of the operations. `m` is the magnitude (default 3), `mstd` its standard deviation.
     /// Without `mstd`, the magnitude is uniform from 0 to `m`.
     pub strength: Strength,
-    /// Number of chains (`w`). Default 3.
+    /// Number of chains of operations whose results are mixed (`w`). Default 3.
     pub width: u32,
     /// Number of operations of each chain (`d`). Default: 1 to 3, drawn for each chain.
     pub depth: Option<u32>,
@@ -35,7 +35,7 @@ pub struct AugMix {
     pub alpha: f64,
 }
 
-/// Maximum number of operations of a chain.
+/// Maximum number of operations in a chain of operations.
 const MOST_DEPTH: u32 = 16;
 
 impl AugMix {

@@ -57,7 +57,8 @@ pub struct Passes {
     pub(super) quads: Vec<Block>,
     /// Number of pixels from one block of `quads` to the next.
     pub(super) step: usize,
-    /// First block of each output's taps. The number of entries is a multiple of four.
+    /// Index of the block at which the taps of each output begin. The number of entries is a
+    /// multiple of four.
     pub(super) starts: Vec<u32>,
     /// Number of blocks per output.
     pub(super) groups: usize,
@@ -67,7 +68,7 @@ pub struct Passes {
     /// Number of blocks from four rows of the ring to the next four.
     pub(super) stride: usize,
     pub(super) first_row: u32,
-    /// Ring rows that the current output row reads.
+    /// Rows of the ring from which the current output row is computed.
     pub(super) rows: Vec<RowQuad>,
 }
 

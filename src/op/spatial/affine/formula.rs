@@ -33,7 +33,7 @@ impl Affine {
         Warp::affine(input, input, self.inverse(input), interpolation, fill)
     }
 
-    /// Matrix that maps positions of the output to positions of the input, row by row.
+    /// Matrix, in row-major order, that maps positions of the output to positions of the input.
     pub fn inverse(&self, input: Size) -> [f64; 6] {
         let ([a, b, c, d], [cx, cy], [to_x, to_y]) = self.parts(input);
         let m = [d / self.scale, -b / self.scale, 0.0, -c / self.scale, a / self.scale, 0.0];

@@ -54,9 +54,9 @@ pub fn draw(size: Size, distortion: f64, rng: &mut SampleRng) -> Corners {
     [corner(false, false), corner(true, false), corner(true, true), corner(false, true)]
 }
 
-/// Matrix, row by row, that maps the corners `from` to the corners `to`, up to a common factor.
-/// `basis` writes a quadrilateral as a matrix of its first three points, scaled so that their sum
-/// is the fourth point.
+/// Matrix, in row-major order, that maps the corners `from` to the corners `to`, up to a common
+/// factor. `basis` writes a quadrilateral as a matrix of its first three points, scaled so that
+/// their sum is the fourth point.
 fn homography<T: Number>(from: &[[T; 2]; 4], to: &[[T; 2]; 4]) -> [T; 9] {
     let (from, to) = (basis(from), basis(to));
     let inverse = adjugate(&from);

@@ -13,8 +13,8 @@ pub struct IouCrop<'a> {
     /// Smallest and largest aspect ratio of the crop, width / height. Default 0.5 to 2.
     pub aspect: [f64; 2],
     /// Candidates for the smallest allowed intersection over union of the crop and at least one
-    /// box. One candidate is drawn uniformly. With 1 or more, the image is not cropped. Default 0,
-    /// 0.1, 0.3, 0.5, 0.7, 0.9 and 1.
+    /// box. One candidate is drawn uniformly. If the drawn candidate is 1 or more, the image is not
+    /// cropped. Default 0, 0.1, 0.3, 0.5, 0.7, 0.9 and 1.
     pub overlaps: &'a [f64],
     /// Number of random crops that are tried for each drawn overlap. Default 40.
     pub trials: u32,

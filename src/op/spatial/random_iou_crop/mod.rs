@@ -27,8 +27,8 @@ pub struct RandomIouCrop {
     /// `[0.5, 2]`.
     pub ratio: [f64; 2],
     /// Candidates for the smallest allowed intersection over union, each 0 to 1. One candidate is
-    /// drawn uniformly. With 1, the image is not cropped. Default `[0, 0.1, 0.3, 0.5, 0.7, 0.9,
-    /// 1]`.
+    /// drawn uniformly. If 1 is drawn, the image is not cropped. Default `[0, 0.1, 0.3, 0.5, 0.7,
+    /// 0.9, 1]`.
     pub overlaps: Vec<f64>,
     /// Number of windows that are tried for each drawn overlap, 1 to 1000. Default 40.
     pub trials: u32,

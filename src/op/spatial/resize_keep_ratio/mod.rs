@@ -128,8 +128,8 @@ impl Operator for ResizeKeepRatio {
         let formula = self.formula();
         let (width, height) = (f64::from(self.width), f64::from(self.height));
         let side = f64::from(bounds.side);
-        // `ratio` is a weighted mean of two ratios, input side to target side for each axis. The
-        // smaller of the two is at most their geometric mean.
+        // `ratio` is a weighted mean of two ratios, one for each axis: input side to target side.
+        // The smaller of the two ratios is at most their geometric mean.
         let smaller = (bounds.pixels as f64 / (width * height)).sqrt();
         let larger = side / width.min(height);
         let ratio = larger * self.longest + smaller * (1.0 - self.longest);

@@ -53,8 +53,8 @@ pub fn draw(degrees: [f64; 2], rng: &mut SampleRng) -> f64 {
     rng.between(degrees[0], degrees[1])
 }
 
-/// Orientation with which the rotation only moves pixels. `None` if the rotation needs
-/// interpolation.
+/// Quarter turns and mirroring that have the same effect as the rotation. `None` if the rotation
+/// needs interpolation.
 fn turn(input: Size, angle: f64, expand: bool) -> Option<Orientation> {
     let square = input.width == input.height;
     let turned =

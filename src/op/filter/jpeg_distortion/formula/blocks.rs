@@ -199,8 +199,8 @@ mod tests {
         }
     }
 
-    /// Tests noise and blocks with the largest possible coefficients. In such a block, a pixel is
-    /// black or white by the sign of one coefficient's wave.
+    /// Tests noise, and blocks with the largest possible coefficients. In such a block, each pixel
+    /// is black or white: the sign that the wave of one coefficient has at the pixel decides.
     #[test]
     fn blocks_are_compressed_as_single_ones() {
         let wave = |at: usize, number: usize| {
