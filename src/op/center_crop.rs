@@ -12,9 +12,10 @@ use super::{BuiltIn, Draw, FieldError, Kinds, Operator};
 
 /// Crops a centred window: torchvision's `CenterCrop`.
 ///
-/// The window begins at `int(round((side - wanted) / 2))`, rounding half to even. A smaller image
-/// is padded. The padding on the left and at the top is `(wanted - side) / 2`, truncated to an
-/// integer. With `fill` and `mode` it is timm's `CenterCropOrPad`.
+/// Along each axis, the window begins at `int(round((side - wanted) / 2))`, rounding half to even.
+/// `side` is the side of the image, and `wanted` is that of the window. An image that is smaller
+/// than the window is padded. The padding on the left and at the top is `(wanted - side) / 2`,
+/// truncated to an integer. With `fill` and `mode` it is timm's `CenterCropOrPad`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CenterCrop {
@@ -23,7 +24,7 @@ pub struct CenterCrop {
     /// Output height, in pixels.
     pub height: u32,
     /// Red, green and blue of the padding, in the unit of the input pixels: 0 to 255, or normalized
-    /// values after `normalize`. In TOML also one number for all. Default 0. Only for the mode
+    /// values after `normalize`. In TOML, one number sets all three. Default 0. Only for the mode
     /// `constant`.
     #[serde(default, deserialize_with = "one_or_each")]
     pub fill: [f32; 3],

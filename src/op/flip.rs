@@ -44,7 +44,8 @@ impl Operator for Flip {
 
     fn is_random(&self) -> bool {
         // `draw` draws a number for each of the two probabilities, but this number has no effect if
-        // the probability is 0 or 1.
+        // the probability is 0 or 1. So the operator is random only if a probability is between 0
+        // and 1.
         [self.horizontal, self.vertical].iter().any(|&p| p > 0.0 && p < 1.0)
     }
 }

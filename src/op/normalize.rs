@@ -83,7 +83,7 @@ impl Operator for Normalize {
             if std > Self::MAX_STD && std.is_finite() {
                 return scale("std", std);
             }
-            // `2 / std` bounds the magnitude of normalized values, which must be finite too.
+            // Normalized values must be finite too. Their magnitude is at most `2 / std`.
             if !(std > 0.0 && std.is_finite() && (2.0 / std).is_finite()) {
                 let problem =
                     format!("must be a number above 0 and at most {}, is {std}", Self::MAX_STD);

@@ -23,16 +23,16 @@ pub struct RandomCrop {
     pub width: u32,
     /// Output height, in pixels.
     pub height: u32,
-    /// Padding on the left, top, right and bottom, in pixels. In TOML also one number for all four.
+    /// Padding on the left, top, right and bottom, in pixels. In TOML, one number sets all four.
     /// Default 0.
     #[serde(default, deserialize_with = "one_or_each")]
     pub padding: [u32; 4],
-    /// Whether both sides are padded by the missing number of pixels if the padded image is still
-    /// smaller than the window. Default false.
+    /// Whether an image that is smaller than the window even with `padding` is padded further: on
+    /// both sides, by the missing number of pixels. Default false.
     #[serde(default)]
     pub pad_if_needed: bool,
     /// Red, green and blue of the padding, in the unit of the input pixels: 0 to 255, or normalized
-    /// values after `normalize`. In TOML also one number for all. Default 0. Only for the mode
+    /// values after `normalize`. In TOML, one number sets all three. Default 0. Only for the mode
     /// `constant`.
     #[serde(default, deserialize_with = "one_or_each")]
     pub fill: [f32; 3],
@@ -116,7 +116,8 @@ impl Operator for RandomCrop {
     }
 
     fn is_random(&self) -> bool {
-        // True for every setting, because it depends on the image whether a number is drawn.
+        // The operator is random with every setting, because it depends on the image whether a
+        // number is drawn.
         true
     }
 }

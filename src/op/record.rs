@@ -39,7 +39,8 @@ pub struct DrawnAction {
 pub struct Record {
     /// Operators of the chain that have drawn so far.
     pub operators: Vec<DrawnOperator>,
-    /// Operator that is drawing: the last one of `operators`, or an operator inside it.
+    /// Operator that is drawing: the last one of `operators`, or an inner operator if the last one
+    /// is a combinator.
     drawing: &'static str,
     /// Formula and parameters of the next action, if they are known.
     next: Option<(String, Value)>,

@@ -89,9 +89,9 @@ impl PartialEq for Blends {
 /// Takes the blends that a batch operator draws for one pair, and provides the random numbers of
 /// the pair.
 ///
-/// The random numbers depend on the seed, the epoch, the position of the pair's first sample in the
-/// epoch's order, the name of the operator, and the number of earlier batch operators with the same
-/// name.
+/// The random numbers of a pair depend on the seed, the epoch, the position of the pair's first
+/// sample in the epoch's order, the name of the operator, and the number of earlier batch operators
+/// with the same name.
 #[derive(Debug)]
 pub struct PairDraw<'a> {
     operator: &'static str,

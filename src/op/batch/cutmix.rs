@@ -7,13 +7,14 @@ use super::{BatchOperator, BuiltIn, PairDraw, check_alpha, check_probability};
 use crate::geometry::{Roi, Size};
 use crate::op::FieldError;
 
-/// Exchanges a box between both samples of a pair: CutMix (Yun et al., ICCV 2019). The targets
-/// become `l * own + (1 - l) * other`, where `l` is the fraction of the image outside the box.
+/// Exchanges a box between both samples of a pair: CutMix (Yun et al., ICCV 2019). Each target
+/// becomes `l * own + (1 - l) * other`. `own` is this target, `other` is the target of the other
+/// sample, and `l` is the fraction of the image outside the box.
 ///
-/// The box is torchvision's. A number `m` is drawn from Beta(`alpha`, `alpha`), and a pixel is
-/// drawn uniformly. The box extends from this pixel by `int(width * sqrt(1 - m) / 2)` columns and
-/// `int(height * sqrt(1 - m) / 2)` rows to each side, clipped to the image. timm's box is up to one
-/// pixel larger.
+/// The box is drawn as in torchvision. A number `m` is drawn from Beta(`alpha`, `alpha`), and a
+/// pixel is drawn uniformly. The box extends from this pixel by `int(width * sqrt(1 - m) / 2)`
+/// columns and `int(height * sqrt(1 - m) / 2)` rows to each side, clipped to the image. timm's box
+/// is up to one pixel larger.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CutMix {

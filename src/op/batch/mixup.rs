@@ -6,9 +6,10 @@ use super::beta::beta;
 use super::{BatchOperator, BuiltIn, PairDraw, check_alpha, check_probability};
 use crate::op::FieldError;
 
-/// Replaces both samples of a pair by `l * own + (1 - l) * other`, with `l` from Beta(`alpha`,
-/// `alpha`), and the targets in the same way: mixup (Zhang et al., ICLR 2018). timm's `Mixup` in
-/// mode `pair` is the same. torchvision's `MixUp` draws one `l` for the whole batch.
+/// Replaces each sample of a pair by `l * own + (1 - l) * other`. `own` is this sample, `other` is
+/// the other sample of the pair, and `l` is drawn from Beta(`alpha`, `alpha`). Targets are replaced
+/// in the same way. This is mixup (Zhang et al., ICLR 2018), like timm's `Mixup` in mode `pair`.
+/// torchvision's `MixUp` draws one `l` for the whole batch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Mixup {

@@ -12,8 +12,8 @@ use crate::random::SampleRng;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChannelPermutation {
-    /// Channel of the input, 0 to 2, that each channel of the output copies. Default: one of the
-    /// six orders, drawn per sample.
+    /// For each channel of the output, the channel of the input (0 to 2) that it copies. Default:
+    /// one of the six orders, drawn per sample.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<[u32; 3]>,
 }
@@ -87,7 +87,7 @@ pub(super) fn drawn_order(rng: &mut SampleRng) -> [u32; 3] {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable, Serialize)]
 #[repr(C)]
 pub struct Params {
-    /// Channel of the input, 0 to 2, that each channel of the output copies.
+    /// For each channel of the output, the channel of the input (0 to 2) that it copies.
     pub order: [u32; 3],
     /// Always 0.
     #[serde(skip)]

@@ -164,7 +164,8 @@ fn kept_output(operators: &Inner, input: Option<Size>) -> Option<Size> {
 fn largest_output(operators: &Inner, input: Size) -> Size {
     let is_nested = |it: &&Arc<dyn Operator>| NAMES.contains(&it.name());
     let nested = || operators.iter().filter(is_nested);
-    // Two rounds, because an operator may also run after one that is later in the list.
+    // The sizes are computed in two rounds, because an operator may also run after an operator that
+    // is later in the list.
     let rounds = |size: Size| {
         let plain = || operators.iter().filter(|it| !is_nested(it));
         plain().chain(plain()).fold(size, |size, it| larger(size, it.largest_output(size)))

@@ -113,10 +113,10 @@ pub struct Params {
 impl Params {
     /// Draws `holes` squares with sides of `length` pixels like `Cutout` of DeVries and Taylor
     /// ("Improved regularization of convolutional neural networks with cutout", 2017;
-    /// `util/cutout.py` of uoguelph-mlrg/Cutout). The middle of a square is any pixel, whose row is
-    /// drawn first. Parts outside the image are cut off. A square extends `length / 2` pixels,
-    /// rounded down, in each direction from its middle. An odd length therefore gives one pixel
-    /// less, as in the original code.
+    /// `util/cutout.py` of uoguelph-mlrg/Cutout). The middle of a square is drawn from all pixels,
+    /// first its row and then its column. Parts outside the image are cut off. A square extends
+    /// `length / 2` pixels, rounded down, in each direction from its middle. An odd length
+    /// therefore gives one pixel less, as in the original code.
     pub fn draw(
         image: Size,
         holes: usize,

@@ -15,7 +15,7 @@ use crate::random::SampleRng;
 /// `RandomErasing`.
 ///
 /// The defaults are those of torchvision, which erases one rectangle. timm erases after
-/// `normalize`. Its command line uses `scale = [0.02, 0.3333]`, `ratio = [0.3, 3.3333]` and
+/// `normalize`. timm's command line uses `scale = [0.02, 0.3333]`, `ratio = [0.3, 3.3333]` and
 /// `mode = "pixel"`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

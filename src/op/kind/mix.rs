@@ -120,9 +120,9 @@ impl Branches {
         }
     }
 
-    /// Sets the output window of each [`Mix::Add`] that is not the last of its mix. Its output is
-    /// the image at `Begin`, so it has the window of that image. Takes all actions in order, with
-    /// their output windows.
+    /// Sets the output window of each [`Mix::Add`] that is not the last of its mix. The output of
+    /// such an action is the image at `Begin`, so it has the window of that image. `actions` are
+    /// all actions in order, with their output windows.
     pub fn set_outputs<'a>(actions: impl Iterator<Item = (&'a ActionParams, &'a mut Roi)>) {
         let mut begin = Roi::default();
         for (params, output) in actions {

@@ -323,8 +323,8 @@ pub trait ActionKind {
     /// `None` if only the formula knows their names.
     fn named(&self) -> (&'static str, Option<Value>);
 
-    /// Table of the action by channel, for `feedwater dump`. Default: null, for actions that their
-    /// parameters describe completely.
+    /// Table of the action by channel, for `feedwater dump`. Default: null. This is for actions
+    /// that are completely described by their parameters.
     fn named_table(&self, table: &[i32]) -> Value {
         let _ = table;
         Value::Null

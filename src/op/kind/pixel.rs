@@ -120,8 +120,8 @@ impl RowPosition {
         Self { x: self.x + self.step * place as i32, ..self }
     }
 
-    /// Numbers of those pixels of a row that are in `columns` of the image. The row has `len`
-    /// pixels.
+    /// Range of the numbers of those pixels in a row that are in the columns `columns` of the
+    /// image. The row has `len` pixels.
     #[inline(always)]
     pub fn places(self, columns: Range<i32>, len: usize) -> Range<usize> {
         let [start, end] = [columns.start, columns.end].map(i64::from);

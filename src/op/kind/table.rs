@@ -14,9 +14,9 @@ use super::{
     ActionKind, Change, Cuda, Execution, Executor, Facts, Move, ParamBytes, Pointwise, Tiling,
 };
 
-/// A byte for each byte of each channel.
+/// Table of bytes: the new byte for each byte value of each channel.
 pub type Bytes = [[u8; 256]; CHANNELS];
-/// A float for each byte of each channel.
+/// Table of floats: the float for each byte value of each channel.
 pub type Floats = [[f32; 256]; CHANNELS];
 
 const CUDA: Cuda =

@@ -25,8 +25,8 @@ pub struct RandAugment {
     pub num_magnitude_bins: u32,
     /// Interpolation between pixels. Default nearest.
     pub interpolation: Interpolation,
-    /// Red, green and blue of pixels that an operation leaves empty. In TOML also one number for
-    /// all. Default 0.
+    /// Red, green and blue of pixels that an operation leaves empty. In TOML, one number sets all
+    /// three. Default 0.
     #[serde(deserialize_with = "one_or_each")]
     pub fill: [u8; 3],
 }

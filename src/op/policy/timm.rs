@@ -264,9 +264,9 @@ impl RandAugment {
                     rest -= it.1;
                     rest < 0.0
                 });
-                // Because of rounding, `rest` may still be 0 or more. Then the last operation that
-                // is left is drawn. One is left, because a policy has no more layers than weighted
-                // operations.
+                // Because of rounding, `rest` may still be 0 or more. In this case, the last
+                // operation that has not been drawn yet is taken. There is one, because a policy
+                // has no more layers than weighted operations.
                 let (number, operation) =
                     found.or_else(|| left(*taken).next_back()).unwrap_or((0, &all[0]));
                 *taken |= 1 << number;

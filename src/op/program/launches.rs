@@ -41,8 +41,8 @@ pub struct ProgramLaunch {
 pub struct Extent {
     /// Size of the output of the fused kernel, which runs before the program kernel.
     pub fused: Size,
-    /// For each pass: number of pixels of its output, and number of pixels whose histograms are
-    /// counted.
+    /// For each pass: number of pixels of its output, and number of pixels that are counted for the
+    /// histograms.
     passes: Vec<[u64; 2]>,
 }
 
@@ -67,8 +67,8 @@ impl Extent {
         *largest = Size::new(largest.width.max(width), largest.height.max(height));
     }
 
-    /// Adds one sample's pass: number of pixels of its output, and number of pixels whose
-    /// histograms are counted.
+    /// Adds one sample's pass: number of pixels of its output, and number of pixels that are
+    /// counted for the histograms.
     pub(super) fn add_pass(&mut self, number: usize, pixels: u64, counted: u64) {
         if self.passes.len() <= number {
             self.passes.resize(number + 1, [0; 2]);

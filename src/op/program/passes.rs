@@ -30,7 +30,8 @@ pub enum Reader {
     /// Computes the vertical sums of a resampling from an image of horizontal sums. The field is
     /// the number of the resampling in the list of actions.
     Down(usize),
-    /// Executes the action with this number, which is executed by rows or on the whole image.
+    /// Executes the action with this number. Its kind has the execution `Execution::Rows` or
+    /// `Execution::Whole`.
     Action(usize),
 }
 

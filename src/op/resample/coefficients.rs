@@ -119,7 +119,8 @@ pub(super) fn most_taps(filter: Filter, scale: f64) -> u64 {
     }
 }
 
-/// Half the width of a filter, in input pixels. When shrinking, it is multiplied by the scale.
+/// Half the width of a filter, in input pixels. If the image is shrunk, this half width is
+/// multiplied by the scale.
 fn support(filter: Filter) -> f64 {
     match filter {
         Filter::Nearest => 0.0,
@@ -164,8 +165,8 @@ impl Windows {
 
 /// Weight function of a filter.
 trait Shape {
-    /// Weight at the distance `x` from the centre. Implementations are `#[inline(always)]`. Those
-    /// without branches can be computed as vectors.
+    /// Weight at the distance `x` from the centre. Implementations are `#[inline(always)]`.
+    /// Compilers vectorize implementations without branches.
     fn weight(x: f64) -> f64;
 }
 

@@ -57,7 +57,7 @@ mod vnni;
 /// How the coefficients of a resampling are computed.
 #[derive(Clone, Copy, Debug)]
 pub enum Weights {
-    /// A resampling filter, scaled to each axis.
+    /// A resampling filter, whose width is scaled separately for each axis.
     Filter(Filter),
     /// A blur, which keeps the size of the image.
     Blur(Blur),

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::geometry::{Roi, Size};
 
-/// Resampling filter, with Pillow's names. The support of a filter is half its width, in input
-/// pixels when enlarging.
+/// Resampling filter, with Pillow's names. The support of a filter is half its width in input
+/// pixels if the image is enlarged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Filter {

@@ -50,8 +50,8 @@ impl Histograms {
         }
     }
 
-    /// Counts pixels in two bins of the gray histogram, so that their number and the sum of their
-    /// grays are correct. This is enough for operators that need only the mean.
+    /// Counts pixels in two bins of the gray histogram, so that the number of pixels and the sum of
+    /// their gray values are correct. This is enough for operators that need only the mean.
     pub fn add_mean_gray(&mut self, pixels: &[[u8; 3]]) {
         let mut sum = 0;
         Instructions::here().run(SumOfGrays { sum: &mut sum, pixels });

@@ -103,8 +103,8 @@ impl PaddedAxis {
         Self { mode, first, len: (end - first).max(0), start: -before.max(0) }
     }
 
-    /// Column or row of the input for a column or row of the output. `None` if it has the fill
-    /// colour.
+    /// Column or row of the input for a column or row of the output. `None` if the output has the
+    /// fill colour there.
     #[inline(always)]
     pub fn at(&self, output: u32) -> Option<u32> {
         let (at, last) = (i64::from(output) + self.start, self.len - 1);
@@ -163,8 +163,8 @@ impl PaddedAxis {
         Run { input: (self.first + input) as u32, step, count }
     }
 
-    /// First input and number of inputs that the outputs `first..first + count` read. The number is
-    /// 1 if they read none.
+    /// First input and number of inputs that the outputs `first..first + count` read. If they read
+    /// no input, the number is 1.
     fn demand(&self, first: u32, count: u32) -> (u32, u32) {
         let inputs = (first..first + count).filter_map(|output| self.at(output));
         let range = inputs.fold(None, |range, at| {

@@ -71,7 +71,8 @@ impl Operator for RandomRotation {
         if !self.expand {
             return input;
         }
-        // A side is at most the diagonal, plus one partly covered pixel at each end.
+        // A side of the output is at most the diagonal of the input, plus one partly covered pixel
+        // at each end.
         let diagonal = f64::from(input.width).hypot(input.height.into());
         let side = diagonal.ceil() as u32 + 2;
         Size::new(side, side)

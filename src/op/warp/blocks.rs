@@ -168,7 +168,7 @@ struct Block {
     /// arbitrary.
     taps: [[u32; LEN]; 4],
     pixels: [u32; LEN],
-    /// Not 0 if the reference could give another byte for this pixel.
+    /// Not 0 for a pixel if the reference could give a different byte.
     unsure: [u32; LEN],
 }
 
@@ -239,8 +239,8 @@ impl Block {
         others
     }
 
-    /// Interpolates all pixels. Returns the pixels for which the reference could give other bytes,
-    /// as bits.
+    /// Interpolates all pixels. Returns, as bits, the pixels for which the reference could give
+    /// different bytes.
     #[inline(always)]
     fn interpolate(&mut self, down: f32) -> u32 {
         /// Near `1.5 * 2^23`, an f32 has no fraction bits, and its lower bits are an integer.

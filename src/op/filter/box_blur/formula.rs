@@ -35,9 +35,9 @@ impl BoxBlur {
         Self { radius, weight, far }
     }
 
-    /// Filters values with a radius of at most 1. `taps` are the input values two pixels before,
-    /// one before, at, one after and two after each value of `out`. Each of the five slices has the
-    /// length of `out`.
+    /// Filters values with a radius of at most 1. `taps` holds five slices of input values, at the
+    /// distances -2, -1, 0, 1 and 2 pixels from each value of `out`. Each slice has the length of
+    /// `out`.
     pub fn values(&self, taps: [&[u8]; 5], out: &mut [u8], instructions: Instructions) {
         debug_assert!(self.radius <= 1);
         instructions.run(Values { filter: self, taps, out });

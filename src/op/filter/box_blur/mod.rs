@@ -1,4 +1,4 @@
-//! Pillow's `ImageFilter.GaussianBlur`, for policies, which may draw this blur.
+//! Pillow's `ImageFilter.GaussianBlur`, which some policies draw.
 
 use bytemuck::{Pod, Zeroable};
 use serde::Serialize;
@@ -98,8 +98,8 @@ impl ImageFormula for BoxBlurred {
         }
     }
 
-    /// Computes strips of columns. Each row is filtered along the row when it is read. Each pass
-    /// along columns stores only a few rows.
+    /// Computes the output in strips of columns. When a row is read, it is first filtered along the
+    /// row. The passes along the columns follow, and each of them stores only a few rows.
     fn apply(params: &Params, src: &HostImage, out: &mut HostImage) {
         let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
             unreachable!("a blur takes bytes");

@@ -142,7 +142,8 @@ impl Stripe<'_> {
         }
     }
 
-    /// Copies the stripe's part of row `y`, or of the last row of the image if `y` is below it.
+    /// Copies the stripe's part of row `y`, or of the last row of the image if `y` is below the
+    /// image.
     #[inline(always)]
     fn read(&self, y: u32, pixels: &mut Pixels) {
         let row = self.src.row(y.min(self.size.height - 1)).as_chunks::<3>().0;
@@ -221,8 +222,8 @@ impl Stripe<'_> {
             for ((pair, near), (before, after)) in pairs.iter_mut().zip(&sums[1..]).zip(neighbours)
             {
                 let (left, right) = (3 * near + before + 8, 3 * near + after + 7);
-                // The two bytes of a pair are written as one number, because compilers generate
-                // better instructions for it.
+                // The two bytes of a pair are written as one number, because compilers then
+                // generate better instructions.
                 *pair = ((left >> 4) | (right >> 4) << 8).to_le_bytes();
             }
         }

@@ -20,8 +20,8 @@ pub struct AutoAugment {
     pub policy: Policy,
     /// Interpolation between pixels. Default nearest.
     pub interpolation: Interpolation,
-    /// Red, green and blue of pixels that an operation leaves empty. In TOML also one number for
-    /// all. Default 0.
+    /// Red, green and blue of pixels that an operation leaves empty. In TOML, one number sets all
+    /// three. Default 0.
     #[serde(deserialize_with = "one_or_each")]
     pub fill: [u8; 3],
 }

@@ -15,11 +15,11 @@ pub mod formula;
 /// timm 1.0 such as `augmix-m5-w4-d2`. The operations, magnitudes and distributions are those of
 /// `augment_and_mix_transform` in `timm/data/auto_augment.py`.
 ///
-/// Sections of the text: `m` magnitude (default 3), `w` number of chains (3), `d` number of
-/// operations of each chain (1 to 3, drawn), `a` parameter of the distributions of the weights (1),
-/// `mstd` standard deviation of the magnitude. Without `mstd`, the magnitude is uniform from 0 to
-/// `m`. The weighted sum is rounded once. timm rounds the sum of the chains before it adds the
-/// image, so pixels may differ from timm's by one level.
+/// Sections of the text: `m` magnitude (default 3), `w` number of chains of operations (3), `d`
+/// number of operations of each chain (1 to 3, drawn), `a` parameter of the distributions of the
+/// weights (1), `mstd` standard deviation of the magnitude. Without `mstd`, the magnitude is
+/// uniform from 0 to `m`. The weighted sum is rounded once. timm rounds the sum of the chains
+/// before it adds the image, so pixels may differ from timm's by one level.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimmAugMix {
@@ -33,7 +33,7 @@ pub struct TimmAugMix {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interpolation: Option<Interpolation>,
     /// Red, green and blue of pixels that an operation leaves empty. timm uses the mean of the
-    /// data. In TOML also one number for all. Default 128.
+    /// data. In TOML, one number sets all three. Default 128.
     #[serde(default = "gray", deserialize_with = "one_or_each")]
     pub fill: [u8; 3],
 }

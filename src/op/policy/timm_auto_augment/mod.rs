@@ -27,7 +27,7 @@ pub struct TimmAutoAugment {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interpolation: Option<Interpolation>,
     /// Red, green and blue of pixels that an operation leaves empty. timm uses the mean of the
-    /// data. In TOML also one number for all. Default 128.
+    /// data. In TOML, one number sets all three. Default 128.
     #[serde(default = "gray", deserialize_with = "one_or_each")]
     pub fill: [u8; 3],
 }

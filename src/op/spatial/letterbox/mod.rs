@@ -29,8 +29,8 @@ pub struct Letterbox {
     #[serde(default = "yes")]
     pub center: bool,
     /// Reduces the padding of each axis to its remainder after division by this many pixels, as
-    /// Ultralytics' `auto` does with 32. If `width` and `height` are multiples of it, so are the
-    /// sides of the output. Default: pads to the whole output.
+    /// Ultralytics' `auto` does with 32. If `width` and `height` are multiples of `stride`, so are
+    /// the sides of the output. Default: pads to the whole output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stride: Option<u32>,
     /// Colour of the padding: red, green and blue. In TOML, one number sets all three. Default 114.
