@@ -148,8 +148,8 @@ pub use storage::Storage;
 #[doc(inline)]
 pub use tensor::{DType, Layout, Tensor, TensorShape};
 
-/// Compiles the Rust code blocks of the pages in `docs`. `crates/cli/tests/docs.rs` checks that every page is
-/// listed.
+/// Compiles the Rust code blocks of the pages in `docs`. `crates/cli/tests/docs.rs` checks that
+/// every page is listed.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../README.md")]

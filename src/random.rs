@@ -160,8 +160,8 @@ pub fn replacements(sample: SampleKey, samples: u64) -> impl Iterator<Item = u64
 /// The key consists of 64 bits and an epoch number. Therefore not every order of more than about
 /// twenty elements can occur. This is so for every generator with such a key.
 ///
-/// `tests/loader/order.rs` tests that orders are uniform, and that neighbours, epochs and seeds are not
-/// correlated.
+/// `tests/loader/order.rs` tests that orders are uniform, and that neighbours, epochs and seeds are
+/// not correlated.
 #[derive(Clone, Copy, Debug)]
 #[doc(hidden)]
 pub struct Permutation {

@@ -5,7 +5,8 @@
 //! page names. A formula that runs on the GPU has a twin in `kernels/` with the same bits. Both use
 //! only additions, multiplications, divisions, square roots and conversions, which IEEE 754 rounds
 //! exactly. Transcendental functions are computed on the host and passed as parameters.
-//! `tests/operators/formulas/` compares the formulas and their twins with the libraries and with each other.
+//! `tests/operators/formulas/` compares the formulas and their twins with the libraries and with
+//! each other.
 
 pub use histograms::{Histograms, luma, luma_of};
 
