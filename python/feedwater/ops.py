@@ -112,15 +112,16 @@ class Crop(Operator):
 class CenterCrop(Operator):
     """Crops a centred window: torchvision's ``CenterCrop``.
 
-    The window begins at ``int(round((side - wanted) / 2))``, rounding half to even. A smaller image
-    is padded. The padding on the left and at the top is ``(wanted - side) / 2``, truncated to an
-    integer. With ``fill`` and ``mode`` it is timm's ``CenterCropOrPad``.
+    Along each axis, the window begins at ``int(round((side - wanted) / 2))``, rounding half to even.
+    ``side`` is the side of the image, and ``wanted`` is that of the window. An image that is smaller
+    than the window is padded. The padding on the left and at the top is ``(wanted - side) / 2``,
+    truncated to an integer. With ``fill`` and ``mode`` it is timm's ``CenterCropOrPad``.
 
     Settings:
 
     * ``width``: Output width, in pixels.
     * ``height``: Output height, in pixels.
-    * ``fill``: Red, green and blue of the padding, in the unit of the input pixels: 0 to 255, or normalized values after ``normalize``. In TOML also one number for all. Default 0. Only for the mode ``constant``.
+    * ``fill``: Red, green and blue of the padding, in the unit of the input pixels: 0 to 255, or normalized values after ``normalize``. In TOML, one number sets all three. Default 0. Only for the mode ``constant``.
     * ``mode``: How a smaller image is padded: ``constant`` (default), ``edge``, ``reflect`` or ``symmetric``.
     """
 
@@ -149,9 +150,9 @@ class RandomCrop(Operator):
 
     * ``width``: Output width, in pixels.
     * ``height``: Output height, in pixels.
-    * ``padding``: Padding on the left, top, right and bottom, in pixels. In TOML also one number for all four. Default 0.
-    * ``pad_if_needed``: Whether both sides are padded by the missing number of pixels if the padded image is still smaller than the window. Default false.
-    * ``fill``: Red, green and blue of the padding, in the unit of the input pixels: 0 to 255, or normalized values after ``normalize``. In TOML also one number for all. Default 0. Only for the mode ``constant``.
+    * ``padding``: Padding on the left, top, right and bottom, in pixels. In TOML, one number sets all four. Default 0.
+    * ``pad_if_needed``: Whether an image that is smaller than the window even with ``padding`` is padded further: on both sides, by the missing number of pixels. Default false.
+    * ``fill``: Red, green and blue of the padding, in the unit of the input pixels: 0 to 255, or normalized values after ``normalize``. In TOML, one number sets all three. Default 0. Only for the mode ``constant``.
     * ``mode``: How the image is padded: ``constant`` (default), ``edge``, ``reflect`` or ``symmetric``.
     """
 
@@ -320,7 +321,7 @@ class ChannelPermutation(Operator):
 
     Settings:
 
-    * ``order``: Channel of the input, 0 to 2, that each channel of the output copies. Default: one of the six orders, drawn per sample.
+    * ``order``: For each channel of the output, the channel of the input (0 to 2) that it copies. Default: one of the six orders, drawn per sample.
     """
 
     OP = "channel_permutation"
@@ -743,7 +744,7 @@ class RandomErasing(Operator):
     ``RandomErasing``.
 
     The defaults are those of torchvision, which erases one rectangle. timm erases after
-    ``normalize``. Its command line uses ``scale = [0.02, 0.3333]``, ``ratio = [0.3, 3.3333]`` and
+    ``normalize``. timm's command line uses ``scale = [0.02, 0.3333]``, ``ratio = [0.3, 3.3333]`` and
     ``mode = "pixel"``.
 
     Settings:
@@ -986,7 +987,7 @@ class Letterbox(Operator):
     * ``height``: Output height, in pixels.
     * ``scale_up``: Whether images that are smaller than the output are enlarged. Default true.
     * ``center``: Whether the image is centred. If false, it is at the upper left corner. Default true.
-    * ``stride``: Reduces the padding of each axis to its remainder after division by this many pixels, as Ultralytics' ``auto`` does with 32. If ``width`` and ``height`` are multiples of it, so are the sides of the output. Default: pads to the whole output.
+    * ``stride``: Reduces the padding of each axis to its remainder after division by this many pixels, as Ultralytics' ``auto`` does with 32. If ``width`` and ``height`` are multiples of ``stride``, so are the sides of the output. Default: pads to the whole output.
     * ``fill``: Colour of the padding: red, green and blue. In TOML, one number sets all three. Default 114.
     * ``filter``: Resampling filter. Default bilinear.
     """
@@ -1113,7 +1114,7 @@ class RandomIouCrop(Operator):
 
     * ``scale``: Smallest and largest side of the window as a fraction of the image's side, above 0 and at most 1. Default ``[0.3, 1]``.
     * ``ratio``: Smallest and largest aspect ratio of the window (width divided by height), above 0. Default ``[0.5, 2]``.
-    * ``overlaps``: Candidates for the smallest allowed intersection over union, each 0 to 1. One candidate is drawn uniformly. With 1, the image is not cropped. Default ``[0, 0.1, 0.3, 0.5, 0.7, 0.9, 1]``.
+    * ``overlaps``: Candidates for the smallest allowed intersection over union, each 0 to 1. One candidate is drawn uniformly. If 1 is drawn, the image is not cropped. Default ``[0, 0.1, 0.3, 0.5, 0.7, 0.9, 1]``.
     * ``trials``: Number of windows that are tried for each drawn overlap, 1 to 1000. Default 40.
     """
 
@@ -1388,12 +1389,12 @@ class AugMix(Operator):
     Settings:
 
     * ``severity``: Strength of the operations, 1 to 10. Magnitudes are drawn from the first ``severity`` of ten. Default 3.
-    * ``mixture_width``: Number of chains, 1 to 16. Default 3.
+    * ``mixture_width``: Number of chains of operations whose results are mixed, 1 to 16. Default 3.
     * ``chain_depth``: Number of operations of each chain, 1 to 16. Default: 1 to 3, drawn for each chain (torchvision's -1).
     * ``alpha``: Parameter of the Dirichlet distributions of the weights, 0.1 to 1000. Default 1.
     * ``all_ops``: Whether brightness, saturation, contrast and sharpness are among the operations. Default true.
     * ``interpolation``: Interpolation between pixels. Default bilinear.
-    * ``fill``: Red, green and blue of pixels that an operation leaves empty. In TOML also one number for all. Default 0.
+    * ``fill``: Red, green and blue of pixels that an operation leaves empty. In TOML, one number sets all three. Default 0.
     """
 
     OP = "aug_mix"
@@ -1422,7 +1423,7 @@ class AutoAugment(Operator):
 
     * ``policy``: Dataset for which the pairs were found: ``imagenet`` (default), ``cifar10`` or ``svhn``.
     * ``interpolation``: Interpolation between pixels. Default nearest.
-    * ``fill``: Red, green and blue of pixels that an operation leaves empty. In TOML also one number for all. Default 0.
+    * ``fill``: Red, green and blue of pixels that an operation leaves empty. In TOML, one number sets all three. Default 0.
     """
 
     OP = "auto_augment"
@@ -1449,7 +1450,7 @@ class RandAugment(Operator):
     * ``magnitude``: Strength of the operations: number of the magnitude, from 0 to ``num_magnitude_bins - 1``. Default 9.
     * ``num_magnitude_bins``: Number of magnitudes of each operation, 2 to 1000. Default 31.
     * ``interpolation``: Interpolation between pixels. Default nearest.
-    * ``fill``: Red, green and blue of pixels that an operation leaves empty. In TOML also one number for all. Default 0.
+    * ``fill``: Red, green and blue of pixels that an operation leaves empty. In TOML, one number sets all three. Default 0.
     """
 
     OP = "rand_augment"
@@ -1491,18 +1492,18 @@ class TimmAugMix(Operator):
     timm 1.0 such as ``augmix-m5-w4-d2``. The operations, magnitudes and distributions are those of
     ``augment_and_mix_transform`` in ``timm/data/auto_augment.py``.
 
-    Sections of the text: ``m`` magnitude (default 3), ``w`` number of chains (3), ``d`` number of
-    operations of each chain (1 to 3, drawn), ``a`` parameter of the distributions of the weights (1),
-    ``mstd`` standard deviation of the magnitude. Without ``mstd``, the magnitude is uniform from 0 to
-    ``m``. The weighted sum is rounded once. timm rounds the sum of the chains before it adds the
-    image, so pixels may differ from timm's by one level.
+    Sections of the text: ``m`` magnitude (default 3), ``w`` number of chains of operations (3), ``d``
+    number of operations of each chain (1 to 3, drawn), ``a`` parameter of the distributions of the
+    weights (1), ``mstd`` standard deviation of the magnitude. Without ``mstd``, the magnitude is
+    uniform from 0 to ``m``. The weighted sum is rounded once. timm rounds the sum of the chains
+    before it adds the image, so pixels may differ from timm's by one level.
 
     Settings:
 
     * ``config``: Text that configures the policy as in timm, such as ``augmix-m5-w4-d2``.
     * ``translate``: Largest translation at magnitude 10, as a fraction of the side, 0 to 1. Default 0.45. timm's ``create_transform`` uses 0.3.
     * ``interpolation``: Interpolation between pixels. Default: bilinear or bicubic, drawn for each operation.
-    * ``fill``: Red, green and blue of pixels that an operation leaves empty. timm uses the mean of the data. In TOML also one number for all. Default 128.
+    * ``fill``: Red, green and blue of pixels that an operation leaves empty. timm uses the mean of the data. In TOML, one number sets all three. Default 128.
     """
 
     OP = "timm_aug_mix"
@@ -1533,7 +1534,7 @@ class TimmAutoAugment(Operator):
 
     * ``config``: Text that configures the policy as in timm, such as ``original-mstd0.5``.
     * ``interpolation``: Interpolation between pixels. Default: bilinear or bicubic, drawn for each operation.
-    * ``fill``: Red, green and blue of pixels that an operation leaves empty. timm uses the mean of the data. In TOML also one number for all. Default 128.
+    * ``fill``: Red, green and blue of pixels that an operation leaves empty. timm uses the mean of the data. In TOML, one number sets all three. Default 128.
     """
 
     OP = "timm_auto_augment"
@@ -1564,7 +1565,7 @@ class TimmRandAugment(Operator):
 
     * ``config``: Text that configures the policy as in timm, such as ``rand-m9-mstd0.5-inc1``.
     * ``interpolation``: Interpolation between pixels. Default: bilinear or bicubic, drawn for each operation.
-    * ``fill``: Red, green and blue of pixels that an operation leaves empty. timm uses the mean of the data. In TOML also one number for all. Default 128.
+    * ``fill``: Red, green and blue of pixels that an operation leaves empty. timm uses the mean of the data. In TOML, one number sets all three. Default 128.
     """
 
     OP = "timm_rand_augment"
@@ -1589,7 +1590,7 @@ class TrivialAugmentWide(Operator):
 
     * ``num_magnitude_bins``: Number of magnitudes of each operation, 2 to 1000. Default 31.
     * ``interpolation``: Interpolation between pixels. Default nearest.
-    * ``fill``: Red, green and blue of pixels that an operation leaves empty. In TOML also one number for all. Default 0.
+    * ``fill``: Red, green and blue of pixels that an operation leaves empty. In TOML, one number sets all three. Default 0.
     """
 
     OP = "trivial_augment_wide"
@@ -1606,9 +1607,10 @@ class TrivialAugmentWide(Operator):
 
 
 class Mixup(BatchOperator):
-    """Replaces both samples of a pair by ``l * own + (1 - l) * other``, with ``l`` from Beta(``alpha``,
-    ``alpha``), and the targets in the same way: mixup (Zhang et al., ICLR 2018). timm's ``Mixup`` in
-    mode ``pair`` is the same. torchvision's ``MixUp`` draws one ``l`` for the whole batch.
+    """Replaces each sample of a pair by ``l * own + (1 - l) * other``. ``own`` is this sample, ``other`` is
+    the other sample of the pair, and ``l`` is drawn from Beta(``alpha``, ``alpha``). Targets are replaced
+    in the same way. This is mixup (Zhang et al., ICLR 2018), like timm's ``Mixup`` in mode ``pair``.
+    torchvision's ``MixUp`` draws one ``l`` for the whole batch.
 
     Settings:
 
@@ -1628,13 +1630,14 @@ class Mixup(BatchOperator):
 
 
 class CutMix(BatchOperator):
-    """Exchanges a box between both samples of a pair: CutMix (Yun et al., ICCV 2019). The targets
-    become ``l * own + (1 - l) * other``, where ``l`` is the fraction of the image outside the box.
+    """Exchanges a box between both samples of a pair: CutMix (Yun et al., ICCV 2019). Each target
+    becomes ``l * own + (1 - l) * other``. ``own`` is this target, ``other`` is the target of the other
+    sample, and ``l`` is the fraction of the image outside the box.
 
-    The box is torchvision's. A number ``m`` is drawn from Beta(``alpha``, ``alpha``), and a pixel is
-    drawn uniformly. The box extends from this pixel by ``int(width * sqrt(1 - m) / 2)`` columns and
-    ``int(height * sqrt(1 - m) / 2)`` rows to each side, clipped to the image. timm's box is up to one
-    pixel larger.
+    The box is drawn as in torchvision. A number ``m`` is drawn from Beta(``alpha``, ``alpha``), and a
+    pixel is drawn uniformly. The box extends from this pixel by ``int(width * sqrt(1 - m) / 2)``
+    columns and ``int(height * sqrt(1 - m) / 2)`` rows to each side, clipped to the image. timm's box
+    is up to one pixel larger.
 
     Settings:
 

@@ -196,7 +196,7 @@ def file_list(
     Settings:
 
     * ``format``: Format of the file. Default: determined by the file name extension.
-    * ``image``: Column (or JSON key) of the path. Default: the first of the usual names that exists.
+    * ``image``: Column (or JSON key) of the path. Default: the first of ``path``, ``image``, ``file``, ``filename``, ``file_name``, ``filepath`` and ``image_path`` that exists.
     * ``label``: Column (or JSON key) of the label; empty for no labels. Default: ``label``, if it exists.
     * ``labels``: Type of the labels. Default: detected from the labels.
     * ``separator``: Column separator of a table, an ASCII character. Default: a comma in CSV, a tab in TSV.
