@@ -292,7 +292,7 @@ def test_a_program_ends_while_items_are_asked_for():
 
 @pytest.mark.parametrize("moment", ["build", "wait", "with"])
 def test_an_interrupt_ends_a_wait_for_slow_items_at_once(moment):
-    """Reading an item blocks until the program continues. So only the interrupt can end the wait for a batch."""
+    """An item can be read only after the main thread has left its wait for the batch. So only the interrupt can end that wait."""
     program = f"""
         import os, threading
         # Before the signal, which NumPy turns into an ImportError during its import.

@@ -73,9 +73,9 @@ impl<T: Element, K> BorrowedSlice<T, K> {
             );
             return Err(Error::Internal { problem });
         }
-        // SAFETY: the buffer has at least the bytes of `len` elements, in the stream's context. The
-        // value below holds the buffer as long as the slice. Every bit pattern is a valid `T`. The
-        // address is a multiple of 256.
+        // SAFETY: the buffer is in the stream's context and large enough for `len` elements. `Self`
+        // holds the buffer as long as the slice. Every bit pattern is a valid `T`. The address is a
+        // multiple of 256.
         let slice = unsafe { stream.upgrade_device_ptr::<T>(buffer.address(), len) };
         Ok(Self { slice: ManuallyDrop::new(slice), keep, buffer })
     }

@@ -15,7 +15,7 @@ pub struct ReadContention {
     micros_by_others: AtomicU64,
 }
 
-/// Sums of [`ReadContention`] at one moment.
+/// The counters of [`ReadContention`], read at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
     /// Number of reads.

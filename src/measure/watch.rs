@@ -1,4 +1,5 @@
-//! Recording of single spans and calls of profiler markers, in addition to the counts.
+//! Records the spans of a thread one by one, and sets profiler markers (NVTX) around them. Sums
+//! over all spans are counted even without this module.
 
 use std::cmp::Ordering::Less;
 use std::ffi::CStr;

@@ -1,5 +1,5 @@
-//! Loaders in a child process after `fork`, which does not copy threads. In the child, batches are
-//! errors, and dropping a loader returns.
+//! Loaders in a child process after `fork`, which does not copy threads. In the child, requesting a
+//! batch returns an error, and dropping a loader does not hang.
 #![allow(unsafe_code, reason = "fork is unsafe")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

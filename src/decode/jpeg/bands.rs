@@ -296,8 +296,8 @@ fn run(bits: &mut Bits, size: usize) -> usize {
     (1 << size) + more as usize
 }
 
-/// Takes `count` bits (at most 63) and appends them to `more`. The buffer must hold at least 39
-/// bits.
+/// Takes `count` bits (at most 63) from `bits` and appends them to `more`. `bits.buffer` must hold
+/// at least 39 bits.
 #[inline(always)]
 fn take_more(mut bits: Bits, clean: &Clean, mut more: u64, mut count: u32) -> Option<(Bits, u64)> {
     const STEP: u32 = 32;

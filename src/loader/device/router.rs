@@ -25,9 +25,9 @@ pub(in crate::loader) struct Router {
 /// Maximum number of threads that decode on the CPU at the same time.
 #[derive(Clone, Copy)]
 pub(in crate::loader) struct CpuThreads {
-    /// Limit while the device also decodes.
+    /// Maximum while the device also decodes images.
     pub beside: usize,
-    /// Limit while only operators are on the device.
+    /// Maximum while the device runs only operators and decodes nothing.
     pub alone: usize,
 }
 

@@ -14,9 +14,10 @@ pub struct Entry {
     pub(in crate::source) label: i64,
     /// Length in bytes, or [`DAMAGED`].
     pub(in crate::source) len: u32,
-    /// CRC-32C of the sample's bytes. In formats without checksums, a number for
-    /// [`Format::head`](super::Format::head) and [`Format::fill`](super::Format::fill), called
-    /// note. It may be a [check](super::check_of) of the bytes before the sample.
+    /// CRC-32C of the sample's bytes. In formats without checksums, this field holds another
+    /// number, the note, which is passed to [`Format::head`](super::Format::head) and
+    /// [`Format::fill`](super::Format::fill). Some formats use a [check](super::check_of) of the
+    /// bytes before the sample as the note.
     pub(in crate::source) crc: u32,
 }
 

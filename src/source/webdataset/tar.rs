@@ -65,7 +65,7 @@ pub struct Members {
     /// Number and start of the current archive.
     archive: u64,
     start: u64,
-    /// Whether the last archive of the file has been read.
+    /// A file may contain several archives, one after another. Whether the last one has been read.
     ended: bool,
     /// Contents of the earlier files of the archive. Collected from the first hard link on, because
     /// few archives contain hard links.

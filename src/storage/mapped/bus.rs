@@ -162,8 +162,8 @@ fn replace(address: usize) -> bool {
     // The mark is set before the zeros are mapped, so a thread that reads zeros also sees the mark.
     place.lost.store(true, Ordering::SeqCst);
     let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: the addresses belong to a mapping of this table. It stays mapped while this thread
-    // copies from it, and no references to it exist.
+    // SAFETY: the addresses belong to a mapping that the table lists. The mapping stays in place
+    // while this thread copies from it, and no references into the mapping exist.
     let made = unsafe {
         let start = ptr::without_provenance_mut(start);
         libc::mmap(start, len, libc::PROT_READ, flags, -1, 0)

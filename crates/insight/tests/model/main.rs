@@ -110,9 +110,10 @@ fn one_slot_alternates_filling_and_using() {
     model.resources = vec![resource("unused", 1)];
     let (limit, capacity) = model.limit().unwrap();
     assert_eq!(limit, Limit::Slots);
-    // Four workers take four samples at once. The bound assumes that the other six are taken at one
-    // per 2.625 ms. Then the last sample takes 10 ms, the batch takes 5 ms, and the step takes 20
-    // ms. So a batch occupies the slot for 6 * 2.625 + 35 ms.
+    // A batch has ten samples. Four workers start four of them at once. The bound assumes that one
+    // of the other six starts every 2.625 ms. After the last start, that sample needs 10 ms, the
+    // work per batch 5 ms, and the consumer's step 20 ms. So a batch occupies the only slot for
+    // 6 * 2.625 + 35 ms.
     close(capacity, 10.0 / (6.0 / (1.0 / 0.002625) + 0.035), 1e-9);
     assert!(capacity >= rate(&model));
     // A consumer that copies the batch frees the slot at the beginning of its step.

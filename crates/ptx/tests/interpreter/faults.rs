@@ -114,8 +114,8 @@ fn race_in_global_memory_between_blocks() {
 
 #[test]
 fn divergent_barrier() {
-    // In these bodies, a barrier is reached by half of a warp, after another warp has exited, at
-    // two different places in the text, or by only one of two warps.
+    // The faults of these bodies: only half of a warp reaches the barrier; another warp has exited
+    // before; two warps reach two different barriers; only one of two warps reaches it.
     for body in [
         "setp.lt.u32 %p1, %r0, 16; @%p1 bar.sync 0;",
         "setp.lt.u32 %p1, %r0, 32; @%p1 exit; bar.sync 0;",

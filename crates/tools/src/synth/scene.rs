@@ -60,7 +60,7 @@ pub fn layers(rng: &mut SampleRng, index: u64, width: f32, height: f32) -> Vec<L
 
 /// Shape and colours of a ridge.
 struct Range {
-    /// Row of the upper edge, as a fraction of the image height.
+    /// Row of the ridge's upper edge without its peaks, as a fraction of the image height.
     base: f32,
     /// Height of the peaks, as a fraction of the image height.
     peaks: f32,

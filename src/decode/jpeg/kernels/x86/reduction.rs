@@ -11,8 +11,9 @@ macro_rules! reduction {
                 let products = |pairs: $Vector, first: i32, second: i32| {
                     multiply_add(pairs, splat32(x86::pair(first, second)))
                 };
-                // Scales to 14 fractional bits. For four samples, the second product also rounds:
-                // it adds half of what the later shift drops.
+                // Scales the middle value to 14 fractional bits. In the reduction to four samples,
+                // the second product also adds the rounding constant, which is half of the unit
+                // that the later shift drops.
                 const ROUNDING: i32 = 1 << ($shift + 1);
                 let other = if ROUNDING < 1 << 14 { ROUNDING } else { 1 << 14 };
                 let middle =
