@@ -48,7 +48,7 @@ fn the_prediction_for_wide_and_tall_images_is_close_to_their_peak() {
             let case = format!("FEEDWATER_CHAIN_SEED={seed}: {size}, {first:?}");
             assert!(seen.errors.is_empty() || seen.errors.values().all(|&it| it == 0), "{case}");
             seen.check(&case);
-            let most = seen.peak * 3 / 2 + MIB;
+            let most = seen.peak * 3 / 2 + 2 * MIB;
             let (predicted, peak) = (seen.predicted, seen.peak);
             assert!(predicted <= most, "{case}: {predicted}, peak {peak}\n{}", seen.plan);
             count += 1;

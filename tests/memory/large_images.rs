@@ -20,11 +20,14 @@ fn a_header_of_34_bytes_does_not_allocate_a_gibibyte() {
 fn decoding_memory(name: &str, bytes: &[u8]) -> u64 {
     let header = Header::parse(bytes).unwrap();
     let predicted = memory_bytes(&header, bytes, bytes.len() as u64).total();
-    let mut decoder = Decoders::new();
     let window = header.size.window();
-    let decode = || decoder.decode(bytes, &header, window, 1, &mut |_| ());
-    let (peak, decoded) = counted::most_during(decode);
-    decoded.unwrap();
+    // The thread that prints results may allocate at the same time. So the least peak counts.
+    let peaks = (0..4).map(|_| {
+        let mut decoder = Decoders::new();
+        let decode = || decoder.decode(bytes, &header, window, 1, &mut |_| ()).unwrap();
+        counted::most_during(decode).0
+    });
+    let peak = peaks.min().unwrap();
     // Allocators round sizes up, so 64 bytes are allowed in addition.
     assert!(peak <= predicted + 64, "{name}: {peak} bytes, predicted {predicted}");
     predicted
