@@ -295,7 +295,7 @@ fn absurd_shapes_are_errors_and_allocate_nothing() {
     // Each case has the shape, the offset of the error after the header, and values that the
     // message must contain.
     for (shape, place, values) in [
-        // The message must contain the number of elements, and the byte at which they would end.
+        // The message must contain the number of elements, and the offset at which the file ends.
         ("(3, 1, 5)", 0, &["15", "83"][..]),
         // The message must contain the number of bytes after the array, and its shape.
         ("(1, 1, 5)", 5, &["5", "(1, 1, 5)"]),
