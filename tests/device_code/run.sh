@@ -35,14 +35,14 @@ if [ -z "$nvrtc" ]; then
     nvrtc=$(find_nvrtc)
 fi
 echo "NVRTC: ${nvrtc#"$target"/}"
-cargo build --quiet -p feedwater-ptx
+cargo build --quiet -p feedwater-ptx --profile interpreter
 # Copies NVRTC under another soname. dlopen returns a library that the process has already loaded under the same soname,
 # but some tests must load the simulated NVRTC.
 renamed=$target/device-code-nvrtc
 mkdir -p "$renamed"
 LC_ALL=C sed 's/libnvrtc\.so\./librenam.so./g' "$nvrtc" > "$renamed/libnvrtc.so"
 ln -sf "$(dirname "$nvrtc")"/libnvrtc-builtins.so.* "$renamed"
-export SIM_NVRTC=$renamed/libnvrtc.so SIM_PTX=$target/debug/libfeedwater_ptx.so
+export SIM_NVRTC=$renamed/libnvrtc.so SIM_PTX=$target/interpreter/libfeedwater_ptx.so
 # Without a cache directory of its own, a run could load kernels that were compiled for the host.
 export FEEDWATER_CACHE=$venv/cache
 if [ $# -gt 0 ]; then

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use feedwater::Size;
 use feedwater::op::{self, Chain, Operator, Placement, Resize};
 
-use super::drawn::{fresh_seeds, numbers};
-use super::{Files, MIB, alone, common, run};
+use super::drawn::{numbers, seeds};
+use super::{Files, MIB, common, run};
 
 /// Returns operators whose memory depends on the shape of an image.
 fn operators(sides: Size) -> Vec<Arc<dyn Operator>> {
@@ -28,11 +28,9 @@ fn operators(sides: Size) -> Vec<Arc<dyn Operator>> {
 
 /// Tests images of random shapes, from a square to 400 times as wide as high (such as a line of
 /// text), and the same shapes upright.
-#[test]
-fn the_prediction_for_wide_and_tall_images_is_close_to_their_peak() {
-    let _alone = alone();
+pub fn the_prediction_for_wide_and_tall_images_is_close_to_their_peak() {
     let mut count = 0;
-    for seed in fresh_seeds(5.0) {
+    for seed in seeds(5.0) {
         let rng = &mut numbers(seed);
         let ratio = 400f64.powf(rng.uniform());
         let pixels = 15_000.0 * 20f64.powf(rng.uniform());
@@ -57,9 +55,7 @@ fn the_prediction_for_wide_and_tall_images_is_close_to_their_peak() {
     eprintln!("{count} images");
 }
 
-#[test]
-fn a_line_of_text_is_not_refused() {
-    let _alone = alone();
+pub fn a_line_of_text_is_not_refused() {
     let files = Files::new([common::png(1, 8000, 32)]);
     let chain = Chain::new().then(op::Elastic::default()).then(Resize::to(512, 32));
     let seen = run(|| files.loader(chain), 1);

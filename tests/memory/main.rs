@@ -22,7 +22,7 @@ mod drawn;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::process::ExitCode;
 
 use feedwater::Preprocessor;
 use feedwater::error::Error;
@@ -33,17 +33,52 @@ use feedwater::loader::{Loader, LoaderBuilder};
 use feedwater::op::{self, CenterCrop, Chain, Crop, Flip, Normalize, RandomResizedCrop, Resize};
 use feedwater::plan::{LastBatch, OnError};
 use feedwater::source::Directory;
+use libtest_mimic::{Arguments, Trial};
 
 const MIB: u64 = 1 << 20;
 
 /// Bytes that the footprint's entry `process` may allocate: rings, meters, names and threads.
 const PROCESS: u64 = 2 * MIB;
 
-/// Waits until no other test runs, because allocations are counted for the whole process. Every
-/// test begins with this call, even if it does not count.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+/// The tests of this program, by path.
+macro_rules! tests {
+    ($($test:path),* $(,)?) => {
+        vec![$(Trial::test(stringify!($test), || Ok($test()))),*]
+    };
+}
+
+/// Runs the tests on this one thread. Allocations are counted for the whole process, so no other
+/// test may run, and the harness of `#[test]` would allocate on its own thread.
+fn main() -> ExitCode {
+    let tests = tests![
+        what_operators_keep_is_in_the_footprint,
+        a_row_of_millions_of_pixels_exceeds_the_side_limit_and_then_the_bytes,
+        a_preprocessor_does_not_grow_from_image_to_image,
+        hostile_mixtures_stay_within_the_footprint,
+        mixed_batches_stay_within_the_footprint,
+        blending_a_pair_allocates_nothing,
+        nothing_is_allocated_for_a_sample_once_buffers_have_their_size,
+        aspect::the_prediction_for_wide_and_tall_images_is_close_to_their_peak,
+        aspect::a_line_of_text_is_not_refused,
+        chains::photographs_are_not_refused_behind_operators_that_leave_some_alone,
+        chains::random_chains_refuse_no_photograph_and_stay_within_the_footprint,
+        chains::a_photograph_that_grew_since_the_plan_was_made_takes_from_the_large_image_room,
+        large_images::a_header_of_34_bytes_does_not_allocate_a_gibibyte,
+        large_images::bitmaps_gifs_and_tiffs_need_no_more_memory_than_predicted,
+        large_images::groups_of_codes_of_a_webp_are_counted_before_it_is_decoded,
+        large_images::a_webp_of_many_code_groups_is_decoded_within_the_large_image_budget_or_not_at_all,
+        large_images::images_that_exceed_a_workers_share_use_the_large_image_budget,
+        large_images::a_loader_can_be_dropped_while_its_workers_wait_for_memory,
+        small_sets::slots_of_a_batch_that_is_larger_than_the_set_have_its_size,
+        small_sets::a_huge_file_of_row_indexes_is_read_within_the_footprint,
+        small_sets::a_huge_stored_file_of_row_indexes_is_read_within_the_footprint,
+        steady::no_chain_allocates_once_its_buffers_have_grown,
+        steady::no_chain_needs_or_holds_more_than_its_headers_say,
+        steady::what_a_combinator_makes_of_a_thin_image_that_it_turned_is_bounded,
+        steady::nested_combinators_are_planned_in_linear_time,
+    ];
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    libtest_mimic::run(&arguments, tests).exit_code()
 }
 
 /// Result of running a loader.
@@ -144,31 +179,14 @@ fn kept() -> Chain {
         .then(op::Pad::with(op::PadMode::Reflect, [9; 4]))
 }
 
-#[test]
 fn what_operators_keep_is_in_the_footprint() {
-    let _alone = alone();
     let files = Files::new((0..40).map(|seed| common::jpeg(seed, 640, 480)));
     run(|| files.loader(kept()), 2).check("fixed sizes");
     let first = Chain::new().then(op::Elastic::default()).then(op::AugMix::default());
     run(|| files.loader(first.then(RandomResizedCrop::to(32, 32))), 2).check("whole images");
 }
 
-#[test]
-fn every_test_waits_for_the_others() {
-    let _alone = alone();
-    for entry in fs::read_dir("tests/memory").unwrap() {
-        let text = fs::read_to_string(entry.unwrap().path()).unwrap();
-        for test in text.split("\n#[test]\n").skip(1) {
-            let mut lines = test.lines();
-            let (name, first) = (lines.next().unwrap(), lines.next().unwrap());
-            assert_eq!(first, "    let _alone = alone();", "{name}");
-        }
-    }
-}
-
-#[test]
 fn a_row_of_millions_of_pixels_exceeds_the_side_limit_and_then_the_bytes() {
-    let _alone = alone();
     let files = Files::new(small(300).chain([files::png_head(178_956_970, 1, false)]));
     let seen = run(|| files.loader(crop()), 2);
     seen.check("refused for its side");
@@ -193,9 +211,7 @@ fn a_row_of_millions_of_pixels_exceeds_the_side_limit_and_then_the_bytes() {
 /// Once its buffers have their final size, a preprocessor allocates nothing for a PNM except the
 /// list of windows, because no library decodes it. For other formats, libraries allocate memory,
 /// which is freed before the call returns. Nothing grows from image to image.
-#[test]
 fn a_preprocessor_does_not_grow_from_image_to_image() {
-    let _alone = alone();
     for chain in [floats_without_draws(), Chain::new().then(Resize::to(96, 80))] {
         let preprocessor = Preprocessor::builder(chain).build().unwrap();
         let mut out = vec![0f32; preprocessor.shape().sample_len()];
@@ -232,9 +248,7 @@ fn floats_without_draws() -> Chain {
 }
 
 /// Tests random files, chains and settings. All of them follow from a seed.
-#[test]
 fn hostile_mixtures_stay_within_the_footprint() {
-    let _alone = alone();
     for seed in 0..10u64 {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut draw = |most: u64| {
@@ -303,9 +317,7 @@ fn hostile_mixtures_stay_within_the_footprint() {
 }
 
 /// Memory for pairs and soft targets is in the footprint. Mixing itself allocates nothing.
-#[test]
 fn mixed_batches_stay_within_the_footprint() {
-    let _alone = alone();
     let mixing = crop().then_batch(feedwater::op::MixupOrCutMix::default());
     for dtype in [feedwater::DType::F32, feedwater::DType::F16] {
         let files = Files::new(small(40));
@@ -320,9 +332,7 @@ fn mixed_batches_stay_within_the_footprint() {
     }
 }
 
-#[test]
 fn blending_a_pair_allocates_nothing() {
-    let _alone = alone();
     use feedwater::internals::random::SampleKey;
     use feedwater::internals::transform::blend_pair::blend;
     use feedwater::op::{Blends, MixupOrCutMix};
@@ -347,9 +357,7 @@ fn blending_a_pair_allocates_nothing() {
 }
 
 /// Even a chain that converts bytes to floats and back reuses the memory of the previous sample.
-#[test]
 fn nothing_is_allocated_for_a_sample_once_buffers_have_their_size() {
-    let _alone = alone();
     use feedwater::internals::decode::Decoders;
     use feedwater::internals::header::Header;
     use feedwater::internals::plan::{DeviceFacts, Facts, SamplePlan};

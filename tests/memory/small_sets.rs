@@ -12,11 +12,9 @@ use feedwater::source::settings::WebDatasetSettings;
 use feedwater::source::{Directory, WebDataset};
 use feedwater::storage::{Storage, StorageSettings};
 
-use super::{Files, MIB, alone, crop, run, small};
+use super::{Files, MIB, crop, run, small};
 
-#[test]
-fn slots_of_a_batch_that_is_larger_than_the_set_have_its_size() {
-    let _alone = alone();
+pub fn slots_of_a_batch_that_is_larger_than_the_set_have_its_size() {
     let files = Files::new(small(40));
     let sizes =
         [(LastBatch::Partial, 1, 40), (LastBatch::Partial, 3, 14), (LastBatch::Pad, 1, 1024)];
@@ -49,9 +47,7 @@ fn tar(path: &Path, files: impl Iterator<Item = Vec<u8>>) {
 
 /// A file of row indexes beside a shard may be huge, for example after damage to the disk. Reading
 /// it must stay within the footprint.
-#[test]
-fn a_huge_file_of_row_indexes_is_read_within_the_footprint() {
-    let _alone = alone();
+pub fn a_huge_file_of_row_indexes_is_read_within_the_footprint() {
     let folder = tempfile::tempdir().unwrap();
     let shard = folder.path().join("train.tar");
     tar(&shard, small(20));
@@ -80,9 +76,7 @@ fn a_huge_file_of_row_indexes_is_read_within_the_footprint() {
 }
 
 /// A file of row indexes in the cache folder may be huge too.
-#[test]
-fn a_huge_stored_file_of_row_indexes_is_read_within_the_footprint() {
-    let _alone = alone();
+pub fn a_huge_stored_file_of_row_indexes_is_read_within_the_footprint() {
     let (files, caches) = (Files::new(small(20)), tempfile::tempdir().unwrap());
     let loader = || {
         let settings = StorageSettings::default();

@@ -19,8 +19,8 @@ use feedwater::op::{
 };
 use feedwater::plan::{Plan, Settings};
 
-use super::drawn::{chain, fresh_seeds, numbers, size};
-use super::{alone, counted};
+use super::counted;
+use super::drawn::{chain, numbers, seeds, size};
 
 /// Size of the largest image of these tests.
 const LARGE: Size = Size::new(61, 47);
@@ -120,9 +120,7 @@ struct Run {
     drawn: SampleMemory,
 }
 
-#[test]
-fn no_chain_allocates_once_its_buffers_have_grown() {
-    let _alone = alone();
+pub fn no_chain_allocates_once_its_buffers_have_grown() {
     let files = SIZES.map(File::of);
     let mut problems = String::new();
     for seed in 0..600 {
@@ -168,11 +166,9 @@ fn boxes(rng: &mut SampleRng, size: Size) -> Vec<BoundingBox> {
 
 /// A plan is computed from headers only. Its bound must be large enough for every branch that a
 /// sample may draw. Whether an operator is applied also changes which buffer holds each image.
-#[test]
-fn no_chain_needs_or_holds_more_than_its_headers_say() {
-    let _alone = alone();
+pub fn no_chain_needs_or_holds_more_than_its_headers_say() {
     let (mut certain, mut count, mut problems) = (0, 0, String::new());
-    for seed in fresh_seeds(5.0) {
+    for seed in seeds(5.0) {
         let rng = &mut numbers(seed);
         let files: [File; 3] = std::array::from_fn(|_| File::of(size(rng, 100)));
         let most = files.iter().map(|file| file.header.size);
@@ -221,9 +217,7 @@ fn no_chain_needs_or_holds_more_than_its_headers_say() {
 /// An image of 2x20 is rotated to 20x2. Then its shorter side is enlarged to 16 pixels, which gives
 /// 160x16. A plan that takes the rotated image for a square of 20x20 would expect only 16x16
 /// pixels.
-#[test]
-fn what_a_combinator_makes_of_a_thin_image_that_it_turned_is_bounded() {
-    let _alone = alone();
+pub fn what_a_combinator_makes_of_a_thin_image_that_it_turned_is_bounded() {
     let files = [File::of(Size::new(2, 20))];
     let turn =
         || RandomRotation { expand: true, degrees: [90.0; 2], ..RandomRotation::within(0.0) };
@@ -271,9 +265,7 @@ impl Operator for Counted {
 /// probability.
 type Wrap = fn(Arc<dyn Operator>) -> Arc<dyn Operator>;
 
-#[test]
-fn nested_combinators_are_planned_in_linear_time() {
-    let _alone = alone();
+pub fn nested_combinators_are_planned_in_linear_time() {
     const DEPTH: usize = 24;
     let files = [File::of(Size::new(30, 20))];
     let wrap: [Wrap; 4] = [

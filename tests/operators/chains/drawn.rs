@@ -1,7 +1,7 @@
 //! Random chains of built-in operators. Some of the operators are inside combinators.
 
 use std::sync::{Arc, LazyLock};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use feedwater::internals::geometry::Size;
 use feedwater::internals::image::PixelType;
@@ -19,16 +19,20 @@ pub fn numbers(seed: u64) -> SampleRng {
     SampleRng::new(SampleKey { seed, epoch: 0, index: 0 }, 17)
 }
 
-/// Yields seeds for `FEEDWATER_CHAIN_SECONDS` seconds, or for `seconds` by default. The seeds
-/// differ between runs, unless `FEEDWATER_CHAIN_SEED` sets the first one.
-pub fn fresh_seeds(seconds: f64) -> impl Iterator<Item = u64> {
+/// Yields the seeds from 0 to `count`, so every run tests the same cases. If the environment variable
+/// `FEEDWATER_CHAIN_SECONDS` is set, yields seeds that no run had before, for that time.
+/// `FEEDWATER_CHAIN_SEED` sets the first seed.
+pub fn seeds(count: u64) -> impl Iterator<Item = u64> {
     let number = |key| std::env::var(key).ok().map(|text| text.parse::<f64>().expect(key));
-    let seconds = number("FEEDWATER_CHAIN_SECONDS").unwrap_or(seconds);
+    let end = number("FEEDWATER_CHAIN_SECONDS")
+        .map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let first = number("FEEDWATER_CHAIN_SEED").map(|seed| seed as u64);
-    let first = first.unwrap_or(since_epoch.expect("a clock").as_millis() as u64);
-    let begin = Instant::now();
-    (first..).take_while(move |seed| *seed == first || begin.elapsed().as_secs_f64() < seconds)
+    let new = end.map(|_| since_epoch.expect("a clock").as_millis() as u64);
+    let first = number("FEEDWATER_CHAIN_SEED").map(|seed| seed as u64).or(new).unwrap_or(0);
+    (first..).take_while(move |seed| match end {
+        Some(end) => Instant::now() < end,
+        None => *seed < first + count,
+    })
 }
 
 /// Returns a random size with sides up to `most`. Some of the sizes are much higher than wide, or
