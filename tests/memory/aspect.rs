@@ -30,7 +30,7 @@ fn operators(sides: Size) -> Vec<Arc<dyn Operator>> {
 /// text), and the same shapes upright.
 pub fn the_prediction_for_wide_and_tall_images_is_close_to_their_peak() {
     let mut count = 0;
-    for seed in seeds(5.0) {
+    for seed in seeds(30) {
         let rng = &mut numbers(seed);
         let ratio = 400f64.powf(rng.uniform());
         let pixels = 15_000.0 * 20f64.powf(rng.uniform());
@@ -46,6 +46,7 @@ pub fn the_prediction_for_wide_and_tall_images_is_close_to_their_peak() {
             let case = format!("FEEDWATER_CHAIN_SEED={seed}: {size}, {first:?}");
             assert!(seen.errors.is_empty() || seen.errors.values().all(|&it| it == 0), "{case}");
             seen.check(&case);
+            // The prediction covers the buffers of every instruction set. This processor uses one.
             let most = seen.peak * 3 / 2 + 2 * MIB;
             let (predicted, peak) = (seen.predicted, seen.peak);
             assert!(predicted <= most, "{case}: {predicted}, peak {peak}\n{}", seen.plan);
