@@ -194,6 +194,13 @@ impl DevicePlan {
         device
     }
 
+    /// Limits the tables of a sample. Samples with more than `most` bytes of tables for the whole
+    /// chain are processed on the CPU, so a launch never needs more.
+    pub(super) fn limit_tables(&mut self, most: u64) {
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        self.table_bytes = self.table_bytes.min(most).next_multiple_of(8);
+    }
+
     /// Sets the numbers of buffers and decode states from `counts`.
     pub(super) fn set(&mut self, plan: &Plan, counts: &Counts) {
         let on_cpu = on_cpu(plan);

@@ -214,6 +214,9 @@ impl Plan {
         }
         plan.device = device;
         plan.room = plan.sample_room(facts);
+        if let Some(device) = &mut plan.device {
+            device.limit_tables(plan.room.share.waiting_tables());
+        }
         plan.fit(facts)?;
         plan.row_index = RowIndexGain::of(&plan, facts);
         plan.footprint = memory::footprint(&plan, facts);

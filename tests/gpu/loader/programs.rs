@@ -127,6 +127,21 @@ fn the_plan_names_both_kernels_and_their_scratch_memory() {
     assert_eq!(machine.counts().live(), 0);
 }
 
+/// Without a window, the tables of a resize grow with the image. The plan has space for those of the
+/// scanned images, not of every image that fits into a page.
+#[test]
+fn a_launch_has_space_for_the_tables_of_the_scanned_images() {
+    let Some(_machine) = machine() else { return };
+    let [.., (_, chain)] = behind_a_resampling();
+    let make = || builder(jpegs(16), chain.clone()).device(DeviceChoice::Gpu(0));
+    let mut loader = make().runtime(&runtime()).build().unwrap();
+    let row = |name| loader.plan().footprint.row(name).unwrap().each_bytes;
+    let most = 16 * (1024 + row("sample plans")) + 256;
+    assert!(row("launch parameters") <= most, "{most}\n{}", loader.plan());
+    epochs(&mut loader);
+    assert_eq!(loader.stats().cpu_fallback.len(), 0);
+}
+
 /// The plan inspects only some samples, and the one large image is not among them.
 #[test]
 fn an_image_that_needs_more_scratch_memory_than_planned_is_made_on_the_cpu() {
