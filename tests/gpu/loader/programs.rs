@@ -127,8 +127,8 @@ fn the_plan_names_both_kernels_and_their_scratch_memory() {
     assert_eq!(machine.counts().live(), 0);
 }
 
-/// Without a window, the tables of a resize grow with the image. The plan has space for those of the
-/// scanned images, not of every image that fits into a page.
+/// Without a window, the tables of a resize grow with the image. The plan has space for those of
+/// the scanned images, not of every image that fits into a page.
 #[test]
 fn a_launch_has_space_for_the_tables_of_the_scanned_images() {
     let Some(_machine) = machine() else { return };

@@ -19,8 +19,8 @@ pub fn numbers(seed: u64) -> SampleRng {
     SampleRng::new(SampleKey { seed, epoch: 0, index: 0 }, 17)
 }
 
-/// Yields the seeds from 0 to `count`, so every run tests the same cases. If the environment variable
-/// `FEEDWATER_CHAIN_SECONDS` is set, yields seeds that no run had before, for that time.
+/// Yields the seeds from 0 to `count`, so every run tests the same cases. If the environment
+/// variable `FEEDWATER_CHAIN_SECONDS` is set, yields seeds that no run had before, for that time.
 /// `FEEDWATER_CHAIN_SEED` sets the first seed.
 pub fn seeds(count: u64) -> impl Iterator<Item = u64> {
     let number = |key| std::env::var(key).ok().map(|text| text.parse::<f64>().expect(key));
