@@ -10,6 +10,7 @@
 //! `tiled`, with one thread block per tile, and `tiled` is launched instead of `fused`.
 
 use std::fmt::Write;
+use std::ops::Range;
 
 use bytemuck::{Pod, Zeroable};
 
@@ -229,18 +230,23 @@ const TILES_SINCE: &str = "#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 750\n
 #[derive(Default)]
 pub(super) struct Text {
     pub source: String,
+    /// Position of each file in `source`.
+    files: Vec<Range<usize>>,
 }
 
 impl Text {
     /// Appends a file with a `#line` directive for its name.
     pub fn add(&mut self, file: &str, text: &str) {
+        let text = text.trim_end();
         // Writing into a String cannot fail.
-        let _ = writeln!(self.source, "#line 1 \"{file}.cu\"\n{}", text.trim_end());
+        let _ = writeln!(self.source, "#line 1 \"{file}.cu\"\n{text}");
+        let end = self.source.len() - 1;
+        self.files.push(end - text.len()..end);
     }
 
-    /// Appends a file, unless the text already contains it.
+    /// Appends a file, unless a file with the same text was appended before.
     pub fn add_once(&mut self, file: &str, text: &str) {
-        if !self.source.contains(text.trim_end()) {
+        if self.files.iter().all(|it| self.source[it.clone()] != *text.trim_end()) {
             self.add(file, text);
         }
     }
