@@ -5,8 +5,50 @@ fn main() {
     regenerate();
 }
 
-/// Reads `nvjpeg.h` from the directory `NVJPEG_INCLUDE` and writes its declarations, without
-/// comments, to `src/bindings.rs`. CUDA's own headers are not needed, because `include-stubs/`
+/// Functions that feedwater uses. bindgen also declares the types of their arguments.
+#[cfg(feature = "bindgen")]
+const FUNCTIONS: [&str; 37] = [
+    "nvjpegBufferDeviceCreateV2",
+    "nvjpegBufferDeviceDestroy",
+    "nvjpegBufferDeviceResize",
+    "nvjpegBufferDeviceRetrieve",
+    "nvjpegBufferPinnedCreateV2",
+    "nvjpegBufferPinnedDestroy",
+    "nvjpegBufferPinnedResize",
+    "nvjpegBufferPinnedRetrieve",
+    "nvjpegCreateEx",
+    "nvjpegCreateExV2",
+    "nvjpegDecodeBatchedEx",
+    "nvjpegDecodeBatchedInitialize",
+    "nvjpegDecodeBatchedPreAllocate",
+    "nvjpegDecodeBatchedSupportedEx",
+    "nvjpegDecodeJpegDevice",
+    "nvjpegDecodeJpegHost",
+    "nvjpegDecodeJpegTransferToDevice",
+    "nvjpegDecodeParamsCreate",
+    "nvjpegDecodeParamsDestroy",
+    "nvjpegDecodeParamsSetOutputFormat",
+    "nvjpegDecodeParamsSetROI",
+    "nvjpegDecodeParamsSetScaleFactor",
+    "nvjpegDecoderCreate",
+    "nvjpegDecoderDestroy",
+    "nvjpegDecoderStateCreate",
+    "nvjpegDestroy",
+    "nvjpegGetHardwareDecoderInfo",
+    "nvjpegGetProperty",
+    "nvjpegJpegStateCreate",
+    "nvjpegJpegStateDestroy",
+    "nvjpegJpegStreamCreate",
+    "nvjpegJpegStreamDestroy",
+    "nvjpegJpegStreamGetFrameDimensions",
+    "nvjpegJpegStreamParse",
+    "nvjpegJpegStreamParseHeader",
+    "nvjpegStateAttachDeviceBuffer",
+    "nvjpegStateAttachPinnedBuffer",
+];
+
+/// Reads `nvjpeg.h` from the directory `NVJPEG_INCLUDE` and writes the declarations of
+/// [`FUNCTIONS`], without comments, to `src/bindings.rs`. CUDA's own headers are not needed, because `include-stubs/`
 /// declares the two CUDA types that `nvjpeg.h` uses.
 #[cfg(feature = "bindgen")]
 fn regenerate() {
@@ -16,11 +58,8 @@ fn regenerate() {
     bindgen::Builder::default()
         .header(format!("{include}/nvjpeg.h"))
         .clang_arg(concat!("-I", env!("CARGO_MANIFEST_DIR"), "/include-stubs"))
-        .allowlist_function("nvjpeg.*")
-        .allowlist_type("nvjpeg.*")
+        .allowlist_function(FUNCTIONS.join("|"))
         .allowlist_var("NVJPEG_.*")
-        .dynamic_library_name("NvJpegLib")
-        .dynamic_link_require_all(false)
         // A newer library may return values that this header does not define, so Rust enums are not
         // used.
         .default_enum_style(bindgen::EnumVariation::NewType {

@@ -43,21 +43,6 @@ impl nvjpegStatus_t {
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct nvjpegStatus_t(pub ::core::ffi::c_uint);
-impl nvjpegExifOrientation {
-    pub const NVJPEG_ORIENTATION_UNKNOWN: nvjpegExifOrientation = nvjpegExifOrientation(0);
-    pub const NVJPEG_ORIENTATION_NORMAL: nvjpegExifOrientation = nvjpegExifOrientation(1);
-    pub const NVJPEG_ORIENTATION_FLIP_HORIZONTAL: nvjpegExifOrientation = nvjpegExifOrientation(2);
-    pub const NVJPEG_ORIENTATION_ROTATE_180: nvjpegExifOrientation = nvjpegExifOrientation(3);
-    pub const NVJPEG_ORIENTATION_FLIP_VERTICAL: nvjpegExifOrientation = nvjpegExifOrientation(4);
-    pub const NVJPEG_ORIENTATION_TRANSPOSE: nvjpegExifOrientation = nvjpegExifOrientation(5);
-    pub const NVJPEG_ORIENTATION_ROTATE_90: nvjpegExifOrientation = nvjpegExifOrientation(6);
-    pub const NVJPEG_ORIENTATION_TRANSVERSE: nvjpegExifOrientation = nvjpegExifOrientation(7);
-    pub const NVJPEG_ORIENTATION_ROTATE_270: nvjpegExifOrientation = nvjpegExifOrientation(8);
-}
-#[repr(transparent)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct nvjpegExifOrientation(pub ::core::ffi::c_uint);
-pub use self::nvjpegExifOrientation as nvjpegExifOrientation_t;
 impl nvjpegChromaSubsampling_t {
     pub const NVJPEG_CSS_444: nvjpegChromaSubsampling_t = nvjpegChromaSubsampling_t(0);
     pub const NVJPEG_CSS_422: nvjpegChromaSubsampling_t = nvjpegChromaSubsampling_t(1);
@@ -89,17 +74,6 @@ impl nvjpegOutputFormat_t {
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct nvjpegOutputFormat_t(pub ::core::ffi::c_uint);
-impl nvjpegInputFormat_t {
-    pub const NVJPEG_INPUT_YUV: nvjpegInputFormat_t = nvjpegInputFormat_t(1);
-    pub const NVJPEG_INPUT_RGB: nvjpegInputFormat_t = nvjpegInputFormat_t(3);
-    pub const NVJPEG_INPUT_BGR: nvjpegInputFormat_t = nvjpegInputFormat_t(4);
-    pub const NVJPEG_INPUT_RGBI: nvjpegInputFormat_t = nvjpegInputFormat_t(5);
-    pub const NVJPEG_INPUT_BGRI: nvjpegInputFormat_t = nvjpegInputFormat_t(6);
-    pub const NVJPEG_INPUT_NV12: nvjpegInputFormat_t = nvjpegInputFormat_t(8);
-}
-#[repr(transparent)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct nvjpegInputFormat_t(pub ::core::ffi::c_uint);
 impl nvjpegBackend_t {
     pub const NVJPEG_BACKEND_DEFAULT: nvjpegBackend_t = nvjpegBackend_t(0);
     pub const NVJPEG_BACKEND_HYBRID: nvjpegBackend_t = nvjpegBackend_t(1);
@@ -112,26 +86,6 @@ impl nvjpegBackend_t {
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct nvjpegBackend_t(pub ::core::ffi::c_uint);
-impl nvjpegEncBackend_t {
-    pub const NVJPEG_ENC_BACKEND_DEFAULT: nvjpegEncBackend_t = nvjpegEncBackend_t(0);
-    pub const NVJPEG_ENC_BACKEND_GPU: nvjpegEncBackend_t = nvjpegEncBackend_t(1);
-    pub const NVJPEG_ENC_BACKEND_HARDWARE: nvjpegEncBackend_t = nvjpegEncBackend_t(2);
-}
-#[repr(transparent)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct nvjpegEncBackend_t(pub ::core::ffi::c_uint);
-impl nvjpegJpegEncoding_t {
-    pub const NVJPEG_ENCODING_UNKNOWN: nvjpegJpegEncoding_t = nvjpegJpegEncoding_t(0);
-    pub const NVJPEG_ENCODING_BASELINE_DCT: nvjpegJpegEncoding_t = nvjpegJpegEncoding_t(192);
-    pub const NVJPEG_ENCODING_EXTENDED_SEQUENTIAL_DCT_HUFFMAN: nvjpegJpegEncoding_t =
-        nvjpegJpegEncoding_t(193);
-    pub const NVJPEG_ENCODING_PROGRESSIVE_DCT_HUFFMAN: nvjpegJpegEncoding_t =
-        nvjpegJpegEncoding_t(194);
-    pub const NVJPEG_ENCODING_LOSSLESS_HUFFMAN: nvjpegJpegEncoding_t = nvjpegJpegEncoding_t(195);
-}
-#[repr(transparent)]
-#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
-pub struct nvjpegJpegEncoding_t(pub ::core::ffi::c_uint);
 impl nvjpegScaleFactor_t {
     pub const NVJPEG_SCALE_NONE: nvjpegScaleFactor_t = nvjpegScaleFactor_t(0);
     pub const NVJPEG_SCALE_1_BY_2: nvjpegScaleFactor_t = nvjpegScaleFactor_t(1);
@@ -233,1194 +187,60 @@ pub struct nvjpegJpegState {
     _unused: [u8; 0],
 }
 pub type nvjpegJpegState_t = *mut nvjpegJpegState;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct nvjpegEncoderState {
-    _unused: [u8; 0],
-}
-pub type nvjpegEncoderState_t = *mut nvjpegEncoderState;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct nvjpegEncoderParams {
-    _unused: [u8; 0],
-}
-pub type nvjpegEncoderParams_t = *mut nvjpegEncoderParams;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct nvjpegBufferPinned {
-    _unused: [u8; 0],
-}
-pub type nvjpegBufferPinned_t = *mut nvjpegBufferPinned;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct nvjpegBufferDevice {
-    _unused: [u8; 0],
-}
-pub type nvjpegBufferDevice_t = *mut nvjpegBufferDevice;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct nvjpegJpegStream {
-    _unused: [u8; 0],
-}
-pub type nvjpegJpegStream_t = *mut nvjpegJpegStream;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct nvjpegDecodeParams {
-    _unused: [u8; 0],
-}
-pub type nvjpegDecodeParams_t = *mut nvjpegDecodeParams;
-#[repr(C)]
-#[derive(Debug, Copy, Clone)]
-pub struct nvjpegJpegDecoder {
-    _unused: [u8; 0],
-}
-pub type nvjpegJpegDecoder_t = *mut nvjpegJpegDecoder;
-pub struct NvJpegLib {
-    __library: ::libloading::Library,
-    pub nvjpegGetProperty: Result<
-        unsafe extern "C" fn(
-            type_: libraryPropertyType,
-            value: *mut ::core::ffi::c_int,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegGetCudartProperty: Result<
-        unsafe extern "C" fn(
-            type_: libraryPropertyType,
-            value: *mut ::core::ffi::c_int,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegCreate: Result<
-        unsafe extern "C" fn(
-            backend: nvjpegBackend_t,
-            dev_allocator: *mut nvjpegDevAllocator_t,
-            handle: *mut nvjpegHandle_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegCreateSimple: Result<
-        unsafe extern "C" fn(handle: *mut nvjpegHandle_t) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegCreateEx: Result<
-        unsafe extern "C" fn(
-            backend: nvjpegBackend_t,
-            dev_allocator: *mut nvjpegDevAllocator_t,
-            pinned_allocator: *mut nvjpegPinnedAllocator_t,
-            flags: ::core::ffi::c_uint,
-            handle: *mut nvjpegHandle_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegCreateExV2: Result<
-        unsafe extern "C" fn(
-            backend: nvjpegBackend_t,
-            dev_allocator: *mut nvjpegDevAllocatorV2_t,
-            pinned_allocator: *mut nvjpegPinnedAllocatorV2_t,
-            flags: ::core::ffi::c_uint,
-            handle: *mut nvjpegHandle_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegDestroy:
-        Result<unsafe extern "C" fn(handle: nvjpegHandle_t) -> nvjpegStatus_t, ::libloading::Error>,
-    pub nvjpegSetDeviceMemoryPadding: Result<
-        unsafe extern "C" fn(padding: usize, handle: nvjpegHandle_t) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegGetDeviceMemoryPadding: Result<
-        unsafe extern "C" fn(padding: *mut usize, handle: nvjpegHandle_t) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegSetPinnedMemoryPadding: Result<
-        unsafe extern "C" fn(padding: usize, handle: nvjpegHandle_t) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegGetPinnedMemoryPadding: Result<
-        unsafe extern "C" fn(padding: *mut usize, handle: nvjpegHandle_t) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegGetHardwareDecoderInfo: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            num_engines: *mut ::core::ffi::c_uint,
-            num_cores_per_engine: *mut ::core::ffi::c_uint,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegGetHardwareEncoderInfo: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            num_engines: *mut ::core::ffi::c_uint,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegJpegStateCreate: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            jpeg_handle: *mut nvjpegJpegState_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegJpegStateDestroy: Result<
-        unsafe extern "C" fn(jpeg_handle: nvjpegJpegState_t) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegGetImageInfo: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            data: *const ::core::ffi::c_uchar,
-            length: usize,
-            nComponents: *mut ::core::ffi::c_int,
-            subsampling: *mut nvjpegChromaSubsampling_t,
-            widths: *mut ::core::ffi::c_int,
-            heights: *mut ::core::ffi::c_int,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegDecode: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            jpeg_handle: nvjpegJpegState_t,
-            data: *const ::core::ffi::c_uchar,
-            length: usize,
-            output_format: nvjpegOutputFormat_t,
-            destination: *mut nvjpegImage_t,
-            stream: cudaStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegDecodeBatchedInitialize: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            jpeg_handle: nvjpegJpegState_t,
-            batch_size: ::core::ffi::c_int,
-            max_cpu_threads: ::core::ffi::c_int,
-            output_format: nvjpegOutputFormat_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegDecodeBatched: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            jpeg_handle: nvjpegJpegState_t,
-            data: *const *const ::core::ffi::c_uchar,
-            lengths: *const usize,
-            destinations: *mut nvjpegImage_t,
-            stream: cudaStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegDecodeBatchedPreAllocate: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            jpeg_handle: nvjpegJpegState_t,
-            batch_size: ::core::ffi::c_int,
-            width: ::core::ffi::c_int,
-            height: ::core::ffi::c_int,
-            chroma_subsampling: nvjpegChromaSubsampling_t,
-            output_format: nvjpegOutputFormat_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegDecodeBatchedParseJpegTables: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            jpeg_handle: nvjpegJpegState_t,
-            data: *const ::core::ffi::c_uchar,
-            length: usize,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegEncoderStateCreate: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            encoder_state: *mut nvjpegEncoderState_t,
-            stream: cudaStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegEncoderStateCreateWithBackend: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            encoder_state: *mut nvjpegEncoderState_t,
-            backend: nvjpegEncBackend_t,
-            stream: cudaStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegEncoderStateDestroy: Result<
-        unsafe extern "C" fn(encoder_state: nvjpegEncoderState_t) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegEncoderParamsCreate: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            encoder_params: *mut nvjpegEncoderParams_t,
-            stream: cudaStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegEncoderParamsDestroy: Result<
-        unsafe extern "C" fn(encoder_params: nvjpegEncoderParams_t) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegEncoderParamsSetQuality: Result<
-        unsafe extern "C" fn(
-            encoder_params: nvjpegEncoderParams_t,
-            quality: ::core::ffi::c_int,
-            stream: cudaStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegEncoderParamsSetEncoding: Result<
-        unsafe extern "C" fn(
-            encoder_params: nvjpegEncoderParams_t,
-            etype: nvjpegJpegEncoding_t,
-            stream: cudaStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegEncoderParamsSetOptimizedHuffman: Result<
-        unsafe extern "C" fn(
-            encoder_params: nvjpegEncoderParams_t,
-            optimized: ::core::ffi::c_int,
-            stream: cudaStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegEncoderParamsSetSamplingFactors: Result<
-        unsafe extern "C" fn(
-            encoder_params: nvjpegEncoderParams_t,
-            chroma_subsampling: nvjpegChromaSubsampling_t,
-            stream: cudaStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegEncoderParamsSetRestartInterval: Result<
-        unsafe extern "C" fn(
-            encoder_params: nvjpegEncoderParams_t,
-            restart_interval: ::core::ffi::c_uint,
-            stream: cudaStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegEncodeGetBufferSize: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            encoder_params: nvjpegEncoderParams_t,
-            image_width: ::core::ffi::c_int,
-            image_height: ::core::ffi::c_int,
-            max_stream_length: *mut usize,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegEncodeYUV: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            encoder_state: nvjpegEncoderState_t,
-            encoder_params: nvjpegEncoderParams_t,
-            source: *const nvjpegImage_t,
-            chroma_subsampling: nvjpegChromaSubsampling_t,
-            image_width: ::core::ffi::c_int,
-            image_height: ::core::ffi::c_int,
-            stream: cudaStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegEncodeImage: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            encoder_state: nvjpegEncoderState_t,
-            encoder_params: nvjpegEncoderParams_t,
-            source: *const nvjpegImage_t,
-            input_format: nvjpegInputFormat_t,
-            image_width: ::core::ffi::c_int,
-            image_height: ::core::ffi::c_int,
-            stream: cudaStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegEncode: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            encoder_state: nvjpegEncoderState_t,
-            encoder_params: nvjpegEncoderParams_t,
-            source: *const nvjpegImage_t,
-            input_subsampling: nvjpegChromaSubsampling_t,
-            input_format: nvjpegInputFormat_t,
-            image_width: ::core::ffi::c_int,
-            image_height: ::core::ffi::c_int,
-            stream: cudaStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegEncodeRetrieveBitstreamDevice: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            encoder_state: nvjpegEncoderState_t,
-            data: *mut ::core::ffi::c_uchar,
-            length: *mut usize,
-            stream: cudaStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegEncodeRetrieveBitstream: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            encoder_state: nvjpegEncoderState_t,
-            data: *mut ::core::ffi::c_uchar,
-            length: *mut usize,
-            stream: cudaStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegBufferPinnedCreate: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            pinned_allocator: *mut nvjpegPinnedAllocator_t,
-            buffer: *mut nvjpegBufferPinned_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegBufferPinnedCreateV2: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            pinned_allocator: *mut nvjpegPinnedAllocatorV2_t,
-            buffer: *mut nvjpegBufferPinned_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegBufferPinnedResize: Result<
-        unsafe extern "C" fn(
-            buffer: nvjpegBufferPinned_t,
-            size: usize,
-            stream: cudaStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegBufferPinnedDestroy: Result<
-        unsafe extern "C" fn(buffer: nvjpegBufferPinned_t) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegBufferDeviceCreate: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            device_allocator: *mut nvjpegDevAllocator_t,
-            buffer: *mut nvjpegBufferDevice_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegBufferDeviceCreateV2: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            device_allocator: *mut nvjpegDevAllocatorV2_t,
-            buffer: *mut nvjpegBufferDevice_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegBufferDeviceResize: Result<
-        unsafe extern "C" fn(
-            buffer: nvjpegBufferDevice_t,
-            size: usize,
-            stream: cudaStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegBufferDeviceDestroy: Result<
-        unsafe extern "C" fn(buffer: nvjpegBufferDevice_t) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegBufferPinnedRetrieve: Result<
-        unsafe extern "C" fn(
-            buffer: nvjpegBufferPinned_t,
-            size: *mut usize,
-            ptr: *mut *mut ::core::ffi::c_void,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegBufferDeviceRetrieve: Result<
-        unsafe extern "C" fn(
-            buffer: nvjpegBufferDevice_t,
-            size: *mut usize,
-            ptr: *mut *mut ::core::ffi::c_void,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegStateAttachPinnedBuffer: Result<
-        unsafe extern "C" fn(
-            decoder_state: nvjpegJpegState_t,
-            pinned_buffer: nvjpegBufferPinned_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegStateAttachDeviceBuffer: Result<
-        unsafe extern "C" fn(
-            decoder_state: nvjpegJpegState_t,
-            device_buffer: nvjpegBufferDevice_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegJpegStreamCreate: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            jpeg_stream: *mut nvjpegJpegStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegJpegStreamDestroy: Result<
-        unsafe extern "C" fn(jpeg_stream: nvjpegJpegStream_t) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegJpegStreamParse: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            data: *const ::core::ffi::c_uchar,
-            length: usize,
-            save_metadata: ::core::ffi::c_int,
-            save_stream: ::core::ffi::c_int,
-            jpeg_stream: nvjpegJpegStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegJpegStreamParseHeader: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            data: *const ::core::ffi::c_uchar,
-            length: usize,
-            jpeg_stream: nvjpegJpegStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegJpegStreamParseTables: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            data: *const ::core::ffi::c_uchar,
-            length: usize,
-            jpeg_stream: nvjpegJpegStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegJpegStreamGetJpegEncoding: Result<
-        unsafe extern "C" fn(
-            jpeg_stream: nvjpegJpegStream_t,
-            jpeg_encoding: *mut nvjpegJpegEncoding_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegJpegStreamGetFrameDimensions: Result<
-        unsafe extern "C" fn(
-            jpeg_stream: nvjpegJpegStream_t,
-            width: *mut ::core::ffi::c_uint,
-            height: *mut ::core::ffi::c_uint,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegJpegStreamGetComponentsNum: Result<
-        unsafe extern "C" fn(
-            jpeg_stream: nvjpegJpegStream_t,
-            components_num: *mut ::core::ffi::c_uint,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegJpegStreamGetComponentDimensions: Result<
-        unsafe extern "C" fn(
-            jpeg_stream: nvjpegJpegStream_t,
-            component: ::core::ffi::c_uint,
-            width: *mut ::core::ffi::c_uint,
-            height: *mut ::core::ffi::c_uint,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegJpegStreamGetExifOrientation: Result<
-        unsafe extern "C" fn(
-            jpeg_stream: nvjpegJpegStream_t,
-            orientation_flag: *mut nvjpegExifOrientation_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegJpegStreamGetSamplePrecision: Result<
-        unsafe extern "C" fn(
-            jpeg_stream: nvjpegJpegStream_t,
-            precision: *mut ::core::ffi::c_uint,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegJpegStreamGetChromaSubsampling: Result<
-        unsafe extern "C" fn(
-            jpeg_stream: nvjpegJpegStream_t,
-            chroma_subsampling: *mut nvjpegChromaSubsampling_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegDecodeParamsCreate: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            decode_params: *mut nvjpegDecodeParams_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegDecodeParamsDestroy: Result<
-        unsafe extern "C" fn(decode_params: nvjpegDecodeParams_t) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegDecodeParamsSetOutputFormat: Result<
-        unsafe extern "C" fn(
-            decode_params: nvjpegDecodeParams_t,
-            output_format: nvjpegOutputFormat_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegDecodeParamsSetROI: Result<
-        unsafe extern "C" fn(
-            decode_params: nvjpegDecodeParams_t,
-            offset_x: ::core::ffi::c_int,
-            offset_y: ::core::ffi::c_int,
-            roi_width: ::core::ffi::c_int,
-            roi_height: ::core::ffi::c_int,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegDecodeParamsSetAllowCMYK: Result<
-        unsafe extern "C" fn(
-            decode_params: nvjpegDecodeParams_t,
-            allow_cmyk: ::core::ffi::c_int,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegDecodeParamsSetScaleFactor: Result<
-        unsafe extern "C" fn(
-            decode_params: nvjpegDecodeParams_t,
-            scale_factor: nvjpegScaleFactor_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegDecodeParamsSetExifOrientation: Result<
-        unsafe extern "C" fn(
-            decode_params: nvjpegDecodeParams_t,
-            orientation: nvjpegExifOrientation_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegDecoderCreate: Result<
-        unsafe extern "C" fn(
-            nvjpeg_handle: nvjpegHandle_t,
-            implementation: nvjpegBackend_t,
-            decoder_handle: *mut nvjpegJpegDecoder_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegDecoderDestroy: Result<
-        unsafe extern "C" fn(decoder_handle: nvjpegJpegDecoder_t) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegDecoderJpegSupported: Result<
-        unsafe extern "C" fn(
-            decoder_handle: nvjpegJpegDecoder_t,
-            jpeg_stream: nvjpegJpegStream_t,
-            decode_params: nvjpegDecodeParams_t,
-            is_supported: *mut ::core::ffi::c_int,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegDecodeBatchedSupported: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            jpeg_stream: nvjpegJpegStream_t,
-            is_supported: *mut ::core::ffi::c_int,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegDecodeBatchedSupportedEx: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            jpeg_stream: nvjpegJpegStream_t,
-            decode_params: nvjpegDecodeParams_t,
-            is_supported: *mut ::core::ffi::c_int,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegDecoderStateCreate: Result<
-        unsafe extern "C" fn(
-            nvjpeg_handle: nvjpegHandle_t,
-            decoder_handle: nvjpegJpegDecoder_t,
-            decoder_state: *mut nvjpegJpegState_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegDecodeJpeg: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            decoder: nvjpegJpegDecoder_t,
-            decoder_state: nvjpegJpegState_t,
-            jpeg_bitstream: nvjpegJpegStream_t,
-            destination: *mut nvjpegImage_t,
-            decode_params: nvjpegDecodeParams_t,
-            stream: cudaStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegDecodeJpegHost: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            decoder: nvjpegJpegDecoder_t,
-            decoder_state: nvjpegJpegState_t,
-            decode_params: nvjpegDecodeParams_t,
-            jpeg_stream: nvjpegJpegStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegDecodeJpegTransferToDevice: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            decoder: nvjpegJpegDecoder_t,
-            decoder_state: nvjpegJpegState_t,
-            jpeg_stream: nvjpegJpegStream_t,
-            stream: cudaStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegDecodeJpegDevice: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            decoder: nvjpegJpegDecoder_t,
-            decoder_state: nvjpegJpegState_t,
-            destination: *mut nvjpegImage_t,
-            stream: cudaStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegDecodeBatchedEx: Result<
-        unsafe extern "C" fn(
-            handle: nvjpegHandle_t,
-            jpeg_handle: nvjpegJpegState_t,
-            data: *const *const ::core::ffi::c_uchar,
-            lengths: *const usize,
-            destinations: *mut nvjpegImage_t,
-            decode_params: *mut nvjpegDecodeParams_t,
-            stream: cudaStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegEncoderParamsCopyMetadata: Result<
-        unsafe extern "C" fn(
-            encoder_state: nvjpegEncoderState_t,
-            encode_params: nvjpegEncoderParams_t,
-            jpeg_stream: nvjpegJpegStream_t,
-            stream: cudaStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-    pub nvjpegEncoderParamsCopyQuantizationTables: Result<
-        unsafe extern "C" fn(
-            encode_params: nvjpegEncoderParams_t,
-            jpeg_stream: nvjpegJpegStream_t,
-            stream: cudaStream_t,
-        ) -> nvjpegStatus_t,
-        ::libloading::Error,
-    >,
-}
-impl NvJpegLib {
-    pub unsafe fn new<P>(path: P) -> Result<Self, ::libloading::Error>
-    where
-        P: AsRef<::std::ffi::OsStr>,
-    {
-        let library = unsafe { ::libloading::Library::new(path) }?;
-        unsafe { Self::from_library(library) }
-    }
-    pub unsafe fn from_library<L>(library: L) -> Result<Self, ::libloading::Error>
-    where
-        L: Into<::libloading::Library>,
-    {
-        let __library = library.into();
-        let nvjpegGetProperty = unsafe { __library.get(b"nvjpegGetProperty\0") }.map(|sym| *sym);
-        let nvjpegGetCudartProperty =
-            unsafe { __library.get(b"nvjpegGetCudartProperty\0") }.map(|sym| *sym);
-        let nvjpegCreate = unsafe { __library.get(b"nvjpegCreate\0") }.map(|sym| *sym);
-        let nvjpegCreateSimple = unsafe { __library.get(b"nvjpegCreateSimple\0") }.map(|sym| *sym);
-        let nvjpegCreateEx = unsafe { __library.get(b"nvjpegCreateEx\0") }.map(|sym| *sym);
-        let nvjpegCreateExV2 = unsafe { __library.get(b"nvjpegCreateExV2\0") }.map(|sym| *sym);
-        let nvjpegDestroy = unsafe { __library.get(b"nvjpegDestroy\0") }.map(|sym| *sym);
-        let nvjpegSetDeviceMemoryPadding =
-            unsafe { __library.get(b"nvjpegSetDeviceMemoryPadding\0") }.map(|sym| *sym);
-        let nvjpegGetDeviceMemoryPadding =
-            unsafe { __library.get(b"nvjpegGetDeviceMemoryPadding\0") }.map(|sym| *sym);
-        let nvjpegSetPinnedMemoryPadding =
-            unsafe { __library.get(b"nvjpegSetPinnedMemoryPadding\0") }.map(|sym| *sym);
-        let nvjpegGetPinnedMemoryPadding =
-            unsafe { __library.get(b"nvjpegGetPinnedMemoryPadding\0") }.map(|sym| *sym);
-        let nvjpegGetHardwareDecoderInfo =
-            unsafe { __library.get(b"nvjpegGetHardwareDecoderInfo\0") }.map(|sym| *sym);
-        let nvjpegGetHardwareEncoderInfo =
-            unsafe { __library.get(b"nvjpegGetHardwareEncoderInfo\0") }.map(|sym| *sym);
-        let nvjpegJpegStateCreate =
-            unsafe { __library.get(b"nvjpegJpegStateCreate\0") }.map(|sym| *sym);
-        let nvjpegJpegStateDestroy =
-            unsafe { __library.get(b"nvjpegJpegStateDestroy\0") }.map(|sym| *sym);
-        let nvjpegGetImageInfo = unsafe { __library.get(b"nvjpegGetImageInfo\0") }.map(|sym| *sym);
-        let nvjpegDecode = unsafe { __library.get(b"nvjpegDecode\0") }.map(|sym| *sym);
-        let nvjpegDecodeBatchedInitialize =
-            unsafe { __library.get(b"nvjpegDecodeBatchedInitialize\0") }.map(|sym| *sym);
-        let nvjpegDecodeBatched =
-            unsafe { __library.get(b"nvjpegDecodeBatched\0") }.map(|sym| *sym);
-        let nvjpegDecodeBatchedPreAllocate =
-            unsafe { __library.get(b"nvjpegDecodeBatchedPreAllocate\0") }.map(|sym| *sym);
-        let nvjpegDecodeBatchedParseJpegTables =
-            unsafe { __library.get(b"nvjpegDecodeBatchedParseJpegTables\0") }.map(|sym| *sym);
-        let nvjpegEncoderStateCreate =
-            unsafe { __library.get(b"nvjpegEncoderStateCreate\0") }.map(|sym| *sym);
-        let nvjpegEncoderStateCreateWithBackend =
-            unsafe { __library.get(b"nvjpegEncoderStateCreateWithBackend\0") }.map(|sym| *sym);
-        let nvjpegEncoderStateDestroy =
-            unsafe { __library.get(b"nvjpegEncoderStateDestroy\0") }.map(|sym| *sym);
-        let nvjpegEncoderParamsCreate =
-            unsafe { __library.get(b"nvjpegEncoderParamsCreate\0") }.map(|sym| *sym);
-        let nvjpegEncoderParamsDestroy =
-            unsafe { __library.get(b"nvjpegEncoderParamsDestroy\0") }.map(|sym| *sym);
-        let nvjpegEncoderParamsSetQuality =
-            unsafe { __library.get(b"nvjpegEncoderParamsSetQuality\0") }.map(|sym| *sym);
-        let nvjpegEncoderParamsSetEncoding =
-            unsafe { __library.get(b"nvjpegEncoderParamsSetEncoding\0") }.map(|sym| *sym);
-        let nvjpegEncoderParamsSetOptimizedHuffman =
-            unsafe { __library.get(b"nvjpegEncoderParamsSetOptimizedHuffman\0") }.map(|sym| *sym);
-        let nvjpegEncoderParamsSetSamplingFactors =
-            unsafe { __library.get(b"nvjpegEncoderParamsSetSamplingFactors\0") }.map(|sym| *sym);
-        let nvjpegEncoderParamsSetRestartInterval =
-            unsafe { __library.get(b"nvjpegEncoderParamsSetRestartInterval\0") }.map(|sym| *sym);
-        let nvjpegEncodeGetBufferSize =
-            unsafe { __library.get(b"nvjpegEncodeGetBufferSize\0") }.map(|sym| *sym);
-        let nvjpegEncodeYUV = unsafe { __library.get(b"nvjpegEncodeYUV\0") }.map(|sym| *sym);
-        let nvjpegEncodeImage = unsafe { __library.get(b"nvjpegEncodeImage\0") }.map(|sym| *sym);
-        let nvjpegEncode = unsafe { __library.get(b"nvjpegEncode\0") }.map(|sym| *sym);
-        let nvjpegEncodeRetrieveBitstreamDevice =
-            unsafe { __library.get(b"nvjpegEncodeRetrieveBitstreamDevice\0") }.map(|sym| *sym);
-        let nvjpegEncodeRetrieveBitstream =
-            unsafe { __library.get(b"nvjpegEncodeRetrieveBitstream\0") }.map(|sym| *sym);
-        let nvjpegBufferPinnedCreate =
-            unsafe { __library.get(b"nvjpegBufferPinnedCreate\0") }.map(|sym| *sym);
-        let nvjpegBufferPinnedCreateV2 =
-            unsafe { __library.get(b"nvjpegBufferPinnedCreateV2\0") }.map(|sym| *sym);
-        let nvjpegBufferPinnedResize =
-            unsafe { __library.get(b"nvjpegBufferPinnedResize\0") }.map(|sym| *sym);
-        let nvjpegBufferPinnedDestroy =
-            unsafe { __library.get(b"nvjpegBufferPinnedDestroy\0") }.map(|sym| *sym);
-        let nvjpegBufferDeviceCreate =
-            unsafe { __library.get(b"nvjpegBufferDeviceCreate\0") }.map(|sym| *sym);
-        let nvjpegBufferDeviceCreateV2 =
-            unsafe { __library.get(b"nvjpegBufferDeviceCreateV2\0") }.map(|sym| *sym);
-        let nvjpegBufferDeviceResize =
-            unsafe { __library.get(b"nvjpegBufferDeviceResize\0") }.map(|sym| *sym);
-        let nvjpegBufferDeviceDestroy =
-            unsafe { __library.get(b"nvjpegBufferDeviceDestroy\0") }.map(|sym| *sym);
-        let nvjpegBufferPinnedRetrieve =
-            unsafe { __library.get(b"nvjpegBufferPinnedRetrieve\0") }.map(|sym| *sym);
-        let nvjpegBufferDeviceRetrieve =
-            unsafe { __library.get(b"nvjpegBufferDeviceRetrieve\0") }.map(|sym| *sym);
-        let nvjpegStateAttachPinnedBuffer =
-            unsafe { __library.get(b"nvjpegStateAttachPinnedBuffer\0") }.map(|sym| *sym);
-        let nvjpegStateAttachDeviceBuffer =
-            unsafe { __library.get(b"nvjpegStateAttachDeviceBuffer\0") }.map(|sym| *sym);
-        let nvjpegJpegStreamCreate =
-            unsafe { __library.get(b"nvjpegJpegStreamCreate\0") }.map(|sym| *sym);
-        let nvjpegJpegStreamDestroy =
-            unsafe { __library.get(b"nvjpegJpegStreamDestroy\0") }.map(|sym| *sym);
-        let nvjpegJpegStreamParse =
-            unsafe { __library.get(b"nvjpegJpegStreamParse\0") }.map(|sym| *sym);
-        let nvjpegJpegStreamParseHeader =
-            unsafe { __library.get(b"nvjpegJpegStreamParseHeader\0") }.map(|sym| *sym);
-        let nvjpegJpegStreamParseTables =
-            unsafe { __library.get(b"nvjpegJpegStreamParseTables\0") }.map(|sym| *sym);
-        let nvjpegJpegStreamGetJpegEncoding =
-            unsafe { __library.get(b"nvjpegJpegStreamGetJpegEncoding\0") }.map(|sym| *sym);
-        let nvjpegJpegStreamGetFrameDimensions =
-            unsafe { __library.get(b"nvjpegJpegStreamGetFrameDimensions\0") }.map(|sym| *sym);
-        let nvjpegJpegStreamGetComponentsNum =
-            unsafe { __library.get(b"nvjpegJpegStreamGetComponentsNum\0") }.map(|sym| *sym);
-        let nvjpegJpegStreamGetComponentDimensions =
-            unsafe { __library.get(b"nvjpegJpegStreamGetComponentDimensions\0") }.map(|sym| *sym);
-        let nvjpegJpegStreamGetExifOrientation =
-            unsafe { __library.get(b"nvjpegJpegStreamGetExifOrientation\0") }.map(|sym| *sym);
-        let nvjpegJpegStreamGetSamplePrecision =
-            unsafe { __library.get(b"nvjpegJpegStreamGetSamplePrecision\0") }.map(|sym| *sym);
-        let nvjpegJpegStreamGetChromaSubsampling =
-            unsafe { __library.get(b"nvjpegJpegStreamGetChromaSubsampling\0") }.map(|sym| *sym);
-        let nvjpegDecodeParamsCreate =
-            unsafe { __library.get(b"nvjpegDecodeParamsCreate\0") }.map(|sym| *sym);
-        let nvjpegDecodeParamsDestroy =
-            unsafe { __library.get(b"nvjpegDecodeParamsDestroy\0") }.map(|sym| *sym);
-        let nvjpegDecodeParamsSetOutputFormat =
-            unsafe { __library.get(b"nvjpegDecodeParamsSetOutputFormat\0") }.map(|sym| *sym);
-        let nvjpegDecodeParamsSetROI =
-            unsafe { __library.get(b"nvjpegDecodeParamsSetROI\0") }.map(|sym| *sym);
-        let nvjpegDecodeParamsSetAllowCMYK =
-            unsafe { __library.get(b"nvjpegDecodeParamsSetAllowCMYK\0") }.map(|sym| *sym);
-        let nvjpegDecodeParamsSetScaleFactor =
-            unsafe { __library.get(b"nvjpegDecodeParamsSetScaleFactor\0") }.map(|sym| *sym);
-        let nvjpegDecodeParamsSetExifOrientation =
-            unsafe { __library.get(b"nvjpegDecodeParamsSetExifOrientation\0") }.map(|sym| *sym);
-        let nvjpegDecoderCreate =
-            unsafe { __library.get(b"nvjpegDecoderCreate\0") }.map(|sym| *sym);
-        let nvjpegDecoderDestroy =
-            unsafe { __library.get(b"nvjpegDecoderDestroy\0") }.map(|sym| *sym);
-        let nvjpegDecoderJpegSupported =
-            unsafe { __library.get(b"nvjpegDecoderJpegSupported\0") }.map(|sym| *sym);
-        let nvjpegDecodeBatchedSupported =
-            unsafe { __library.get(b"nvjpegDecodeBatchedSupported\0") }.map(|sym| *sym);
-        let nvjpegDecodeBatchedSupportedEx =
-            unsafe { __library.get(b"nvjpegDecodeBatchedSupportedEx\0") }.map(|sym| *sym);
-        let nvjpegDecoderStateCreate =
-            unsafe { __library.get(b"nvjpegDecoderStateCreate\0") }.map(|sym| *sym);
-        let nvjpegDecodeJpeg = unsafe { __library.get(b"nvjpegDecodeJpeg\0") }.map(|sym| *sym);
-        let nvjpegDecodeJpegHost =
-            unsafe { __library.get(b"nvjpegDecodeJpegHost\0") }.map(|sym| *sym);
-        let nvjpegDecodeJpegTransferToDevice =
-            unsafe { __library.get(b"nvjpegDecodeJpegTransferToDevice\0") }.map(|sym| *sym);
-        let nvjpegDecodeJpegDevice =
-            unsafe { __library.get(b"nvjpegDecodeJpegDevice\0") }.map(|sym| *sym);
-        let nvjpegDecodeBatchedEx =
-            unsafe { __library.get(b"nvjpegDecodeBatchedEx\0") }.map(|sym| *sym);
-        let nvjpegEncoderParamsCopyMetadata =
-            unsafe { __library.get(b"nvjpegEncoderParamsCopyMetadata\0") }.map(|sym| *sym);
-        let nvjpegEncoderParamsCopyQuantizationTables =
-            unsafe { __library.get(b"nvjpegEncoderParamsCopyQuantizationTables\0") }
-                .map(|sym| *sym);
-        Ok(NvJpegLib {
-            __library,
-            nvjpegGetProperty,
-            nvjpegGetCudartProperty,
-            nvjpegCreate,
-            nvjpegCreateSimple,
-            nvjpegCreateEx,
-            nvjpegCreateExV2,
-            nvjpegDestroy,
-            nvjpegSetDeviceMemoryPadding,
-            nvjpegGetDeviceMemoryPadding,
-            nvjpegSetPinnedMemoryPadding,
-            nvjpegGetPinnedMemoryPadding,
-            nvjpegGetHardwareDecoderInfo,
-            nvjpegGetHardwareEncoderInfo,
-            nvjpegJpegStateCreate,
-            nvjpegJpegStateDestroy,
-            nvjpegGetImageInfo,
-            nvjpegDecode,
-            nvjpegDecodeBatchedInitialize,
-            nvjpegDecodeBatched,
-            nvjpegDecodeBatchedPreAllocate,
-            nvjpegDecodeBatchedParseJpegTables,
-            nvjpegEncoderStateCreate,
-            nvjpegEncoderStateCreateWithBackend,
-            nvjpegEncoderStateDestroy,
-            nvjpegEncoderParamsCreate,
-            nvjpegEncoderParamsDestroy,
-            nvjpegEncoderParamsSetQuality,
-            nvjpegEncoderParamsSetEncoding,
-            nvjpegEncoderParamsSetOptimizedHuffman,
-            nvjpegEncoderParamsSetSamplingFactors,
-            nvjpegEncoderParamsSetRestartInterval,
-            nvjpegEncodeGetBufferSize,
-            nvjpegEncodeYUV,
-            nvjpegEncodeImage,
-            nvjpegEncode,
-            nvjpegEncodeRetrieveBitstreamDevice,
-            nvjpegEncodeRetrieveBitstream,
-            nvjpegBufferPinnedCreate,
-            nvjpegBufferPinnedCreateV2,
-            nvjpegBufferPinnedResize,
-            nvjpegBufferPinnedDestroy,
-            nvjpegBufferDeviceCreate,
-            nvjpegBufferDeviceCreateV2,
-            nvjpegBufferDeviceResize,
-            nvjpegBufferDeviceDestroy,
-            nvjpegBufferPinnedRetrieve,
-            nvjpegBufferDeviceRetrieve,
-            nvjpegStateAttachPinnedBuffer,
-            nvjpegStateAttachDeviceBuffer,
-            nvjpegJpegStreamCreate,
-            nvjpegJpegStreamDestroy,
-            nvjpegJpegStreamParse,
-            nvjpegJpegStreamParseHeader,
-            nvjpegJpegStreamParseTables,
-            nvjpegJpegStreamGetJpegEncoding,
-            nvjpegJpegStreamGetFrameDimensions,
-            nvjpegJpegStreamGetComponentsNum,
-            nvjpegJpegStreamGetComponentDimensions,
-            nvjpegJpegStreamGetExifOrientation,
-            nvjpegJpegStreamGetSamplePrecision,
-            nvjpegJpegStreamGetChromaSubsampling,
-            nvjpegDecodeParamsCreate,
-            nvjpegDecodeParamsDestroy,
-            nvjpegDecodeParamsSetOutputFormat,
-            nvjpegDecodeParamsSetROI,
-            nvjpegDecodeParamsSetAllowCMYK,
-            nvjpegDecodeParamsSetScaleFactor,
-            nvjpegDecodeParamsSetExifOrientation,
-            nvjpegDecoderCreate,
-            nvjpegDecoderDestroy,
-            nvjpegDecoderJpegSupported,
-            nvjpegDecodeBatchedSupported,
-            nvjpegDecodeBatchedSupportedEx,
-            nvjpegDecoderStateCreate,
-            nvjpegDecodeJpeg,
-            nvjpegDecodeJpegHost,
-            nvjpegDecodeJpegTransferToDevice,
-            nvjpegDecodeJpegDevice,
-            nvjpegDecodeBatchedEx,
-            nvjpegEncoderParamsCopyMetadata,
-            nvjpegEncoderParamsCopyQuantizationTables,
-        })
-    }
-    pub unsafe fn nvjpegGetProperty(
-        &self,
+unsafe extern "C" {
+    pub fn nvjpegGetProperty(
         type_: libraryPropertyType,
         value: *mut ::core::ffi::c_int,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegGetProperty.as_ref().expect("Expected function, got error."))(type_, value)
-        }
-    }
-    pub unsafe fn nvjpegGetCudartProperty(
-        &self,
-        type_: libraryPropertyType,
-        value: *mut ::core::ffi::c_int,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegGetCudartProperty.as_ref().expect("Expected function, got error."))(
-                type_, value,
-            )
-        }
-    }
-    pub unsafe fn nvjpegCreate(
-        &self,
-        backend: nvjpegBackend_t,
-        dev_allocator: *mut nvjpegDevAllocator_t,
-        handle: *mut nvjpegHandle_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegCreate.as_ref().expect("Expected function, got error."))(
-                backend,
-                dev_allocator,
-                handle,
-            )
-        }
-    }
-    pub unsafe fn nvjpegCreateSimple(&self, handle: *mut nvjpegHandle_t) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegCreateSimple.as_ref().expect("Expected function, got error."))(handle)
-        }
-    }
-    pub unsafe fn nvjpegCreateEx(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegCreateEx(
         backend: nvjpegBackend_t,
         dev_allocator: *mut nvjpegDevAllocator_t,
         pinned_allocator: *mut nvjpegPinnedAllocator_t,
         flags: ::core::ffi::c_uint,
         handle: *mut nvjpegHandle_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegCreateEx.as_ref().expect("Expected function, got error."))(
-                backend,
-                dev_allocator,
-                pinned_allocator,
-                flags,
-                handle,
-            )
-        }
-    }
-    pub unsafe fn nvjpegCreateExV2(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegCreateExV2(
         backend: nvjpegBackend_t,
         dev_allocator: *mut nvjpegDevAllocatorV2_t,
         pinned_allocator: *mut nvjpegPinnedAllocatorV2_t,
         flags: ::core::ffi::c_uint,
         handle: *mut nvjpegHandle_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegCreateExV2.as_ref().expect("Expected function, got error."))(
-                backend,
-                dev_allocator,
-                pinned_allocator,
-                flags,
-                handle,
-            )
-        }
-    }
-    pub unsafe fn nvjpegDestroy(&self, handle: nvjpegHandle_t) -> nvjpegStatus_t {
-        unsafe { (self.nvjpegDestroy.as_ref().expect("Expected function, got error."))(handle) }
-    }
-    pub unsafe fn nvjpegSetDeviceMemoryPadding(
-        &self,
-        padding: usize,
-        handle: nvjpegHandle_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegSetDeviceMemoryPadding.as_ref().expect("Expected function, got error."))(
-                padding, handle,
-            )
-        }
-    }
-    pub unsafe fn nvjpegGetDeviceMemoryPadding(
-        &self,
-        padding: *mut usize,
-        handle: nvjpegHandle_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegGetDeviceMemoryPadding.as_ref().expect("Expected function, got error."))(
-                padding, handle,
-            )
-        }
-    }
-    pub unsafe fn nvjpegSetPinnedMemoryPadding(
-        &self,
-        padding: usize,
-        handle: nvjpegHandle_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegSetPinnedMemoryPadding.as_ref().expect("Expected function, got error."))(
-                padding, handle,
-            )
-        }
-    }
-    pub unsafe fn nvjpegGetPinnedMemoryPadding(
-        &self,
-        padding: *mut usize,
-        handle: nvjpegHandle_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegGetPinnedMemoryPadding.as_ref().expect("Expected function, got error."))(
-                padding, handle,
-            )
-        }
-    }
-    pub unsafe fn nvjpegGetHardwareDecoderInfo(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegDestroy(handle: nvjpegHandle_t) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegGetHardwareDecoderInfo(
         handle: nvjpegHandle_t,
         num_engines: *mut ::core::ffi::c_uint,
         num_cores_per_engine: *mut ::core::ffi::c_uint,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegGetHardwareDecoderInfo.as_ref().expect("Expected function, got error."))(
-                handle,
-                num_engines,
-                num_cores_per_engine,
-            )
-        }
-    }
-    pub unsafe fn nvjpegGetHardwareEncoderInfo(
-        &self,
-        handle: nvjpegHandle_t,
-        num_engines: *mut ::core::ffi::c_uint,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegGetHardwareEncoderInfo.as_ref().expect("Expected function, got error."))(
-                handle,
-                num_engines,
-            )
-        }
-    }
-    pub unsafe fn nvjpegJpegStateCreate(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegJpegStateCreate(
         handle: nvjpegHandle_t,
         jpeg_handle: *mut nvjpegJpegState_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegJpegStateCreate.as_ref().expect("Expected function, got error."))(
-                handle,
-                jpeg_handle,
-            )
-        }
-    }
-    pub unsafe fn nvjpegJpegStateDestroy(&self, jpeg_handle: nvjpegJpegState_t) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegJpegStateDestroy.as_ref().expect("Expected function, got error."))(
-                jpeg_handle,
-            )
-        }
-    }
-    pub unsafe fn nvjpegGetImageInfo(
-        &self,
-        handle: nvjpegHandle_t,
-        data: *const ::core::ffi::c_uchar,
-        length: usize,
-        nComponents: *mut ::core::ffi::c_int,
-        subsampling: *mut nvjpegChromaSubsampling_t,
-        widths: *mut ::core::ffi::c_int,
-        heights: *mut ::core::ffi::c_int,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegGetImageInfo.as_ref().expect("Expected function, got error."))(
-                handle,
-                data,
-                length,
-                nComponents,
-                subsampling,
-                widths,
-                heights,
-            )
-        }
-    }
-    pub unsafe fn nvjpegDecode(
-        &self,
-        handle: nvjpegHandle_t,
-        jpeg_handle: nvjpegJpegState_t,
-        data: *const ::core::ffi::c_uchar,
-        length: usize,
-        output_format: nvjpegOutputFormat_t,
-        destination: *mut nvjpegImage_t,
-        stream: cudaStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegDecode.as_ref().expect("Expected function, got error."))(
-                handle,
-                jpeg_handle,
-                data,
-                length,
-                output_format,
-                destination,
-                stream,
-            )
-        }
-    }
-    pub unsafe fn nvjpegDecodeBatchedInitialize(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegJpegStateDestroy(jpeg_handle: nvjpegJpegState_t) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegDecodeBatchedInitialize(
         handle: nvjpegHandle_t,
         jpeg_handle: nvjpegJpegState_t,
         batch_size: ::core::ffi::c_int,
         max_cpu_threads: ::core::ffi::c_int,
         output_format: nvjpegOutputFormat_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegDecodeBatchedInitialize.as_ref().expect("Expected function, got error."))(
-                handle,
-                jpeg_handle,
-                batch_size,
-                max_cpu_threads,
-                output_format,
-            )
-        }
-    }
-    pub unsafe fn nvjpegDecodeBatched(
-        &self,
-        handle: nvjpegHandle_t,
-        jpeg_handle: nvjpegJpegState_t,
-        data: *const *const ::core::ffi::c_uchar,
-        lengths: *const usize,
-        destinations: *mut nvjpegImage_t,
-        stream: cudaStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegDecodeBatched.as_ref().expect("Expected function, got error."))(
-                handle,
-                jpeg_handle,
-                data,
-                lengths,
-                destinations,
-                stream,
-            )
-        }
-    }
-    pub unsafe fn nvjpegDecodeBatchedPreAllocate(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegDecodeBatchedPreAllocate(
         handle: nvjpegHandle_t,
         jpeg_handle: nvjpegJpegState_t,
         batch_size: ::core::ffi::c_int,
@@ -1428,862 +248,216 @@ impl NvJpegLib {
         height: ::core::ffi::c_int,
         chroma_subsampling: nvjpegChromaSubsampling_t,
         output_format: nvjpegOutputFormat_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegDecodeBatchedPreAllocate.as_ref().expect("Expected function, got error."))(
-                handle,
-                jpeg_handle,
-                batch_size,
-                width,
-                height,
-                chroma_subsampling,
-                output_format,
-            )
-        }
-    }
-    pub unsafe fn nvjpegDecodeBatchedParseJpegTables(
-        &self,
-        handle: nvjpegHandle_t,
-        jpeg_handle: nvjpegJpegState_t,
-        data: *const ::core::ffi::c_uchar,
-        length: usize,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self
-                .nvjpegDecodeBatchedParseJpegTables
-                .as_ref()
-                .expect("Expected function, got error."))(
-                handle, jpeg_handle, data, length
-            )
-        }
-    }
-    pub unsafe fn nvjpegEncoderStateCreate(
-        &self,
-        handle: nvjpegHandle_t,
-        encoder_state: *mut nvjpegEncoderState_t,
-        stream: cudaStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegEncoderStateCreate.as_ref().expect("Expected function, got error."))(
-                handle,
-                encoder_state,
-                stream,
-            )
-        }
-    }
-    pub unsafe fn nvjpegEncoderStateCreateWithBackend(
-        &self,
-        handle: nvjpegHandle_t,
-        encoder_state: *mut nvjpegEncoderState_t,
-        backend: nvjpegEncBackend_t,
-        stream: cudaStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self
-                .nvjpegEncoderStateCreateWithBackend
-                .as_ref()
-                .expect("Expected function, got error."))(
-                handle, encoder_state, backend, stream
-            )
-        }
-    }
-    pub unsafe fn nvjpegEncoderStateDestroy(
-        &self,
-        encoder_state: nvjpegEncoderState_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegEncoderStateDestroy.as_ref().expect("Expected function, got error."))(
-                encoder_state,
-            )
-        }
-    }
-    pub unsafe fn nvjpegEncoderParamsCreate(
-        &self,
-        handle: nvjpegHandle_t,
-        encoder_params: *mut nvjpegEncoderParams_t,
-        stream: cudaStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegEncoderParamsCreate.as_ref().expect("Expected function, got error."))(
-                handle,
-                encoder_params,
-                stream,
-            )
-        }
-    }
-    pub unsafe fn nvjpegEncoderParamsDestroy(
-        &self,
-        encoder_params: nvjpegEncoderParams_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegEncoderParamsDestroy.as_ref().expect("Expected function, got error."))(
-                encoder_params,
-            )
-        }
-    }
-    pub unsafe fn nvjpegEncoderParamsSetQuality(
-        &self,
-        encoder_params: nvjpegEncoderParams_t,
-        quality: ::core::ffi::c_int,
-        stream: cudaStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegEncoderParamsSetQuality.as_ref().expect("Expected function, got error."))(
-                encoder_params,
-                quality,
-                stream,
-            )
-        }
-    }
-    pub unsafe fn nvjpegEncoderParamsSetEncoding(
-        &self,
-        encoder_params: nvjpegEncoderParams_t,
-        etype: nvjpegJpegEncoding_t,
-        stream: cudaStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegEncoderParamsSetEncoding.as_ref().expect("Expected function, got error."))(
-                encoder_params,
-                etype,
-                stream,
-            )
-        }
-    }
-    pub unsafe fn nvjpegEncoderParamsSetOptimizedHuffman(
-        &self,
-        encoder_params: nvjpegEncoderParams_t,
-        optimized: ::core::ffi::c_int,
-        stream: cudaStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self
-                .nvjpegEncoderParamsSetOptimizedHuffman
-                .as_ref()
-                .expect("Expected function, got error."))(
-                encoder_params, optimized, stream
-            )
-        }
-    }
-    pub unsafe fn nvjpegEncoderParamsSetSamplingFactors(
-        &self,
-        encoder_params: nvjpegEncoderParams_t,
-        chroma_subsampling: nvjpegChromaSubsampling_t,
-        stream: cudaStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self
-                .nvjpegEncoderParamsSetSamplingFactors
-                .as_ref()
-                .expect("Expected function, got error."))(
-                encoder_params,
-                chroma_subsampling,
-                stream,
-            )
-        }
-    }
-    pub unsafe fn nvjpegEncoderParamsSetRestartInterval(
-        &self,
-        encoder_params: nvjpegEncoderParams_t,
-        restart_interval: ::core::ffi::c_uint,
-        stream: cudaStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self
-                .nvjpegEncoderParamsSetRestartInterval
-                .as_ref()
-                .expect("Expected function, got error."))(
-                encoder_params, restart_interval, stream
-            )
-        }
-    }
-    pub unsafe fn nvjpegEncodeGetBufferSize(
-        &self,
-        handle: nvjpegHandle_t,
-        encoder_params: nvjpegEncoderParams_t,
-        image_width: ::core::ffi::c_int,
-        image_height: ::core::ffi::c_int,
-        max_stream_length: *mut usize,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegEncodeGetBufferSize.as_ref().expect("Expected function, got error."))(
-                handle,
-                encoder_params,
-                image_width,
-                image_height,
-                max_stream_length,
-            )
-        }
-    }
-    pub unsafe fn nvjpegEncodeYUV(
-        &self,
-        handle: nvjpegHandle_t,
-        encoder_state: nvjpegEncoderState_t,
-        encoder_params: nvjpegEncoderParams_t,
-        source: *const nvjpegImage_t,
-        chroma_subsampling: nvjpegChromaSubsampling_t,
-        image_width: ::core::ffi::c_int,
-        image_height: ::core::ffi::c_int,
-        stream: cudaStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegEncodeYUV.as_ref().expect("Expected function, got error."))(
-                handle,
-                encoder_state,
-                encoder_params,
-                source,
-                chroma_subsampling,
-                image_width,
-                image_height,
-                stream,
-            )
-        }
-    }
-    pub unsafe fn nvjpegEncodeImage(
-        &self,
-        handle: nvjpegHandle_t,
-        encoder_state: nvjpegEncoderState_t,
-        encoder_params: nvjpegEncoderParams_t,
-        source: *const nvjpegImage_t,
-        input_format: nvjpegInputFormat_t,
-        image_width: ::core::ffi::c_int,
-        image_height: ::core::ffi::c_int,
-        stream: cudaStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegEncodeImage.as_ref().expect("Expected function, got error."))(
-                handle,
-                encoder_state,
-                encoder_params,
-                source,
-                input_format,
-                image_width,
-                image_height,
-                stream,
-            )
-        }
-    }
-    pub unsafe fn nvjpegEncode(
-        &self,
-        handle: nvjpegHandle_t,
-        encoder_state: nvjpegEncoderState_t,
-        encoder_params: nvjpegEncoderParams_t,
-        source: *const nvjpegImage_t,
-        input_subsampling: nvjpegChromaSubsampling_t,
-        input_format: nvjpegInputFormat_t,
-        image_width: ::core::ffi::c_int,
-        image_height: ::core::ffi::c_int,
-        stream: cudaStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegEncode.as_ref().expect("Expected function, got error."))(
-                handle,
-                encoder_state,
-                encoder_params,
-                source,
-                input_subsampling,
-                input_format,
-                image_width,
-                image_height,
-                stream,
-            )
-        }
-    }
-    pub unsafe fn nvjpegEncodeRetrieveBitstreamDevice(
-        &self,
-        handle: nvjpegHandle_t,
-        encoder_state: nvjpegEncoderState_t,
-        data: *mut ::core::ffi::c_uchar,
-        length: *mut usize,
-        stream: cudaStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self
-                .nvjpegEncodeRetrieveBitstreamDevice
-                .as_ref()
-                .expect("Expected function, got error."))(
-                handle,
-                encoder_state,
-                data,
-                length,
-                stream,
-            )
-        }
-    }
-    pub unsafe fn nvjpegEncodeRetrieveBitstream(
-        &self,
-        handle: nvjpegHandle_t,
-        encoder_state: nvjpegEncoderState_t,
-        data: *mut ::core::ffi::c_uchar,
-        length: *mut usize,
-        stream: cudaStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegEncodeRetrieveBitstream.as_ref().expect("Expected function, got error."))(
-                handle,
-                encoder_state,
-                data,
-                length,
-                stream,
-            )
-        }
-    }
-    pub unsafe fn nvjpegBufferPinnedCreate(
-        &self,
-        handle: nvjpegHandle_t,
-        pinned_allocator: *mut nvjpegPinnedAllocator_t,
-        buffer: *mut nvjpegBufferPinned_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegBufferPinnedCreate.as_ref().expect("Expected function, got error."))(
-                handle,
-                pinned_allocator,
-                buffer,
-            )
-        }
-    }
-    pub unsafe fn nvjpegBufferPinnedCreateV2(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct nvjpegBufferPinned {
+    _unused: [u8; 0],
+}
+pub type nvjpegBufferPinned_t = *mut nvjpegBufferPinned;
+unsafe extern "C" {
+    pub fn nvjpegBufferPinnedCreateV2(
         handle: nvjpegHandle_t,
         pinned_allocator: *mut nvjpegPinnedAllocatorV2_t,
         buffer: *mut nvjpegBufferPinned_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegBufferPinnedCreateV2.as_ref().expect("Expected function, got error."))(
-                handle,
-                pinned_allocator,
-                buffer,
-            )
-        }
-    }
-    pub unsafe fn nvjpegBufferPinnedResize(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegBufferPinnedResize(
         buffer: nvjpegBufferPinned_t,
         size: usize,
         stream: cudaStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegBufferPinnedResize.as_ref().expect("Expected function, got error."))(
-                buffer, size, stream,
-            )
-        }
-    }
-    pub unsafe fn nvjpegBufferPinnedDestroy(&self, buffer: nvjpegBufferPinned_t) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegBufferPinnedDestroy.as_ref().expect("Expected function, got error."))(
-                buffer,
-            )
-        }
-    }
-    pub unsafe fn nvjpegBufferDeviceCreate(
-        &self,
-        handle: nvjpegHandle_t,
-        device_allocator: *mut nvjpegDevAllocator_t,
-        buffer: *mut nvjpegBufferDevice_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegBufferDeviceCreate.as_ref().expect("Expected function, got error."))(
-                handle,
-                device_allocator,
-                buffer,
-            )
-        }
-    }
-    pub unsafe fn nvjpegBufferDeviceCreateV2(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegBufferPinnedDestroy(buffer: nvjpegBufferPinned_t) -> nvjpegStatus_t;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct nvjpegBufferDevice {
+    _unused: [u8; 0],
+}
+pub type nvjpegBufferDevice_t = *mut nvjpegBufferDevice;
+unsafe extern "C" {
+    pub fn nvjpegBufferDeviceCreateV2(
         handle: nvjpegHandle_t,
         device_allocator: *mut nvjpegDevAllocatorV2_t,
         buffer: *mut nvjpegBufferDevice_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegBufferDeviceCreateV2.as_ref().expect("Expected function, got error."))(
-                handle,
-                device_allocator,
-                buffer,
-            )
-        }
-    }
-    pub unsafe fn nvjpegBufferDeviceResize(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegBufferDeviceResize(
         buffer: nvjpegBufferDevice_t,
         size: usize,
         stream: cudaStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegBufferDeviceResize.as_ref().expect("Expected function, got error."))(
-                buffer, size, stream,
-            )
-        }
-    }
-    pub unsafe fn nvjpegBufferDeviceDestroy(&self, buffer: nvjpegBufferDevice_t) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegBufferDeviceDestroy.as_ref().expect("Expected function, got error."))(
-                buffer,
-            )
-        }
-    }
-    pub unsafe fn nvjpegBufferPinnedRetrieve(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegBufferDeviceDestroy(buffer: nvjpegBufferDevice_t) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegBufferPinnedRetrieve(
         buffer: nvjpegBufferPinned_t,
         size: *mut usize,
         ptr: *mut *mut ::core::ffi::c_void,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegBufferPinnedRetrieve.as_ref().expect("Expected function, got error."))(
-                buffer, size, ptr,
-            )
-        }
-    }
-    pub unsafe fn nvjpegBufferDeviceRetrieve(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegBufferDeviceRetrieve(
         buffer: nvjpegBufferDevice_t,
         size: *mut usize,
         ptr: *mut *mut ::core::ffi::c_void,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegBufferDeviceRetrieve.as_ref().expect("Expected function, got error."))(
-                buffer, size, ptr,
-            )
-        }
-    }
-    pub unsafe fn nvjpegStateAttachPinnedBuffer(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegStateAttachPinnedBuffer(
         decoder_state: nvjpegJpegState_t,
         pinned_buffer: nvjpegBufferPinned_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegStateAttachPinnedBuffer.as_ref().expect("Expected function, got error."))(
-                decoder_state,
-                pinned_buffer,
-            )
-        }
-    }
-    pub unsafe fn nvjpegStateAttachDeviceBuffer(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegStateAttachDeviceBuffer(
         decoder_state: nvjpegJpegState_t,
         device_buffer: nvjpegBufferDevice_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegStateAttachDeviceBuffer.as_ref().expect("Expected function, got error."))(
-                decoder_state,
-                device_buffer,
-            )
-        }
-    }
-    pub unsafe fn nvjpegJpegStreamCreate(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct nvjpegJpegStream {
+    _unused: [u8; 0],
+}
+pub type nvjpegJpegStream_t = *mut nvjpegJpegStream;
+unsafe extern "C" {
+    pub fn nvjpegJpegStreamCreate(
         handle: nvjpegHandle_t,
         jpeg_stream: *mut nvjpegJpegStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegJpegStreamCreate.as_ref().expect("Expected function, got error."))(
-                handle,
-                jpeg_stream,
-            )
-        }
-    }
-    pub unsafe fn nvjpegJpegStreamDestroy(
-        &self,
-        jpeg_stream: nvjpegJpegStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegJpegStreamDestroy.as_ref().expect("Expected function, got error."))(
-                jpeg_stream,
-            )
-        }
-    }
-    pub unsafe fn nvjpegJpegStreamParse(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegJpegStreamDestroy(jpeg_stream: nvjpegJpegStream_t) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegJpegStreamParse(
         handle: nvjpegHandle_t,
         data: *const ::core::ffi::c_uchar,
         length: usize,
         save_metadata: ::core::ffi::c_int,
         save_stream: ::core::ffi::c_int,
         jpeg_stream: nvjpegJpegStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegJpegStreamParse.as_ref().expect("Expected function, got error."))(
-                handle,
-                data,
-                length,
-                save_metadata,
-                save_stream,
-                jpeg_stream,
-            )
-        }
-    }
-    pub unsafe fn nvjpegJpegStreamParseHeader(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegJpegStreamParseHeader(
         handle: nvjpegHandle_t,
         data: *const ::core::ffi::c_uchar,
         length: usize,
         jpeg_stream: nvjpegJpegStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegJpegStreamParseHeader.as_ref().expect("Expected function, got error."))(
-                handle,
-                data,
-                length,
-                jpeg_stream,
-            )
-        }
-    }
-    pub unsafe fn nvjpegJpegStreamParseTables(
-        &self,
-        handle: nvjpegHandle_t,
-        data: *const ::core::ffi::c_uchar,
-        length: usize,
-        jpeg_stream: nvjpegJpegStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegJpegStreamParseTables.as_ref().expect("Expected function, got error."))(
-                handle,
-                data,
-                length,
-                jpeg_stream,
-            )
-        }
-    }
-    pub unsafe fn nvjpegJpegStreamGetJpegEncoding(
-        &self,
-        jpeg_stream: nvjpegJpegStream_t,
-        jpeg_encoding: *mut nvjpegJpegEncoding_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegJpegStreamGetJpegEncoding.as_ref().expect("Expected function, got error."))(
-                jpeg_stream,
-                jpeg_encoding,
-            )
-        }
-    }
-    pub unsafe fn nvjpegJpegStreamGetFrameDimensions(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegJpegStreamGetFrameDimensions(
         jpeg_stream: nvjpegJpegStream_t,
         width: *mut ::core::ffi::c_uint,
         height: *mut ::core::ffi::c_uint,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self
-                .nvjpegJpegStreamGetFrameDimensions
-                .as_ref()
-                .expect("Expected function, got error."))(jpeg_stream, width, height)
-        }
-    }
-    pub unsafe fn nvjpegJpegStreamGetComponentsNum(
-        &self,
-        jpeg_stream: nvjpegJpegStream_t,
-        components_num: *mut ::core::ffi::c_uint,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegJpegStreamGetComponentsNum.as_ref().expect("Expected function, got error."))(
-                jpeg_stream,
-                components_num,
-            )
-        }
-    }
-    pub unsafe fn nvjpegJpegStreamGetComponentDimensions(
-        &self,
-        jpeg_stream: nvjpegJpegStream_t,
-        component: ::core::ffi::c_uint,
-        width: *mut ::core::ffi::c_uint,
-        height: *mut ::core::ffi::c_uint,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self
-                .nvjpegJpegStreamGetComponentDimensions
-                .as_ref()
-                .expect("Expected function, got error."))(
-                jpeg_stream, component, width, height
-            )
-        }
-    }
-    pub unsafe fn nvjpegJpegStreamGetExifOrientation(
-        &self,
-        jpeg_stream: nvjpegJpegStream_t,
-        orientation_flag: *mut nvjpegExifOrientation_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self
-                .nvjpegJpegStreamGetExifOrientation
-                .as_ref()
-                .expect("Expected function, got error."))(jpeg_stream, orientation_flag)
-        }
-    }
-    pub unsafe fn nvjpegJpegStreamGetSamplePrecision(
-        &self,
-        jpeg_stream: nvjpegJpegStream_t,
-        precision: *mut ::core::ffi::c_uint,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self
-                .nvjpegJpegStreamGetSamplePrecision
-                .as_ref()
-                .expect("Expected function, got error."))(jpeg_stream, precision)
-        }
-    }
-    pub unsafe fn nvjpegJpegStreamGetChromaSubsampling(
-        &self,
-        jpeg_stream: nvjpegJpegStream_t,
-        chroma_subsampling: *mut nvjpegChromaSubsampling_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self
-                .nvjpegJpegStreamGetChromaSubsampling
-                .as_ref()
-                .expect("Expected function, got error."))(
-                jpeg_stream, chroma_subsampling
-            )
-        }
-    }
-    pub unsafe fn nvjpegDecodeParamsCreate(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct nvjpegDecodeParams {
+    _unused: [u8; 0],
+}
+pub type nvjpegDecodeParams_t = *mut nvjpegDecodeParams;
+unsafe extern "C" {
+    pub fn nvjpegDecodeParamsCreate(
         handle: nvjpegHandle_t,
         decode_params: *mut nvjpegDecodeParams_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegDecodeParamsCreate.as_ref().expect("Expected function, got error."))(
-                handle,
-                decode_params,
-            )
-        }
-    }
-    pub unsafe fn nvjpegDecodeParamsDestroy(
-        &self,
-        decode_params: nvjpegDecodeParams_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegDecodeParamsDestroy.as_ref().expect("Expected function, got error."))(
-                decode_params,
-            )
-        }
-    }
-    pub unsafe fn nvjpegDecodeParamsSetOutputFormat(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegDecodeParamsDestroy(decode_params: nvjpegDecodeParams_t) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegDecodeParamsSetOutputFormat(
         decode_params: nvjpegDecodeParams_t,
         output_format: nvjpegOutputFormat_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self
-                .nvjpegDecodeParamsSetOutputFormat
-                .as_ref()
-                .expect("Expected function, got error."))(decode_params, output_format)
-        }
-    }
-    pub unsafe fn nvjpegDecodeParamsSetROI(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegDecodeParamsSetROI(
         decode_params: nvjpegDecodeParams_t,
         offset_x: ::core::ffi::c_int,
         offset_y: ::core::ffi::c_int,
         roi_width: ::core::ffi::c_int,
         roi_height: ::core::ffi::c_int,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegDecodeParamsSetROI.as_ref().expect("Expected function, got error."))(
-                decode_params,
-                offset_x,
-                offset_y,
-                roi_width,
-                roi_height,
-            )
-        }
-    }
-    pub unsafe fn nvjpegDecodeParamsSetAllowCMYK(
-        &self,
-        decode_params: nvjpegDecodeParams_t,
-        allow_cmyk: ::core::ffi::c_int,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegDecodeParamsSetAllowCMYK.as_ref().expect("Expected function, got error."))(
-                decode_params,
-                allow_cmyk,
-            )
-        }
-    }
-    pub unsafe fn nvjpegDecodeParamsSetScaleFactor(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegDecodeParamsSetScaleFactor(
         decode_params: nvjpegDecodeParams_t,
         scale_factor: nvjpegScaleFactor_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegDecodeParamsSetScaleFactor.as_ref().expect("Expected function, got error."))(
-                decode_params,
-                scale_factor,
-            )
-        }
-    }
-    pub unsafe fn nvjpegDecodeParamsSetExifOrientation(
-        &self,
-        decode_params: nvjpegDecodeParams_t,
-        orientation: nvjpegExifOrientation_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self
-                .nvjpegDecodeParamsSetExifOrientation
-                .as_ref()
-                .expect("Expected function, got error."))(decode_params, orientation)
-        }
-    }
-    pub unsafe fn nvjpegDecoderCreate(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct nvjpegJpegDecoder {
+    _unused: [u8; 0],
+}
+pub type nvjpegJpegDecoder_t = *mut nvjpegJpegDecoder;
+unsafe extern "C" {
+    pub fn nvjpegDecoderCreate(
         nvjpeg_handle: nvjpegHandle_t,
         implementation: nvjpegBackend_t,
         decoder_handle: *mut nvjpegJpegDecoder_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegDecoderCreate.as_ref().expect("Expected function, got error."))(
-                nvjpeg_handle,
-                implementation,
-                decoder_handle,
-            )
-        }
-    }
-    pub unsafe fn nvjpegDecoderDestroy(
-        &self,
-        decoder_handle: nvjpegJpegDecoder_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegDecoderDestroy.as_ref().expect("Expected function, got error."))(
-                decoder_handle,
-            )
-        }
-    }
-    pub unsafe fn nvjpegDecoderJpegSupported(
-        &self,
-        decoder_handle: nvjpegJpegDecoder_t,
-        jpeg_stream: nvjpegJpegStream_t,
-        decode_params: nvjpegDecodeParams_t,
-        is_supported: *mut ::core::ffi::c_int,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegDecoderJpegSupported.as_ref().expect("Expected function, got error."))(
-                decoder_handle,
-                jpeg_stream,
-                decode_params,
-                is_supported,
-            )
-        }
-    }
-    pub unsafe fn nvjpegDecodeBatchedSupported(
-        &self,
-        handle: nvjpegHandle_t,
-        jpeg_stream: nvjpegJpegStream_t,
-        is_supported: *mut ::core::ffi::c_int,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegDecodeBatchedSupported.as_ref().expect("Expected function, got error."))(
-                handle,
-                jpeg_stream,
-                is_supported,
-            )
-        }
-    }
-    pub unsafe fn nvjpegDecodeBatchedSupportedEx(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegDecoderDestroy(decoder_handle: nvjpegJpegDecoder_t) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegDecodeBatchedSupportedEx(
         handle: nvjpegHandle_t,
         jpeg_stream: nvjpegJpegStream_t,
         decode_params: nvjpegDecodeParams_t,
         is_supported: *mut ::core::ffi::c_int,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegDecodeBatchedSupportedEx.as_ref().expect("Expected function, got error."))(
-                handle,
-                jpeg_stream,
-                decode_params,
-                is_supported,
-            )
-        }
-    }
-    pub unsafe fn nvjpegDecoderStateCreate(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegDecoderStateCreate(
         nvjpeg_handle: nvjpegHandle_t,
         decoder_handle: nvjpegJpegDecoder_t,
         decoder_state: *mut nvjpegJpegState_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegDecoderStateCreate.as_ref().expect("Expected function, got error."))(
-                nvjpeg_handle,
-                decoder_handle,
-                decoder_state,
-            )
-        }
-    }
-    pub unsafe fn nvjpegDecodeJpeg(
-        &self,
-        handle: nvjpegHandle_t,
-        decoder: nvjpegJpegDecoder_t,
-        decoder_state: nvjpegJpegState_t,
-        jpeg_bitstream: nvjpegJpegStream_t,
-        destination: *mut nvjpegImage_t,
-        decode_params: nvjpegDecodeParams_t,
-        stream: cudaStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegDecodeJpeg.as_ref().expect("Expected function, got error."))(
-                handle,
-                decoder,
-                decoder_state,
-                jpeg_bitstream,
-                destination,
-                decode_params,
-                stream,
-            )
-        }
-    }
-    pub unsafe fn nvjpegDecodeJpegHost(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegDecodeJpegHost(
         handle: nvjpegHandle_t,
         decoder: nvjpegJpegDecoder_t,
         decoder_state: nvjpegJpegState_t,
         decode_params: nvjpegDecodeParams_t,
         jpeg_stream: nvjpegJpegStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegDecodeJpegHost.as_ref().expect("Expected function, got error."))(
-                handle,
-                decoder,
-                decoder_state,
-                decode_params,
-                jpeg_stream,
-            )
-        }
-    }
-    pub unsafe fn nvjpegDecodeJpegTransferToDevice(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegDecodeJpegTransferToDevice(
         handle: nvjpegHandle_t,
         decoder: nvjpegJpegDecoder_t,
         decoder_state: nvjpegJpegState_t,
         jpeg_stream: nvjpegJpegStream_t,
         stream: cudaStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegDecodeJpegTransferToDevice.as_ref().expect("Expected function, got error."))(
-                handle,
-                decoder,
-                decoder_state,
-                jpeg_stream,
-                stream,
-            )
-        }
-    }
-    pub unsafe fn nvjpegDecodeJpegDevice(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegDecodeJpegDevice(
         handle: nvjpegHandle_t,
         decoder: nvjpegJpegDecoder_t,
         decoder_state: nvjpegJpegState_t,
         destination: *mut nvjpegImage_t,
         stream: cudaStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegDecodeJpegDevice.as_ref().expect("Expected function, got error."))(
-                handle,
-                decoder,
-                decoder_state,
-                destination,
-                stream,
-            )
-        }
-    }
-    pub unsafe fn nvjpegDecodeBatchedEx(
-        &self,
+    ) -> nvjpegStatus_t;
+}
+unsafe extern "C" {
+    pub fn nvjpegDecodeBatchedEx(
         handle: nvjpegHandle_t,
         jpeg_handle: nvjpegJpegState_t,
         data: *const *const ::core::ffi::c_uchar,
@@ -2291,48 +465,5 @@ impl NvJpegLib {
         destinations: *mut nvjpegImage_t,
         decode_params: *mut nvjpegDecodeParams_t,
         stream: cudaStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegDecodeBatchedEx.as_ref().expect("Expected function, got error."))(
-                handle,
-                jpeg_handle,
-                data,
-                lengths,
-                destinations,
-                decode_params,
-                stream,
-            )
-        }
-    }
-    pub unsafe fn nvjpegEncoderParamsCopyMetadata(
-        &self,
-        encoder_state: nvjpegEncoderState_t,
-        encode_params: nvjpegEncoderParams_t,
-        jpeg_stream: nvjpegJpegStream_t,
-        stream: cudaStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self.nvjpegEncoderParamsCopyMetadata.as_ref().expect("Expected function, got error."))(
-                encoder_state,
-                encode_params,
-                jpeg_stream,
-                stream,
-            )
-        }
-    }
-    pub unsafe fn nvjpegEncoderParamsCopyQuantizationTables(
-        &self,
-        encode_params: nvjpegEncoderParams_t,
-        jpeg_stream: nvjpegJpegStream_t,
-        stream: cudaStream_t,
-    ) -> nvjpegStatus_t {
-        unsafe {
-            (self
-                .nvjpegEncoderParamsCopyQuantizationTables
-                .as_ref()
-                .expect("Expected function, got error."))(
-                encode_params, jpeg_stream, stream
-            )
-        }
-    }
+    ) -> nvjpegStatus_t;
 }

@@ -1,12 +1,12 @@
-//! nvJPEG's C interface. The library is opened at run time, so nothing links CUDA.
+//! Declarations of nvJPEG's C interface: the functions that feedwater calls, and their types.
 //!
-//! `bindings.rs` contains the declarations of nvJPEG 13.3's public header as bindgen writes them,
-//! without comments. [`NvJpegLib`] contains one `Result` per function, because an older library
-//! lacks some functions. Check a function's `Result` before the call, because calling a missing
-//! function panics.
+//! bindgen writes `bindings.rs` from the public header of nvJPEG 13.3. A program that calls a
+//! function by its name here must link nvJPEG. feedwater does not: it opens the library at run time
+//! and looks up each function (`src/gpu/nvjpeg/calls.rs`).
 //!
 //! To regenerate: `NVJPEG_INCLUDE=<directory of nvjpeg.h> cargo build -p feedwater-nvjpeg-sys
-//! --features bindgen`.
+//! --features bindgen`. To declare another function, add its name to `FUNCTIONS` in `build.rs`
+//! first.
 
 #![allow(non_camel_case_types, non_snake_case, non_upper_case_globals)]
 #![allow(missing_docs, clippy::all)]

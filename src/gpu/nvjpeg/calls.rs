@@ -139,10 +139,11 @@ macro_rules! calls {
         impl Calls {
             fn find(found: &'static Found) -> Result<Self> {
                 // Names that the bindings lack, or declare with other types, cause a compile error
-                // here.
-                #[allow(dead_code)]
-                fn types_are_those_of_the_bindings(bindings: sys::NvJpegLib) {
-                    $(let _: Option<unsafe extern "C" fn($($argument),*) -> Status> = bindings.$name.ok();)+
+                // here. The function is generic so that no machine code is generated, which would
+                // link nvJPEG.
+                #[allow(dead_code, clippy::extra_unused_type_parameters)]
+                fn types_are_those_of_the_bindings<T>() {
+                    $(let _: unsafe extern "C" fn($($argument),*) -> Status = sys::$name;)+
                 }
                 // SAFETY: the types are those of the bindings, which are generated from nvjpeg.h.
                 unsafe { Ok(Self { $($name: found.function(stringify!($name))?,)+ }) }
