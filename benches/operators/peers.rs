@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use criterion::Criterion;
 use feedwater::internals::config::Pipeline;
 use feedwater::internals::decode::{Decoders, Rows};
 use feedwater::internals::geometry::Size;
@@ -84,12 +83,12 @@ const RECIPES: [&str; 4] = ["torchvision-resnet", "deit-iii", "clip", "yolo-dete
 
 /// Returns the text that the name of a job must contain for the job to run. Returns an empty text
 /// if all jobs run.
-pub fn only() -> String {
+fn only() -> String {
     std::env::var("FEEDWATER_BENCH_ONLY").unwrap_or_default()
 }
 
 /// Prints the comparison as a table and as a line of JSON.
-pub fn compare(_: &mut Criterion) {
+pub fn compare() {
     if std::env::args().any(|argument| argument == "device=gpu") {
         return;
     }
