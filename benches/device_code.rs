@@ -1,12 +1,10 @@
 //! Prints Markdown tables of the kernels' instructions and memory accesses, which the PTX
 //! interpreter counts, and of the registers and stack that NVIDIA's assembler reports. The values
-//! are counts, not times. Needs no GPU: `tests/device_code/run.sh cargo bench --profile dev --bench
+//! are counts, not times. Needs no GPU: `tests/device_code/run.sh cargo bench -p feedwater-tests --profile dev --bench
 //! device_code`.
 
 #[path = "common/device_samples.rs"]
 mod device_samples;
-#[path = "../tests/simulated/mod.rs"]
-mod simulated;
 
 use std::sync::Arc;
 
@@ -19,8 +17,8 @@ use feedwater::op::{
     Autocontrast, CenterCrop, ColorJitter, Equalize, Flip, GaussianBlur, Normalize, Operator,
     RandAugment, RandomAffine, RandomErasing, RandomResizedCrop, RandomRotation, Resize,
 };
-use simulated::device_code::executes_device_code;
-use simulated::{SimTotals, in_process, runtime};
+use feedwater_tests::simulated::device_code::executes_device_code;
+use feedwater_tests::simulated::{SimTotals, in_process, runtime};
 
 /// Number of samples per launch. By default, a loader also launches at most 16 samples together.
 const SAMPLES: usize = 16;
@@ -106,7 +104,7 @@ fn main() -> feedwater::Result<()> {
     // `cargo test --benches` also runs this program, but without the PTX interpreter.
     if !executes_device_code() {
         println!(
-            "skipped: run tests/device_code/run.sh cargo bench --profile dev --bench device_code"
+            "skipped: run tests/device_code/run.sh cargo bench -p feedwater-tests --profile dev --bench device_code"
         );
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! Measures how fast a loader reads samples from a server with a latency of 50 ms, compared with
 //! the server's maximum throughput over the same number of connections.
 //!
-//! `cargo bench --bench remote` measures a server of the tests. `tests/servers/run.sh cargo bench
+//! `cargo bench -p feedwater-tests --bench remote` measures a server of the tests. `tests/servers/run.sh cargo bench -p feedwater-tests
 //! --bench remote` also measures an S3 emulator (moto). A proxy on the loopback interface delays
 //! every request. The loader decodes and transforms every sample on two threads. The images are
 //! small but contain a long comment, so the files are large and decoding is cheap.
@@ -15,11 +15,6 @@
 //! one (`loader.tune = false`). The measurement starts after tuning. It is made with a consumer
 //! that takes no time, and with a consumer that takes 200 ms per batch.
 
-#[path = "../tests/common/mod.rs"]
-mod common;
-#[path = "../tests/servers/mod.rs"]
-mod servers;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,6 +25,7 @@ use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::op::{Chain, Resize};
 use feedwater::source::Directory;
 use feedwater::storage::{Storage, StorageSettings};
+use feedwater_tests::{common, servers};
 
 const LATENCY: Duration = Duration::from_millis(50);
 const BUCKET: &str = "bench";

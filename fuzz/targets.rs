@@ -80,7 +80,7 @@ pub const TARGETS: &[Target] = &[
 /// `fuzz/corpus/NAME/`.
 pub fn seeds(target: &Target) -> Vec<PathBuf> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let top = if top.ends_with("fuzz") { top.parent().expect("the repository") } else { top };
+    let top = top.parent().expect("the packages `fuzz` and `tests` are in the repository");
     let golden =
         target.1.iter().map(|(folder, ending)| (top.join("tests/golden").join(folder), *ending));
     let found = (top.join("fuzz/corpus").join(target.0), "");

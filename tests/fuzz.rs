@@ -1,7 +1,7 @@
 //! Fuzzes every target of `fuzz/targets.rs` with mutated and random files.
 //!
 //! No input may cause a panic, take longer than [`LIMIT_SECONDS`], or allocate more than
-//! [`allowed_bytes`]. Failing inputs are written to `target/fuzz/`. After the bug is fixed, move
+//! [`allowed_bytes`]. Failing inputs are written to `target/tmp/fuzz/`. After the bug is fixed, move
 //! the input to `fuzz/corpus/TARGET/`. Later runs start with the files of that folder.
 //!
 //! Environment variables:
@@ -15,7 +15,7 @@
 //!
 //! ```text
 //! FEEDWATER_FUZZ_TARGET=jpeg-decoders FEEDWATER_FUZZ_SECONDS=3600 FEEDWATER_FUZZ_INPUTS=100000000 \
-//!     cargo test --release --features all-sources --test fuzz -- --nocapture
+//!     cargo test --release -p feedwater-tests --test fuzz -- --nocapture
 //! ```
 
 #![allow(unsafe_code, reason = "the allocator that counts")]
@@ -253,7 +253,7 @@ fn watch() {
 }
 
 fn keep(name: &str, input: &[u8]) -> PathBuf {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/fuzz");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fuzz");
     let mut hasher = DefaultHasher::new();
     input.hash(&mut hasher);
     let path = folder.join(format!("{name}-{:016x}", hasher.finish()));

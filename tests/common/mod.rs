@@ -1,7 +1,5 @@
 //! Images, chains and sources that all test programs share, and checks of errors.
 
-#![allow(dead_code, reason = "each test file uses its own part")]
-
 use std::path::Path;
 use std::sync::Arc;
 use std::{env, fs};

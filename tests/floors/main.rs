@@ -87,6 +87,11 @@ const UNSAFE: [&str; 16] = [
     "src/storage/mapped/",
 ];
 
+/// Returns the root of the repository.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
 #[test]
 fn a_module_imports_only_from_lower_floors() {
     let mut problems = Vec::new();
@@ -171,7 +176,7 @@ fn a_wing_has_few_rooms_and_floors() {
 /// Compares imports inside the loader with the floors that `src/loader/mod.rs` lists.
 #[test]
 fn a_room_of_the_loader_imports_only_from_lower_floors() {
-    let text = fs::read_to_string("src/loader/mod.rs").unwrap();
+    let text = fs::read_to_string(root().join("src/loader/mod.rs")).unwrap();
     let mut floors: BTreeMap<String, usize> = BTreeMap::new();
     for line in text.lines().filter_map(|line| line.strip_prefix("//! | ")) {
         let mut cells = line.split(" | ");
@@ -266,10 +271,10 @@ fn files_have_at_most_500_lines() {
 /// prefix.
 #[test]
 fn every_package_of_the_workspace_has_our_prefix() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = root();
     let crates = fs::read_dir(root.join("crates")).unwrap().map(|it| it.unwrap().path());
     let mut local = 0;
-    for folder in crates.chain([root.to_path_buf()]) {
+    for folder in crates.chain([root.to_path_buf(), root.join("tests")]) {
         let file = folder.join("Cargo.toml");
         let manifest: toml::Table = fs::read_to_string(&file).unwrap().parse().unwrap();
         let name = manifest["package"]["name"].as_str().unwrap();
@@ -307,7 +312,7 @@ fn a_build_that_cannot_unwind_does_not_compile() {
             .args(["--edition", "2024", "--crate-type", "lib", "--emit", "metadata", "-C", panic])
             .arg("--out-dir")
             .arg(out.path())
-            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/decode/libjpeg.rs"))
+            .arg(root().join("src/decode/libjpeg.rs"))
             .output()
             .unwrap();
         String::from_utf8_lossy(&output.stderr).contains("compile_error!")

@@ -2,13 +2,14 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::Path;
+
+use super::root;
 
 /// Checks that each mutation's old text occurs exactly once in its file. Running the mutations
 /// would report this too, but takes more than an hour.
 #[test]
 fn every_mutation_applies() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = root();
     let list = fs::read_to_string(root.join("tests/mutations/mutations.toml")).unwrap();
     let list: toml::Table = list.parse().unwrap();
     let (mut names, mut problems) = (HashSet::new(), Vec::new());

@@ -5,7 +5,7 @@ use super::*;
 /// Returns the Rust and CUDA files below a folder with their contents. Paths are relative to the
 /// repository's root.
 pub fn sources(folder: &str) -> Vec<(PathBuf, String)> {
-    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let top = root();
     let (mut folders, mut files) = (vec![top.join(folder)], Vec::new());
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).unwrap() {

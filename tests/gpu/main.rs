@@ -4,8 +4,6 @@
 //! A missing wait therefore shows as a wrong batch.
 
 mod choose;
-#[path = "../common/mod.rs"]
-mod common;
 mod device_code;
 mod device_time;
 mod driver;
@@ -14,7 +12,7 @@ mod failures;
 mod handoff;
 mod loader;
 mod nvjpeg;
-#[path = "../simulated/mod.rs"]
-mod simulated;
 mod tuning;
 mod views;
+
+use feedwater_tests::{common, simulated};

@@ -17,7 +17,7 @@ use proptest::prelude::*;
 const MAX_PIXELS: u64 = 1 << 14;
 
 fn golden() -> Vec<(PathBuf, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/decode");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/decode");
     let mut files: Vec<PathBuf> =
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension != "rgb"));

@@ -128,7 +128,7 @@ fn golden() -> Vec<(PathBuf, Vec<u8>, Vec<u8>)> {
 
 /// Returns the files of a folder of `tests/golden`, each with Pillow's RGB bytes.
 fn images(folder: &str) -> Vec<(PathBuf, Vec<u8>, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(folder);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(folder);
     let mut files: Vec<PathBuf> =
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension != "rgb"));

@@ -117,7 +117,7 @@ fn compare(name: &str, bytes: &[u8], strict: bool, seed: usize) -> Option<Expect
 
 #[test]
 fn files_of_other_encoders_have_the_same_pixels() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/encoders");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/encoders");
     let mut files: Vec<_> =
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|file| file.extension().is_some_and(|it| it == "jpg"));

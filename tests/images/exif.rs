@@ -57,7 +57,7 @@ fn file(format: &str, parts: &[(&str, Vec<u8>)]) -> Vec<u8> {
 
 #[test]
 fn orientations_are_those_of_pillow() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/exif.txt");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/exif.txt");
     let table = fs::read_to_string(path).unwrap();
     let (mut turned, mut refused, mut wrong) = (0, 0, Vec::new());
     for line in table.lines().filter(|line| !line.starts_with('#')) {

@@ -12,7 +12,7 @@ use feedwater::internals::header::{ColorSpace, Format, FrameKind, Header, JpegHe
 use proptest::prelude::*;
 
 fn golden(name: &str) -> Vec<u8> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/decode");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/decode");
     fs::read(folder.join(name)).unwrap()
 }
 

@@ -1,7 +1,5 @@
 //! Image files: headers, decoding, and damaged files.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod corrupt;
 mod decode;
 mod decoders;
@@ -9,7 +7,6 @@ mod encoders;
 mod exif;
 mod golden;
 mod header;
-#[path = "../common/jpeg.rs"]
 mod jpeg;
 mod layout;
 mod png_damage;
@@ -22,3 +19,5 @@ mod scripts;
 mod tolerated;
 mod verify;
 mod windows;
+
+use feedwater_tests::common;

@@ -126,7 +126,7 @@ fn the_coding_process_decides() {
 #[test]
 fn restart_markers_and_orientations_do_not_matter() {
     check(&Recipe { restart: 2, ..recipe(&S420) }.make(), [YES; 3]);
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/decode");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/decode");
     for value in 1..=8 {
         let file = fs::read(folder.join(format!("orientation-{value}.jpg"))).unwrap();
         let [small, ..] = takes(&file, 1);
@@ -165,7 +165,7 @@ fn the_engines_and_the_cpu_downscale() {
 
 #[test]
 fn other_formats_use_the_cpu() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/decode");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/decode");
     for name in ["png-orientation-6.png", "webp-orientation-8.webp", "pnm-rgb.ppm", "pnm-gray.pgm"]
     {
         nowhere_but_on_the_cpu(&fs::read(folder.join(name)).unwrap(), "JPEG");

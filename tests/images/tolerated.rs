@@ -17,7 +17,7 @@ use feedwater_tools::probe;
 /// Returns the kinds of damage, and a source with an image for each of them and an intact image at
 /// the end.
 fn damaged() -> (Vec<&'static str>, Memory) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tolerated");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/tolerated");
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|it| it != "rgb"));
     files.sort();

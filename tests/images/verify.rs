@@ -31,7 +31,7 @@ pub fn good() -> &'static [(String, Vec<u8>)] {
 }
 
 fn make_good() -> Vec<(String, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/decode");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/decode");
     let mut files: Vec<(String, Vec<u8>)> = fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -130,7 +130,7 @@ fn unknown_formats_are_unsupported() {
         let file = change(&good, 0xC0, offset, value);
         refuse(&file, &file, Reason::Unsupported, &[]);
     }
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/decode");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/decode");
     let file = fs::read(folder.join("png-orientation-6.png")).unwrap();
     refuse(&file, &file, Reason::Unsupported, &["JPEG"]);
 }

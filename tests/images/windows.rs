@@ -122,7 +122,7 @@ fn windows_of_files_that_end_early_have_the_same_fault() {
 }
 
 /// Tests all windows with each instruction set, which are 30.3 million windows per set.
-/// `cargo test --release --test images windows -- --ignored --nocapture` takes two to fifteen
+/// `cargo test --release -p feedwater-tests --test images windows -- --ignored --nocapture` takes two to fifteen
 /// minutes per set.
 #[test]
 #[ignore = "takes half an hour"]

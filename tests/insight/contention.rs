@@ -29,7 +29,7 @@ struct Case {
 }
 
 fn cases() -> Vec<Case> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/contention");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/contention");
     let mut files: Vec<PathBuf> =
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();

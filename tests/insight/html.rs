@@ -12,11 +12,11 @@ use feedwater::op::{self, Chain};
 use feedwater::source::Memory;
 
 fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/explain/profile.json")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/explain/profile.json")
 }
 
 /// Writes `tests/golden/explain/profile.json`, the measured run that the tests of this file use.
-/// Command: `cargo test --test insight -- --ignored write_the_profile`.
+/// Command: `cargo test -p feedwater-tests --test insight -- --ignored write_the_profile`.
 #[test]
 #[ignore = "writes tests/golden/explain/profile.json"]
 fn write_the_profile() {

@@ -20,7 +20,7 @@ use feedwater::source::Memory;
 use feedwater::{Preprocessor, PreprocessorBuilder};
 
 fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden")
 }
 
 /// Returns every image of a folder of golden files, including damaged ones.

@@ -29,7 +29,7 @@ fn decoding_memory(name: &str, bytes: &[u8]) -> u64 {
 
 pub fn bitmaps_gifs_and_tiffs_need_no_more_memory_than_predicted() {
     let mut count = 0;
-    for entry in fs::read_dir("tests/golden/decode").unwrap() {
+    for entry in fs::read_dir("golden/decode").unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|it| it == "bmp" || it == "gif" || it == "tif") {
             decoding_memory(&path.display().to_string(), &fs::read(&path).unwrap());
@@ -42,7 +42,7 @@ pub fn bitmaps_gifs_and_tiffs_need_no_more_memory_than_predicted() {
 /// A WebP may have up to 65,536 groups of Huffman codes. libwebp allocates tables of 12 KB for each
 /// group before it reads the first one, so all groups must be counted before decoding.
 pub fn groups_of_codes_of_a_webp_are_counted_before_it_is_decoded() {
-    let goldens = || fs::read_dir("tests/golden/decode").unwrap().map(|it| it.unwrap().path());
+    let goldens = || fs::read_dir("golden/decode").unwrap().map(|it| it.unwrap().path());
     let webp = |path: &PathBuf| path.extension().is_some_and(|it| it == "webp");
     let mut count = 0;
     for path in goldens().filter(webp) {
@@ -59,7 +59,7 @@ pub fn groups_of_codes_of_a_webp_are_counted_before_it_is_decoded() {
         let predicted = decoding_memory(&format!("{width}x{height}, {cache_bits}"), &bytes);
         assert!(predicted > 12_000 * groups, "{predicted}");
     }
-    let lossy = fs::read("tests/golden/decode/webp-lossy.webp").unwrap();
+    let lossy = fs::read("golden/decode/webp-lossy.webp").unwrap();
     let without = decoding_memory("lossy", &lossy);
     let with = decoding_memory("lossy with alpha", &files::webp_alpha_groups(&lossy, 7));
     let size = Header::parse(&lossy).unwrap().size;

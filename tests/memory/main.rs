@@ -14,11 +14,11 @@ mod large_images;
 mod small_sets;
 mod steady;
 
-#[path = "../common/mod.rs"]
-mod common;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../operators/chains/drawn.rs"]
 mod drawn;
+
+use feedwater_tests::common;
 
 use std::collections::BTreeMap;
 use std::fs;

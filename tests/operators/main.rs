@@ -4,12 +4,10 @@
 mod batch;
 mod chains;
 mod combinators;
-#[path = "../common/mod.rs"]
-mod common;
 mod formulas;
 #[allow(dead_code, reason = "each module reads its own tables")]
 mod golden;
 mod parity;
-#[path = "../simulated/mod.rs"]
-mod simulated;
 mod testing;
+
+use feedwater_tests::{common, simulated};

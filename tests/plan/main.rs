@@ -2,7 +2,7 @@
 //! messages.
 
 mod budget;
-#[path = "../common/mod.rs"]
-mod common;
 mod config;
 mod decisions;
+
+use feedwater_tests::common;

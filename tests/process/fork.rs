@@ -11,6 +11,7 @@ use crate::common::{memory, training};
 use crate::in_own_process;
 use feedwater::error::Error;
 use feedwater::loader::{DeviceChoice, Loader, Stats};
+use feedwater::plan::AutoCount;
 
 /// Number of forks. Because there are many, some of them happen while other threads hold locks.
 const FORKS: usize = 20;
@@ -45,7 +46,7 @@ fn ends_well(child: impl FnOnce()) -> bool {
 
 fn loader() -> Loader {
     let builder = Loader::builder(memory(40), training()).device(DeviceChoice::Cpu);
-    builder.batch_size(4).num_workers(3).prefetch(2).auto_prefetch().build().unwrap()
+    builder.batch_size(4).num_workers(3).prefetch(AutoCount::Auto).build().unwrap()
 }
 
 #[test]

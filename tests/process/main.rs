@@ -1,12 +1,12 @@
 //! Behaviour that concerns a whole process: `fork`, file descriptors, libraries of profilers, and
 //! subscribers of `tracing`. Each test runs in its own process.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod fork;
 mod nvtx;
 mod open_files;
 mod tracing;
+
+use feedwater_tests::common;
 
 use std::env;
 use std::process::Command;

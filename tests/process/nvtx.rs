@@ -11,6 +11,7 @@ use std::{env, fs, thread};
 use crate::common;
 use crate::in_own_process;
 use feedwater::internals::gpu::nvtx::Nvtx;
+use feedwater::internals::measure::Marker;
 use feedwater::loader::{DeviceChoice, Loader};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use tempfile::TempDir;

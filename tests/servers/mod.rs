@@ -1,8 +1,6 @@
 //! A scripted server on the loopback interface. It serves objects by path with HTTP and S3 (`GET`
 //! and `HEAD` with `Range` and `If-Match`, `ListObjectsV2`). Tests can make single requests fail.
 
-#![allow(dead_code)]
-
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -202,7 +200,7 @@ impl Server {
 
 fn tls(certificate: &str) -> rustls::ServerConfig {
     use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tls");
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/tls");
     let at = |ending: &str| folder.join(format!("{certificate}.{ending}"));
     let chain = vec![CertificateDer::from_pem_file(at("pem")).unwrap()];
     let key = PrivateKeyDer::from_pem_file(at("key")).unwrap();

@@ -5,7 +5,7 @@
 //! machine simulates the API and the order of events, but not speed. A comment at the top of each
 //! C++ file describes its behaviour.
 
-#![allow(unsafe_code, dead_code)]
+#![allow(unsafe_code)]
 
 mod counts;
 pub mod device_code;
@@ -371,7 +371,7 @@ impl Simulated {
 fn install() -> &'static Libraries {
     static LIBRARIES: OnceLock<Libraries> = OnceLock::new();
     LIBRARIES.get_or_init(|| {
-        let sources = repository().join("tests/simulated");
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("simulated");
         let files = [
             "simulated.h",
             "executor.h",
@@ -386,7 +386,7 @@ fn install() -> &'static Libraries {
         hash.update(device_code::version());
         let version: String =
             hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("simulated-{version}"));
+        let directory = temporary_directory().join(format!("simulated-{version}"));
         if !directory.exists() {
             build(&sources, &directory);
         }
@@ -447,10 +447,9 @@ fn build(sources: &Path, directory: &Path) {
     }
 }
 
-/// Returns the root of the repository. Other packages of the workspace use this module too, so
-/// `CARGO_MANIFEST_DIR` may be a folder below the root.
-fn repository() -> &'static Path {
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let root = package.ancestors().find(|it| it.join("kernels").is_dir());
-    root.expect("the tests run within the repository")
+/// Returns the folder that Cargo calls `CARGO_TARGET_TMPDIR`, which only programs of tests know when
+/// they are compiled. Their place is known: `target/PROFILE/deps/NAME`.
+fn temporary_directory() -> PathBuf {
+    let program = env::current_exe().unwrap();
+    program.ancestors().nth(3).expect("a program in Cargo's target directory").join("tmp")
 }

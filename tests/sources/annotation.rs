@@ -26,7 +26,7 @@ use tempfile::TempDir;
 const KEY: SampleKey = SampleKey { seed: 1, epoch: 0, index: 0 };
 
 fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/coco").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/coco").join(name)
 }
 
 fn read(name: &str) -> Value {

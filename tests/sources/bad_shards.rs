@@ -98,7 +98,7 @@ fn bad_shards_are_errors_skipped_or_read_until_the_damage_and_every_loss_is_coun
 
 #[test]
 fn records_before_the_damage_are_used_also_of_compressed_files() {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/records");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/records");
     let whole = fs::read(golden.join("train-00000-of-00002")).unwrap();
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("a");

@@ -27,7 +27,7 @@ const TABLE: usize = 24 + FIELDS * FIELD;
 const ROW: usize = 24;
 
 fn golden(name: &str) -> Vec<u8> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/beton");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/beton");
     fs::read(folder.join(name)).unwrap()
 }
 

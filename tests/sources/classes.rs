@@ -349,7 +349,7 @@ fn a_table_without_a_column_of_labels_is_a_warning() {
 
 #[test]
 fn text_labels_of_parquet_are_numbered_by_the_table() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/parquet/texts.parquet");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/parquet/texts.parquet");
     let settings =
         ParquetSettings { image: "pixels".into(), label: "kind".into(), ..Default::default() };
     let texts: Arc<dyn Source> = Arc::new(Parquet::open(&[path], &settings).unwrap());

@@ -55,7 +55,7 @@ pub fn invalid(result: Result<Coco, Error>, values: &[&str]) {
 
 #[test]
 fn samples_are_images_and_objects_annotations_in_file_order() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/coco/instances.json");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/coco/instances.json");
     let all: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     let coco = Coco::open(&path, &CocoSettings::default()).unwrap();
     let images = all["images"].as_array().unwrap();
@@ -97,7 +97,7 @@ fn samples_are_images_and_objects_annotations_in_file_order() {
 
 #[test]
 fn categories_are_numbered_in_the_order_of_their_ids() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/coco/instances.json");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/coco/instances.json");
     let coco = Coco::open(path, &CocoSettings::default()).unwrap();
     assert_eq!(coco.classes(), ["car", "cat", "toothbrush"]);
     let ids: Vec<_> = coco.categories().iter().map(|category| category.id).collect();
@@ -319,7 +319,7 @@ fn invalid_json_is_an_error_with_the_location() {
 /// in bounded time and memory.
 #[test]
 fn damaged_files_are_errors_or_are_read() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/coco/instances.json");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/coco/instances.json");
     let whole = fs::read(path).unwrap();
     let (_root, path) = folder("");
     let mut state = 7u64;

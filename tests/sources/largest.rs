@@ -67,7 +67,7 @@ fn true_size(id: u64) -> Option<(u32, u32)> {
 
 /// Writes a `.beton` file of these JPEGs, with the same fields as a file that ffcv wrote.
 fn beton(root: &Path) -> Arc<dyn Source> {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/beton/jpg.beton");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/beton/jpg.beton");
     let golden = fs::read(golden).unwrap();
     // The header describes two fields, an image and a number. Each sample is a row of 24 bytes.
     let table = 24 + 2 * (1 + 16 + 1024);

@@ -7,8 +7,6 @@ mod classes;
 mod coco;
 mod coco_forms;
 mod combine;
-#[path = "../common/mod.rs"]
-mod common;
 mod index;
 mod largest;
 mod list;
@@ -21,3 +19,5 @@ mod slivers;
 mod source;
 mod tfrecord;
 mod webdataset;
+
+use feedwater_tests::common;

@@ -22,7 +22,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 fn golden_folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/npy")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/npy")
 }
 
 fn golden(name: &str) -> Vec<u8> {

@@ -24,7 +24,7 @@ use tempfile::TempDir;
 const ROWS: u64 = 20;
 
 fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden")
 }
 
 fn file(name: &str) -> PathBuf {

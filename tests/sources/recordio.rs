@@ -20,7 +20,7 @@ use tempfile::TempDir;
 const MAGIC: [u8; 4] = [0x0a, 0x23, 0xd7, 0xce];
 
 fn golden(name: &str) -> Vec<u8> {
-    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)).unwrap()
+    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(name)).unwrap()
 }
 
 fn file(bytes: &[u8]) -> (TempDir, PathBuf) {

@@ -21,7 +21,7 @@ mod joined;
 const LABELS: [i64; 4] = [7, 0, -3, 1 << 40];
 
 fn golden(name: &str) -> Vec<u8> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/records");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/records");
     fs::read(folder.join(name)).unwrap()
 }
 

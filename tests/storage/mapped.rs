@@ -415,7 +415,7 @@ fn samples<S: Configured>(
 }
 
 fn same_either_way<S: Configured>(golden: &str, settings: S::Settings) {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(golden);
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(golden);
     let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = root.path().join(golden.file_name().unwrap());
     fs::copy(golden, &path).unwrap();
@@ -440,7 +440,7 @@ fn samples_and_errors_are_the_same_with_and_without_mapping() {
 #[test]
 fn a_sample_truncated_within_a_page_is_an_error_too() {
     let Some(_on) = mapping(true) else { return };
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/npy/rgb-1.npy");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/npy/rgb-1.npy");
     let (_root, path) = file(&fs::read(golden).unwrap());
     let npy = Npy::open(std::slice::from_ref(&path), &NpySettings::default()).unwrap();
     let mut page = HostPage::default();

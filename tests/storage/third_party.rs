@@ -14,7 +14,7 @@ use feedwater::storage::{Storage, StorageSettings};
 const IMAGES: [&str; 4] = ["0.jpg", "1.jpg", "2.jpg", "3.jpg"];
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/records")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/records")
 }
 
 fn golden(name: &str) -> Vec<u8> {

@@ -397,7 +397,7 @@ fn a_bomb_takes_time_but_no_memory() {
 }
 
 fn golden(name: &str) -> Vec<u8> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/records");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/records");
     fs::read(folder.join(name)).unwrap()
 }
 

@@ -1,21 +1,18 @@
 //! Tests that a failed allocation is an error, and never aborts the process. The tests run in child
 //! processes with a real limit of memory (`ulimit -v`).
 
-#[path = "../../../tests/common/mod.rs"]
-mod common;
-
 use std::env;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{evaluation, jpeg, progressive};
 use feedwater::error::{Error, Reason};
 use feedwater::internals::decode::Decoders;
 use feedwater::internals::geometry::Size;
 use feedwater::internals::header::Header;
 use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::source::Memory;
+use feedwater_tests::common::{evaluation, jpeg, progressive};
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -61,7 +61,7 @@ fn sound_images_are_the_same_to_a_tolerant_decoder() {
 
 #[test]
 fn files_that_pillow_rejects_are_errors_strict_or_not() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/refused");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/refused");
     let mut count = 0;
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -97,7 +97,7 @@ fn an_orientation_in_the_text_of_a_png_is_read() {
 /// expected pixels are Pillow's pixels of `decode/jpeg-420.jpg`.
 #[test]
 fn arithmetic_coding_is_decoded() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden");
     let bytes = fs::read(folder.join("arithmetic.jpg")).unwrap();
     let header = Header::parse(&bytes).unwrap();
     assert!(header.jpeg.unwrap().arithmetic);
@@ -123,7 +123,7 @@ fn recipes() -> Vec<(String, Recipe)> {
     recipes
 }
 
-/// Writes the files for `tests/golden/recipes.sha256`: `cargo test --test images -- --ignored
+/// Writes the files for `tests/golden/recipes.sha256`: `cargo test -p feedwater-tests --test images -- --ignored
 /// write_recipes`, then `python tests/golden/decode.py recipes DIR` with the printed directory.
 #[test]
 #[ignore = "writes files for tests/golden/decode.py"]
@@ -138,7 +138,7 @@ fn write_recipes() {
 
 #[test]
 fn pixels_of_every_sampling_equal_pillows() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/recipes.sha256");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/recipes.sha256");
     let listed = fs::read_to_string(path).unwrap();
     let mut decoder = Decoders::new();
     for (name, recipe) in recipes() {
@@ -165,6 +165,6 @@ fn samples_are_scaled_as_in_pillow() {
         assert!(rgb.iter().eq(pixels.iter().step_by(3).take(255)), "{white}");
     }
     let digest: String = tables.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/pnm.sha256");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/pnm.sha256");
     assert_eq!(digest, fs::read_to_string(path).unwrap().trim());
 }

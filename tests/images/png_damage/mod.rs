@@ -92,7 +92,7 @@ fn told(outcome: &Outcome) -> String {
 /// Returns for each group its name, the digest of its files, and for each file the digest of
 /// Pillow's pixels or [`REFUSED`].
 fn golden() -> Vec<(String, String, Vec<String>)> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/png_damage.txt");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/png_damage.txt");
     let text = fs::read_to_string(path).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let outcomes = |run: &str| {
@@ -170,7 +170,7 @@ fn outcomes_and_pixels_are_pillows() {
 }
 
 /// Writes the files whose results are in `tests/golden/png_damage.txt`. To renew the results, run
-/// `cargo test --test images -- --ignored png_damage:: --nocapture`, then
+/// `cargo test -p feedwater-tests --test images -- --ignored png_damage:: --nocapture`, then
 /// `python tests/golden/png_damage.py FILE` with the printed path.
 #[test]
 #[ignore = "writes files for tests/golden/png_damage.py"]

@@ -22,7 +22,7 @@ use tempfile::TempDir;
 const LABELS: [i64; 5] = [7, 0, -3, 1000, 12];
 
 fn golden(name: &str) -> Vec<u8> {
-    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)).unwrap()
+    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(name)).unwrap()
 }
 
 /// Writes the bytes to a file in a new temporary folder.

@@ -88,7 +88,7 @@ fn list(path: impl AsRef<Path>, storage: &Storage) -> feedwater::Result<FileList
 }
 
 fn golden(name: &str) -> Vec<u8> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/records");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/records");
     fs::read(folder.join(name)).unwrap()
 }
 

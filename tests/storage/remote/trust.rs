@@ -6,7 +6,7 @@ use std::io::Write;
 use super::*;
 
 fn with_authority() -> StorageSettings {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tls/authority.pem");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/tls/authority.pem");
     StorageSettings { ca_file: Some(file), ..settings() }
 }
 

@@ -2,8 +2,6 @@
 
 mod bench_ops;
 mod commands;
-#[path = "../../../../tests/common/mod.rs"]
-mod common;
 mod explain;
 mod explain_figures;
 mod explain_ranks;
@@ -13,14 +11,14 @@ mod probe;
 mod ranks;
 mod reference;
 mod remote;
-#[path = "../../../../tests/servers/mod.rs"]
-mod servers;
 mod simulate;
 mod terminal;
 mod threads;
 
-use common::words;
 use std::path::PathBuf;
+
+use feedwater_tests::common::{self, words};
+use feedwater_tests::servers;
 
 /// Root of the repository, which contains the golden files.
 fn repository() -> PathBuf {

@@ -7,12 +7,11 @@ mod local_rank;
 mod rehearsal;
 mod selftest_decode;
 mod selftest_gpu;
-#[path = "../../../../tests/simulated/mod.rs"]
-mod simulated;
-#[path = "../../../insight/tests/words/mod.rs"]
-mod words;
 
 use std::path::PathBuf;
+
+use feedwater_tests::common::words;
+use feedwater_tests::simulated;
 
 /// Root of the repository, which contains the scripts.
 fn repository() -> PathBuf {
