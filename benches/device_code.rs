@@ -1,7 +1,7 @@
 //! Prints Markdown tables of the kernels' instructions and memory accesses, which the PTX
 //! interpreter counts, and of the registers and stack that NVIDIA's assembler reports. The values
-//! are counts, not times. Needs no GPU: `tests/device_code/run.sh cargo bench -p feedwater-tests --profile dev --bench
-//! device_code`.
+//! are counts, not times. Needs no GPU: `tests/device_code/run.sh cargo bench -p feedwater-tests --profile
+//! dev --bench device_code`.
 
 #[path = "common/device_samples.rs"]
 mod device_samples;

@@ -3,10 +3,10 @@
 //! On one core of the CPU, the benchmark compares single operators and whole recipes with
 //! torchvision, Albumentations, OpenCV and DALI (`operators/peers.rs`).
 //!
-//! On a GPU, if there is one, it measures the fused kernel of the training chain, compares it with a
-//! copy of the same number of bytes on the device, and prints lines of JSON. On the simulated device
-//! of the tests, it uses fewer samples, prints that the device is simulated, and prints no rates.
-//! `feedwater bench-ops --device cuda` measures the kernels of single operators.
+//! On a GPU, if there is one, it measures the fused kernel of the training chain, compares it with
+//! a copy of the same number of bytes on the device, and prints lines of JSON. On the simulated
+//! device of the tests, it uses fewer samples, prints that the device is simulated, and prints no
+//! rates. `feedwater bench-ops --device cuda` measures the kernels of single operators.
 //!
 //! `FEEDWATER_BENCH_ONLY=TEXT` selects operators and recipes whose names contain the text in the
 //! comparison with other libraries (peers). The argument `device=gpu` skips the peers. With

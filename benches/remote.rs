@@ -1,7 +1,8 @@
 //! Measures how fast a loader reads samples from a server with a latency of 50 ms, compared with
 //! the server's maximum throughput over the same number of connections.
 //!
-//! `cargo bench -p feedwater-tests --bench remote` measures a server of the tests. `tests/servers/run.sh cargo bench -p feedwater-tests
+//! `cargo bench -p feedwater-tests --bench remote` measures a server of the tests.
+//! `tests/servers/run.sh cargo bench -p feedwater-tests
 //! --bench remote` also measures an S3 emulator (moto). A proxy on the loopback interface delays
 //! every request. The loader decodes and transforms every sample on two threads. The images are
 //! small but contain a long comment, so the files are large and decoding is cheap.

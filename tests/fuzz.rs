@@ -1,8 +1,8 @@
 //! Fuzzes every target of `fuzz/targets.rs` with mutated and random files.
 //!
 //! No input may cause a panic, take longer than [`LIMIT_SECONDS`], or allocate more than
-//! [`allowed_bytes`]. Failing inputs are written to `target/tmp/fuzz/`. After the bug is fixed, move
-//! the input to `fuzz/corpus/TARGET/`. Later runs start with the files of that folder.
+//! [`allowed_bytes`]. Failing inputs are written to `target/tmp/fuzz/`. After the bug is fixed,
+//! move the input to `fuzz/corpus/TARGET/`. Later runs start with the files of that folder.
 //!
 //! Environment variables:
 //!

@@ -48,8 +48,8 @@ const FUNCTIONS: [&str; 37] = [
 ];
 
 /// Reads `nvjpeg.h` from the directory `NVJPEG_INCLUDE` and writes the declarations of
-/// [`FUNCTIONS`], without comments, to `src/bindings.rs`. CUDA's own headers are not needed, because `include-stubs/`
-/// declares the two CUDA types that `nvjpeg.h` uses.
+/// [`FUNCTIONS`], without comments, to `src/bindings.rs`. CUDA's own headers are not needed,
+/// because `include-stubs/` declares the two CUDA types that `nvjpeg.h` uses.
 #[cfg(feature = "bindgen")]
 fn regenerate() {
     println!("cargo:rerun-if-env-changed=NVJPEG_INCLUDE");

@@ -235,12 +235,12 @@ fn unsafe_is_confined_and_explained() {
 /// relative to the repository or to the crate of the file.
 #[test]
 fn tests_that_comments_name_exist() {
-    for root in SOURCES {
-        let home = Path::new(root).parent().unwrap();
-        for (path, text) in sources(root) {
+    for folder in SOURCES {
+        let home = root().join(folder).parent().unwrap().to_path_buf();
+        for (path, text) in sources(folder) {
             let quoted = text.split('`').filter(|it| it.starts_with("tests/"));
             for name in quoted.filter(|it| !it.contains(|c: char| c.is_whitespace())) {
-                let exists = Path::new(name).exists() || home.join(name).exists();
+                let exists = root().join(name).exists() || home.join(name).exists();
                 assert!(exists, "{} names {name}, which does not exist", path.display());
             }
         }
@@ -297,6 +297,39 @@ fn every_package_of_the_workspace_has_our_prefix() {
 
 fn is_ours(package: &str) -> bool {
     package == "feedwater" || package.starts_with("feedwater-")
+}
+
+/// Checks that the manifests name every program of tests and benches, because Cargo does not search
+/// these folders. Also checks that no test program requires features: without them, Cargo would
+/// skip the program and print nothing.
+#[test]
+fn every_program_of_tests_and_benches_is_built() {
+    let mut named = BTreeSet::new();
+    for folder in ["", "tests"] {
+        let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
+        let manifest: toml::Table = manifest.parse().unwrap();
+        for kind in ["test", "bench"] {
+            let targets = manifest.get(kind).and_then(toml::Value::as_array);
+            for target in targets.into_iter().flatten() {
+                let name = target["name"].as_str().unwrap();
+                assert!(kind == "bench" || target.get("required-features").is_none(), "{name}");
+                named.insert(format!("{kind} {name}"));
+            }
+        }
+    }
+    let mut found = BTreeSet::new();
+    for (kind, folder) in [("test", "tests"), ("bench", "benches")] {
+        for entry in fs::read_dir(root().join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let is_program = path.extension().is_some_and(|it| it == "rs")
+                && !path.ends_with("lib.rs")
+                || path.join("main.rs").is_file();
+            if is_program {
+                found.insert(format!("{kind} {}", path.file_stem().unwrap().to_str().unwrap()));
+            }
+        }
+    }
+    assert_eq!(found, named);
 }
 
 /// Checks that feedwater does not compile with `panic = "abort"`, because its error handler for

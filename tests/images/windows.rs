@@ -121,9 +121,9 @@ fn windows_of_files_that_end_early_have_the_same_fault() {
     assert!(outcomes.iter().all(|count| *count > 50), "{outcomes:?}");
 }
 
-/// Tests all windows with each instruction set, which are 30.3 million windows per set.
-/// `cargo test --release -p feedwater-tests --test images windows -- --ignored --nocapture` takes two to fifteen
-/// minutes per set.
+/// Tests all windows with each instruction set, which are 30.3 million windows per set. `cargo test --release
+/// -p feedwater-tests --test images windows -- --ignored --nocapture` takes two to fifteen minutes
+/// per set.
 #[test]
 #[ignore = "takes half an hour"]
 fn all_windows_have_the_same_pixels() {

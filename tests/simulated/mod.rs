@@ -447,8 +447,8 @@ fn build(sources: &Path, directory: &Path) {
     }
 }
 
-/// Returns the folder that Cargo calls `CARGO_TARGET_TMPDIR`, which only programs of tests know when
-/// they are compiled. Their place is known: `target/PROFILE/deps/NAME`.
+/// Returns the folder that Cargo calls `CARGO_TARGET_TMPDIR`, which only programs of tests know
+/// when they are compiled. Their place is known: `target/PROFILE/deps/NAME`.
 fn temporary_directory() -> PathBuf {
     let program = env::current_exe().unwrap();
     program.ancestors().nth(3).expect("a program in Cargo's target directory").join("tmp")

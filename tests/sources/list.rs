@@ -376,7 +376,8 @@ fn a_list_with_urls_is_not_checked_for_existing_files() {
     let root = tempfile::tempdir().unwrap();
     let text = "gone.jpg\nhttp://127.0.0.1:1/a.jpg\n";
     fs::write(root.path().join("a.txt"), text).unwrap();
-    let allowed = StorageSettings { allow_urls: vec!["127.0.0.1:1".into()], ..Default::default() };
+    let allow_urls = vec!["127.0.0.1:1".into()];
+    let allowed = StorageSettings { allow_urls, retries: 0, ..Default::default() };
     let storage = Storage::new(&allowed).unwrap();
     // Without the feature `remote`, the URL is an error. The error must never be about the missing
     // file.

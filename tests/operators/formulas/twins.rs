@@ -1,28 +1,33 @@
 //! The CUDA source of each formula, compiled for the host, computes the same bits as the Rust
 //! function.
 
+use std::fmt::Debug;
+use std::sync::LazyLock;
+
 use bytemuck::Pod;
 use feedwater::internals::geometry::Size;
 use feedwater::internals::gpu::host_kernel::HostCompiler;
+use feedwater::internals::image::HostImage;
+use feedwater::internals::op::Actions;
 use feedwater::internals::op::colour::{
     channel_permutation, color_twist, contrast, hue, normalize_image, saturation,
 };
 use feedwater::internals::op::erase::{cutout, grid_mask, random_erasing};
 use feedwater::internals::op::filter::{sharpen, sharpness};
 use feedwater::internals::op::kind::{
-    ColourFormula, PositionFormula, StatisticsFormula, StencilFormula,
+    ColourFormula, Kind, PositionFormula, StatisticsFormula, StencilFormula,
 };
 use feedwater::internals::op::noise::{gaussian_noise, salt_and_pepper};
 use feedwater::internals::op::shared::Histograms;
 use feedwater::internals::random::{SampleKey, SampleRng};
-use feedwater::op::custom::Cuda;
+use feedwater::op::custom::{Cuda, Draw, Kinds};
 use feedwater::op::{
     Autocontrast, ChannelPermutation, ColorTwist, Contrast, Cutout, Equalize, GaussianNoise,
-    Grayscale, GridMask, Hue, NormalizeImage, RandomErasing, SaltAndPepper, Saturation, Sharpen,
-    Sharpness, ToYcbcr,
+    Grayscale, GridMask, Hue, NormalizeImage, Operator, RandomErasing, SaltAndPepper, Saturation,
+    Sharpen, Sharpness, ToYcbcr,
 };
 
-use super::pictures::{colours, pictures};
+use super::pictures::{bytes, colours, pictures};
 use crate::golden::picture;
 
 /// Entry point that is added to a formula's CUDA source. It runs `BODY` for each item `i`, with the
@@ -75,34 +80,63 @@ fn run<P: Pod, I: Pod, O: Pod>(
     kernel.launch(bytemuck::cast_slice(&pointers), 1, Size::new(1, 1), (1, 1));
 }
 
-/// Compares a colour formula in Rust and CUDA, for all 2^24 colours.
-fn colour<F: ColourFormula>(params: &F::Params) {
-    let colours = colours();
-    let colours = colours.data().as_chunks::<3>().0;
-    let mut out = vec![[0u8; 3]; colours.len()];
+/// An operator with a colour formula and fixed parameters.
+#[derive(Debug)]
+struct Fixed<F: ColourFormula>(F::Params);
+
+impl<F: ColourFormula + Debug> Operator for Fixed<F>
+where
+    F::Params: Debug + Send + Sync,
+{
+    fn name(&self) -> &'static str {
+        "fixed"
+    }
+
+    fn kinds(&self) -> Kinds {
+        Kinds::exactly([Kind::colour::<F>()])
+    }
+
+    fn draw(&self, draw: &mut Draw<'_>) {
+        draw.colour::<F>(&self.0);
+    }
+}
+
+/// Compares a colour formula in Rust and CUDA, for all 2^24 colours. The library calls the Rust
+/// function, because this package is built without optimization.
+fn colour<F: ColourFormula + Debug>(params: F::Params)
+where
+    F::Params: Debug + Send + Sync,
+{
+    static COLOURS: LazyLock<HostImage> = LazyLock::new(|| HostImage::U8(colours()));
+    let mut out = vec![0u8; bytes(&COLOURS).len()];
     let body = "((Bytes*)call.out)[i] = FORMULA::of(p, ((const Bytes*)call.in)[i]);";
-    run(F::CUDA, body, params, colours, 0, &mut out);
-    for (&colour, &theirs) in colours.iter().zip(&out) {
-        assert_eq!(F::pixel(params, colour), theirs, "{:?} {colour:?}", F::CUDA);
+    let (colours, theirs) = (bytes(&COLOURS).as_chunks::<3>().0, out.as_chunks_mut::<3>().0);
+    run(F::CUDA, body, &params, colours, 0, theirs);
+    let operator: &dyn Operator = &Fixed::<F>(params);
+    let actions = Actions::of([operator], SampleKey::default(), COLOURS.window().size());
+    let ours = actions.reference(&COLOURS);
+    if bytes(&ours) != out {
+        let at = bytes(&ours).iter().zip(&out).position(|(ours, theirs)| ours != theirs).unwrap();
+        panic!("{} {params:?}: {:?}", F::CUDA.unwrap().type_name, colours[at / 3]);
     }
 }
 
 #[test]
 fn formulas_of_colours_equal_their_twins() {
     for factor in [0.0, 0.37, 1.0, 1.9, 1e6] {
-        colour::<Saturation>(&saturation::Params { factor, padding: 0 });
+        colour::<Saturation>(saturation::Params { factor, padding: 0 });
     }
     for shift in [-0.5, 0.0, 0.1] {
-        colour::<Hue>(&hue::Params::new(shift));
+        colour::<Hue>(hue::Params::new(shift));
     }
     for twist in [[1.0, 1.0, 1.0, 0.0], [0.9, 1.3, 1.7, 35.0], [3.0, 0.2, 0.0, -120.0]] {
         let [brightness, contrast, saturation, hue] = twist;
         let params = color_twist::Params::new(brightness, contrast, saturation, hue);
-        colour::<ColorTwist>(&params);
+        colour::<ColorTwist>(params);
     }
-    colour::<ChannelPermutation>(&channel_permutation::Params { order: [2, 0, 1], padding: 0 });
-    colour::<Grayscale>(&[0; 2]);
-    colour::<ToYcbcr>(&[0; 2]);
+    colour::<ChannelPermutation>(channel_permutation::Params { order: [2, 0, 1], padding: 0 });
+    colour::<Grayscale>([0; 2]);
+    colour::<ToYcbcr>([0; 2]);
 }
 
 /// Returns histograms to test: those of test images, random ones with gaps, and that of the largest
@@ -139,7 +173,7 @@ fn histograms() -> Vec<Histograms> {
 
 /// Compares a statistics formula in Rust and CUDA, for many histograms. `kind` is the C++ type of
 /// its values.
-fn statistics<F: StatisticsFormula, T: Pod + PartialEq + std::fmt::Debug>(
+fn statistics<F: StatisticsFormula, T: Pod + PartialEq + Debug>(
     kind: &str,
     params: &F::Params,
     bits: fn(&F::Value) -> T,
