@@ -1,7 +1,9 @@
-//! Prints Markdown tables of the kernels' instructions and memory accesses, which the PTX
-//! interpreter counts, and of the registers and stack that NVIDIA's assembler reports. The values
-//! are counts, not times. Needs no GPU: `tests/device_code/run.sh cargo bench -p feedwater-tests --profile
-//! dev --bench device_code`.
+//! Prints Markdown tables about the kernels. The PTX interpreter counts instructions and memory
+//! accesses. NVIDIA's assembler reports registers and stack. Times are not measured. Needs no GPU:
+//!
+//! ```text
+//! tests/device_code/run.sh cargo bench -p feedwater-tests --profile dev --bench device_code
+//! ```
 
 #[path = "common/device_samples.rs"]
 mod device_samples;
@@ -101,7 +103,7 @@ fn jobs() -> Vec<Job> {
 }
 
 fn main() -> feedwater::Result<()> {
-    // `cargo test --benches` also runs this program, but without the PTX interpreter.
+    // `cargo test --workspace --benches` also runs this program, but without the PTX interpreter.
     if !executes_device_code() {
         println!(
             "skipped: run tests/device_code/run.sh cargo bench -p feedwater-tests --profile dev --bench device_code"

@@ -1,20 +1,22 @@
 //! Measures how fast a loader reads samples from a server with a latency of 50 ms, compared with
 //! the server's maximum throughput over the same number of connections.
 //!
-//! `cargo bench -p feedwater-tests --bench remote` measures a server of the tests.
-//! `tests/servers/run.sh cargo bench -p feedwater-tests
-//! --bench remote` also measures an S3 emulator (moto). A proxy on the loopback interface delays
-//! every request. The loader decodes and transforms every sample on two threads. The images are
-//! small but contain a long comment, so the files are large and decoding is cheap.
+//! ```text
+//! cargo bench -p feedwater-tests --bench remote                        # a server of the tests
+//! tests/servers/run.sh cargo bench -p feedwater-tests --bench remote   # also an S3 emulator (moto)
+//! ```
+//!
+//! A proxy on the loopback interface delays every request. The loader decodes and transforms every
+//! sample on two threads. The images are small but contain a long comment, so the files are large
+//! and decoding is cheap.
 //!
 //! A bare loop measures the server's maximum throughput in the same run: one thread per connection
 //! writes a request, reads the answer, and repeats. The loader and the bare loop take turns. The
 //! best round of each is compared, because other load on the machine can only slow them down.
 //!
-//! A second table compares two limits of prefetching. A limit is the maximum number of samples that
-//! are in flight or waiting to be read. One limit is autotuned. The other is the largest possible
-//! one (`loader.tune = false`). The measurement starts after tuning. It is made with a consumer
-//! that takes no time, and with a consumer that takes 200 ms per batch.
+//! A second table compares the autotuned number of prefetched samples with the largest possible one
+//! (`loader.tune = false`). The measurement starts after tuning. Each is measured with a consumer
+//! that takes no time, and with one that takes 200 ms per batch.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -36,7 +38,7 @@ const CONNECTIONS: [usize; 2] = [16, 64];
 const ROUNDS: usize = 3;
 
 fn main() {
-    // `cargo test --benches` does not pass `--bench` and runs nothing.
+    // `cargo test --workspace --benches` does not pass `--bench` and runs nothing.
     if !std::env::args().any(|it| it == "--bench") {
         return;
     }

@@ -1,8 +1,8 @@
 //! Fuzzes every target of `fuzz/targets.rs` with mutated and random files.
 //!
-//! No input may cause a panic, take longer than [`LIMIT_SECONDS`], or allocate more than
-//! [`allowed_bytes`]. Failing inputs are written to `target/tmp/fuzz/`. After the bug is fixed,
-//! move the input to `fuzz/corpus/TARGET/`. Later runs start with the files of that folder.
+//! No input may cause a panic, take longer than [`LIMIT_SECONDS`], or hold more than
+//! [`allowed_bytes`] at once. Failing inputs are written to `target/tmp/fuzz/`. After the bug is
+//! fixed, move the input to `fuzz/corpus/TARGET/`. Later runs start with the files of that folder.
 //!
 //! Environment variables:
 //!
@@ -14,7 +14,7 @@
 //! Example: one hour of one target. The run prints statistics every minute.
 //!
 //! ```text
-//! FEEDWATER_FUZZ_TARGET=jpeg-decoders FEEDWATER_FUZZ_SECONDS=3600 FEEDWATER_FUZZ_INPUTS=100000000 \
+//! FEEDWATER_FUZZ_TARGET=jpeg-decoders FEEDWATER_FUZZ_SECONDS=3600 \
 //!     cargo test --release -p feedwater-tests --test fuzz -- --nocapture
 //! ```
 

@@ -1,6 +1,6 @@
 //! CUDA code on a real GPU. If there is no GPU, these tests print a note and pass. With the
-//! environment variable `REQUIRE_GPU=1`, they fail instead. `feedwater selftest` checks decoded
-//! pixels and the order of the engines' writes.
+//! environment variable `REQUIRE_GPU=1`, they fail instead. `feedwater selftest` checks
+//! decoded pixels and the order of the engines' writes, so these tests do not.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use feedwater::internals::gpu::{
 use feedwater::internals::ring::Slot;
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
-/// A kernel that adds a number to every byte after a long idle loop. A reader that does not wait
+/// A kernel that waits in a loop, and then adds a number to every byte. A reader that does not wait
 /// for the kernel sees the old bytes. The simulated compiler builds the kernel for the host,
 /// without the idle loop.
 const KERNEL: &str = r#"

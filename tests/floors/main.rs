@@ -1,5 +1,5 @@
-//! Checks the floors of ARCHITECTURE.md: a module imports only from lower floors and from the
-//! neighbours listed here. Also checks that the files of a module do not import each other in a
+//! Checks the floors of ARCHITECTURE.md: a module imports only from lower floors, except for the
+//! pairs in `NEIGHBOURS`. Also checks that the files of a module do not import each other in a
 //! cycle, that only listed files use `unsafe`, and that no source file is too long.
 
 mod imports;
@@ -41,9 +41,8 @@ const NEVER: [(&str, &str); 1] = [
     ("plan", "gpu"),
 ];
 
-/// Modules inside which floors are checked too. Each has two maxima: of the number of its direct
-/// children (files and folders, which are called rooms), and of the number of their floors. The
-/// maxima limit complexity: raise one only on purpose.
+/// Two limits for each of these modules: of the number of its direct children (files and folders,
+/// called rooms), and of the number of their floors. Raise a limit only if the growth is intended.
 const WINGS: [(&str, usize, usize); 4] =
     [("loader", 12, 8), ("op", 34, 9), ("plan", 28, 8), ("source", 36, 6)];
 
@@ -141,8 +140,8 @@ fn every_named_neighbour_is_imported() {
 ///   count as one node.
 /// * An item that the parent file imports or reexports counts as part of the file that defines it.
 ///   For example, `use super::Feed` is an import of `feed.rs` if `mod.rs` has `pub use feed::Feed`.
-/// * Using an item that the parent file defines does not count as an import, because the item
-///   belongs to all files below the parent, as in Rust's privacy rules.
+/// * Using an item that the parent file defines does not count as an import, because modules
+///   may always use the items of their parent.
 /// * Imports in test modules do not count.
 #[test]
 fn sibling_files_import_each_other_without_a_cycle() {
@@ -266,9 +265,9 @@ fn files_have_at_most_500_lines() {
     }
 }
 
-/// Checks the names of all packages. A published crate refers to its dependencies by name, without
-/// the path. An unrelated `nvjpeg-sys` on crates.io would replace ours, so all names have our
-/// prefix.
+/// Checks the names of these packages. A published crate refers to its dependencies by name,
+/// without the path. An unrelated `nvjpeg-sys` on crates.io would replace ours, so all names have
+/// our prefix.
 #[test]
 fn every_package_of_the_workspace_has_our_prefix() {
     let root = root();

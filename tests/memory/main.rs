@@ -1,4 +1,5 @@
-//! The predicted footprint is an upper bound of a loader's memory, whatever the files contain.
+//! Tests that a loader never allocates more than its predicted footprint, whatever the files
+//! contain.
 //!
 //! The tests count allocations, not resident memory, so the machine's load does not matter.
 
@@ -38,7 +39,7 @@ use libtest_mimic::{Arguments, Trial};
 
 const MIB: u64 = 1 << 20;
 
-/// Bytes that the footprint's entry `process` may allocate: rings, meters, names and threads.
+/// Allowance for what the footprint's row `process` contains: rings, meters, names and threads.
 const PROCESS: u64 = 2 * MIB;
 
 /// The tests of this program, by path.
