@@ -86,6 +86,8 @@ pub fn seeds(target: &Target) -> Vec<PathBuf> {
     let found = (top.join("fuzz/corpus").join(target.0), "");
     let mut files = Vec::new();
     for (folder, ending) in golden.chain([found]) {
+        // Only `fuzz/corpus/NAME/` may be missing: not every target has earlier findings.
+        assert!(ending.is_empty() || folder.is_dir(), "{} is missing", folder.display());
         let entries =
             fs::read_dir(folder).into_iter().flatten().map(|entry| entry.expect("an entry").path());
         files.extend(

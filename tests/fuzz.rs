@@ -1,8 +1,9 @@
 //! Fuzzes every target of `fuzz/targets.rs` with mutated and random files.
 //!
 //! No input may cause a panic, take longer than [`LIMIT_SECONDS`], or hold more than
-//! [`allowed_bytes`] at once. Failing inputs are written to `target/tmp/fuzz/`. After the bug is
-//! fixed, move the input to `fuzz/corpus/TARGET/`. Later runs start with the files of that folder.
+//! [`allowed_bytes`] at once. A failing input is written to a file, whose path is printed. After
+//! the bug is fixed, move it to `fuzz/corpus/TARGET/`. Later runs start with the files of that
+//! folder.
 //!
 //! Environment variables:
 //!
