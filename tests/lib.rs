@@ -2,6 +2,7 @@
 
 #![allow(missing_docs, reason = "only tests and benches use it")]
 
-pub mod common;
 pub mod servers;
 pub mod simulated;
+
+pub use feedwater_tests_common as common;

@@ -1,5 +1,7 @@
 //! Images, chains and sources that all test programs share, and checks of errors.
 
+#![allow(missing_docs, reason = "only tests and benches use it")]
+
 use std::path::Path;
 use std::sync::Arc;
 use std::{env, fs};
@@ -15,6 +17,20 @@ use jpeg_encoder::{ColorType, Encoder};
 
 #[path = "../../crates/insight/tests/words/mod.rs"]
 pub mod words;
+
+/// Whether the environment variable `FEEDWATER_TEST_ALL` is set, as in `.ci/full`. Then tests of
+/// many similar cases try all of them. Otherwise they try some, always the same ones.
+pub fn tests_all_cases() -> bool {
+    env::var_os("FEEDWATER_TEST_ALL").is_some_and(|value| !value.is_empty())
+}
+
+/// Yields every third of the cases, or all of them if [`tests_all_cases`]. `number` selects which
+/// third. A test that combines the cases with others passes the number of the other case, so that
+/// it tries each case at least once.
+pub fn some_of<T>(cases: impl IntoIterator<Item = T>, number: usize) -> impl Iterator<Item = T> {
+    let (first, step) = if tests_all_cases() { (0, 1) } else { (number % 3, 3) };
+    cases.into_iter().skip(first).step_by(step)
+}
 
 /// Returns pixels with gradients, edges and noise, equal for equal arguments.
 pub fn image(seed: u64, width: u32, height: u32) -> Vec<u8> {

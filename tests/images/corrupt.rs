@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::words::has_words;
+use crate::common::{some_of, words::has_words};
 use crate::jpeg::{Recipe, Scans};
 use feedwater::error::{DataError, Reason};
 use feedwater::internals::decode::{Decoders, Rows};
@@ -71,7 +71,7 @@ fn a_file_truncated_anywhere_is_reported_as_truncated() {
     let mut patient = Patient::new();
     for (path, bytes) in golden() {
         let whole = patient.try_decode(&bytes).unwrap();
-        for length in 0..bytes.len() {
+        for length in some_of(0..bytes.len(), 0) {
             match patient.try_decode(&bytes[..length]) {
                 Err(fault) if length == 0 => assert_eq!(fault.reason, Reason::Empty),
                 Err(fault) => {
@@ -102,9 +102,9 @@ fn a_file_truncated_anywhere_is_reported_as_truncated() {
 fn a_flipped_byte_anywhere_gives_pixels_or_an_error() {
     let mut patient = Patient::new();
     for (_, bytes) in golden() {
-        for at in 0..bytes.len() {
+        for at in some_of(0..bytes.len(), 0) {
             let mut bytes = bytes.clone();
-            bytes[at] ^= [0x01, 0x80, 0xFF][at % 3];
+            bytes[at] ^= [0x01, 0x80, 0xFF][at / 3 % 3];
             let _ = patient.try_decode(&bytes);
         }
     }

@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use crate::common::some_of;
 use feedwater::internals::decode::{Decoders, JpegBy, JpegDecoder};
 use feedwater::internals::geometry::Roi;
 use feedwater::internals::header::Header;
@@ -72,8 +73,9 @@ fn compare(instructions: &[&str], windows: impl Iterator<Item = (Range, Range)> 
 /// some ranges of columns.
 #[test]
 fn all_ranges_of_columns_and_of_rows_have_the_same_pixels() {
-    let columns = all().flat_map(|columns| SOME.map(|rows| (columns, rows)));
-    let rows = all().flat_map(|rows| SOME.map(|columns| (columns, rows)));
+    let some: Vec<Range> = some_of(all(), 0).collect();
+    let columns = some.iter().flat_map(|&columns| SOME.map(|rows| (columns, rows)));
+    let rows = some.iter().flat_map(|&rows| SOME.map(|columns| (columns, rows)));
     let instructions = Decoders::jpeg_instructions();
     // The loader uses the widest instruction set, so this one is tested with all these windows.
     let widest = &instructions[instructions.len() - 1..];
@@ -81,7 +83,7 @@ fn all_ranges_of_columns_and_of_rows_have_the_same_pixels() {
     // The other instruction sets differ only in the width of their vectors, so fewer windows
     // suffice.
     let [first, .., last] = SOME;
-    let columns = all().flat_map(|columns| [first, last].map(|rows| (columns, rows)));
+    let columns = some.iter().flat_map(|&columns| [first, last].map(|rows| (columns, rows)));
     compare(&instructions[..instructions.len() - 1], columns);
 }
 

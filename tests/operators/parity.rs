@@ -8,6 +8,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use crate::common::{some_of, tests_all_cases};
 use crate::simulated::device_code::executes_device_code;
 use crate::simulated::{in_process, runtime};
 use feedwater::gpu::Device;
@@ -112,16 +113,9 @@ fn drawn(seed: u64) -> Operators {
     chain
 }
 
-/// Selects cases to compare. Normally returns all cases. If the slow interpreter executes them,
-/// returns only every third one. `number` selects which.
-fn some_of<T>(all: impl IntoIterator<Item = T>, number: usize) -> impl Iterator<Item = T> {
-    let (first, step) = if executes_device_code() { (number % 3, 3) } else { (0, 1) };
-    all.into_iter().skip(first).step_by(step)
-}
-
 #[test]
 fn every_operator_alone_on_every_size() {
-    let draws = if executes_device_code() { 1 } else { 4 };
+    let draws = if tests_all_cases() { 4 } else { 1 };
     for (number, op) in feedwater::internals::op::examples().iter().enumerate() {
         for (width, height) in some_of(SIZES, number) {
             let image = random_image(Size::new(width, height), 1);
@@ -154,8 +148,8 @@ fn every_operator_and_chain_in_every_element_type_and_layout() {
         let all: Vec<_> = dtypes.flat_map(|dtype| Layout::ALL.map(|it| (dtype, it))).collect();
         // Every combination of element type and layout has its own kernels to compile and
         // interpret. The code that writes elements is the same after every operator, so a single
-        // combination suffices for device code.
-        let some = if executes_device_code() { 1 } else { all.len() };
+        // combination for each operator suffices.
+        let some = if tests_all_cases() { all.len() } else { 1 };
         for &(dtype, layout) in all.iter().cycle().skip(number).take(some) {
             check(Case { dtype, layout, ..case(chain, &image) });
         }
@@ -265,7 +259,7 @@ fn training_in_its_real_size() {
         Arc::new(Flip { horizontal: 0.5, vertical: 0.0 }),
         Arc::new(Normalize::IMAGENET),
     ];
-    for (size, samples) in [(Size::new(500, 375), 4), (Size::new(1531, 1024), 1)] {
+    for (size, samples) in [(Size::new(500, 375), 2), (Size::new(1531, 1024), 1)] {
         let image = random_image(size, 12);
         for index in 0..samples {
             let key = SampleKey { seed: 13, epoch: 0, index };

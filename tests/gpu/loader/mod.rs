@@ -23,7 +23,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::common::{self, Invert, SamplingFactor, evaluation, jpegs, sampled_jpeg, training};
+use crate::common::{
+    self, Invert, SamplingFactor, evaluation, jpegs, sampled_jpeg, some_of, training,
+};
 use crate::simulated::images::libjpeg;
 use crate::simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive, runtime};
 use feedwater::error::{DataError, Error, Reason};

@@ -78,8 +78,9 @@ fn alone() -> [(&'static str, Chain); 3] {
 fn programs_equal_the_cpu_on_every_schedule() {
     let Some(machine) = machine() else { return };
     for (fused, chains) in [(true, behind_a_resampling()), (false, alone())] {
-        for (what, chain) in chains {
-            for schedule in [Schedule::Eager, Schedule::Lazy, Schedule::Random(3)] {
+        for (number, (what, chain)) in chains.into_iter().enumerate() {
+            for schedule in some_of([Schedule::Eager, Schedule::Lazy, Schedule::Random(3)], number)
+            {
                 machine.schedule(schedule);
                 let loader = same(|| builder(jpegs(40), chain.clone()).prefetch(6), what);
                 let device = loader.plan().device.as_ref().unwrap();

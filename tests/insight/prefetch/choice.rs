@@ -2,11 +2,12 @@
 //! the maximum number of samples that are requested before workers need them.
 
 use super::*;
+use crate::common::some_of;
 
 #[test]
 fn the_window_is_nearly_optimal_within_fifty_batches_and_stable() {
     let mut bad = Vec::new();
-    for mix in mixes() {
+    for mix in some_of(mixes(), 0) {
         let (run, automatic) = automatic(&mix);
         println!("{}:", mix.name);
         automatic.decisions.iter().for_each(|it| println!("    {it}"));

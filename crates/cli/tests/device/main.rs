@@ -10,7 +10,7 @@ mod selftest_gpu;
 
 use std::path::PathBuf;
 
-use feedwater_tests::common::words;
+use feedwater_tests::common::{self, words};
 use feedwater_tests::simulated;
 
 /// Root of the repository, which contains the scripts.

@@ -4,6 +4,7 @@
 
 #![allow(unsafe_code, reason = "the mocked decoder is called by C")]
 
+use crate::common::{some_of, tests_all_cases};
 use crate::simulated;
 use crate::simulated::{Decode, Schedule, Simulated};
 use crate::words::has_words;
@@ -276,7 +277,9 @@ fn skipped_images_are_counted_by_their_pages() {
         assert_eq!(per_call.collect::<Vec<_>>(), [2, 7, 14, 28], "{}", found.detail);
         counts.collect::<Vec<_>>()
     };
-    assert_eq!(skipped(0), [0; 4]);
+    if tests_all_cases() {
+        assert_eq!(skipped(0), [0; 4]);
+    }
     let found = skipped(3);
     // The simulated engines skip every third image. For each number of images per call there are 12
     // calls, so 8, 28, 56 or 112 images are skipped, plus or minus one.
@@ -288,7 +291,7 @@ fn skipped_images_are_counted_by_their_pages() {
 #[test]
 fn only_the_wrong_route_fails() {
     let Some(machine) = machine(Schedule::Random(5)) else { return };
-    for backend in Backend::ALL {
+    for backend in some_of(Backend::ALL, 0) {
         machine.stray(backend, 9);
         let gpu = found();
         let alone = files::on_gpu(&gpu).flatten().filter(|it| it.name.contains("/route="));
@@ -330,7 +333,8 @@ fn differences_within_the_tolerance_pass_and_larger_ones_fail() {
         (a_column_off, Outcome::Fail, &["101x55+33+17", "4"], None),
         (unable, Outcome::Fail, &["203x149+0+0", "cpu", "nvJPEG"], None),
     ];
-    for (decoder, outcome, words, mean) in decoders {
+    // Begins with the second decoder, so that one passes and one fails.
+    for (decoder, outcome, words, mean) in some_of(decoders, 1) {
         machine.set_decoder(Some(decoder));
         for Check { name, result, detail } in decoding(&found()) {
             let of_process = name == "gpu/engines/windows";

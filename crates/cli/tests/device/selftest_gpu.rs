@@ -1,6 +1,7 @@
 //! Tests of the built program on the simulated GPU. The driver, the run-time compiler and nvJPEG
 //! simulate the API and the order of events. nvJPEG returns a pattern instead of the image.
 
+use crate::common::{some_of, tests_all_cases};
 use crate::simulated;
 use crate::words::has_words;
 use std::fs;
@@ -82,15 +83,30 @@ height = 29
 #[test]
 fn kernels_pass_bit_for_bit_and_a_pattern_fails_the_decode_checks() {
     let dir = workplace(NORMALIZE);
-    let args = ["selftest", "--require-gpu", "--brief", "--json"];
+    // Compiling the kernels of all operators takes most of a minute.
+    let names = feedwater::internals::op::NAMES;
+    let names: Vec<_> = match tests_all_cases() {
+        true => names.to_vec(),
+        false => {
+            let some = some_of(names.iter().copied(), 0).filter(|name| *name != "normalize");
+            some.chain(["normalize"]).collect()
+        }
+    };
+    let named = format!("--operators={}", names.join(","));
+    let usual = ["selftest", "--require-gpu", "--brief", "--json"];
+    let mut args = usual.to_vec();
+    if !tests_all_cases() {
+        args.extend([&*named, "--only=decode,files,kernels"]);
+    }
     let result = json(&feedwater(dir.path(), &args, &[]), 1);
     let all = checks(&result);
-    let operators =
-        feedwater::internals::op::NAMES.iter().map(|name| format!("gpu/operator/{name}"));
-    let others =
-        ["device", "compiler", "divisions", "batch-operators"].map(|name| format!("gpu/{name}"));
-    let chains = ["training", "evaluation", "composed-1"].map(|name| format!("gpu/chain/{name}"));
-    for name in operators.chain(others).chain(chains) {
+    let operators = names.iter().map(|name| format!("gpu/operator/{name}"));
+    let others = ["device", "compiler"].map(|name| format!("gpu/{name}")).into_iter();
+    // These are checked only if no operators are named.
+    let unnamed =
+        ["divisions", "batch-operators", "chain/training", "chain/evaluation", "chain/composed-1"];
+    let unnamed = unnamed.iter().filter(|_| tests_all_cases()).map(|name| format!("gpu/{name}"));
+    for name in operators.chain(others).chain(unnamed) {
         assert!(all.iter().any(|check| check.0 == name), "{name} is missing");
     }
     // The simulated nvJPEG writes a pattern instead of the image. So checks that compare nvJPEG's
@@ -138,7 +154,7 @@ exec c++ "$@"
             fs::copy(kernel, copy).unwrap();
         }
     }
-    let args = ["selftest", "--require-gpu", "--only", "kernels", "--brief", "--json"];
+    let args = [&usual[..], &[&named, "--only=kernels"]].concat();
     let result = json(&feedwater(dir.path(), &args, &[("FEEDWATER_CACHE", &broken)]), 1);
     let failed: Vec<_> = checks(&result).into_iter().filter(|check| check.1 == "fail").collect();
     assert_eq!(failed.len(), 1, "{failed:?}");
@@ -278,8 +294,8 @@ fn a_missing_gpu_is_an_error_if_required() {
 fn selftest_requires_a_gpu_only_with_the_option() {
     let dir = tempfile::tempdir().unwrap();
     for (args, outcome, code) in [
-        (&["selftest", "--json"][..], "skip", 0),
-        (&["selftest", "--json", "--require-gpu"], "fail", 1),
+        (&["selftest", "--json", "--only", "kernels"][..], "skip", 0),
+        (&["selftest", "--json", "--only", "kernels", "--require-gpu"], "fail", 1),
     ] {
         let (stdout, _) = without_gpu(dir.path(), args, code);
         let result: Value = serde_json::from_str(stdout.lines().next_back().unwrap()).unwrap();
@@ -366,8 +382,14 @@ fn every_example_of_the_help_works_when_pasted() {
     for command in ["synth", "doctor", "plan", "run", "dump", "selftest", "demo"] {
         let (help, _) = without_gpu(dir.path(), &[command, "--help"], 0);
         let (_, example) = help.split_once("Example:\n  feedwater ").unwrap();
-        let args: Vec<_> = example.split_whitespace().collect();
+        let mut args: Vec<_> = example.split_whitespace().collect();
         assert_eq!(args[0], command);
+        // Creating an image takes a twentieth of a second.
+        if let Some(at) = args.iter().position(|arg| *arg == "--images")
+            && !tests_all_cases()
+        {
+            args[at + 1] = "20";
+        }
         let (stdout, stderr) = without_gpu(dir.path(), &args, 0);
         assert!(!stdout.is_empty() && stderr.is_empty(), "{example}: {stderr}");
     }
