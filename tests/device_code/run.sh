@@ -52,7 +52,9 @@ fi
 # Builds once, then runs the tests in two processes, because one interpreter uses only one core.
 cargo test --workspace --quiet --no-run --test device --test gpu --test loader --test operators
 {
-    cargo test --workspace --test operators -- parity:: && cargo test --workspace --test gpu -- failures:: handoff:: \
+    # `engines::failures` and `nvjpeg::failures` launch no kernel, and read memory that was never written on purpose.
+    cargo test --workspace --test operators -- parity:: \
+        && cargo test --workspace --test gpu -- failures:: handoff:: --skip engines:: --skip nvjpeg:: \
         && cargo test --workspace --test loader -- preprocessor::
 } &
 half=$!
