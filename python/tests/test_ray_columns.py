@@ -72,7 +72,7 @@ def test_fields_of_sequences_that_do_not_agree_are_named(cluster, many):
     numbers, texts = fw.samples(Captioned(many, lambda index: {"id": index})), fw.samples(Captioned(many, lambda index: {"id": str(index)}))
     boxes = fw.samples(Captioned(many, lambda index: {"id": numpy.zeros(3, numpy.float32)}))
     for sequence, kind in ((texts, "str"), (boxes, "list<item: float>")):
-        with pytest.raises(ValueError, match=f"field 'id' is of type int, but in samples2.0. of type {kind}"):
+        with pytest.raises(ValueError, match=f"field 'id' is of type {kind} in samples2.0., but of type int in an earlier sequence"):
             fw.ray.read(fw.concat(numbers, fw.directory(many / "cat"), sequence), RANDOM, batch_size=4)
     unknown = fw.samples(Captioned(many, lambda index: {"id": None}))
     with pytest.raises(ValueError, match="field 'id' of the first item is None"):
@@ -128,9 +128,9 @@ def test_fields_that_are_no_columns_are_named(cluster, many):
         read(lambda index: {"id": "one" if index == 1 else index}).take_all()
     with pytest.raises(Exception, match="sample 1 has the field 'late', which no sequence has in its first item"):
         read(lambda index: {"late": 1} if index == 1 else {}).take_all()
-    with pytest.raises(Exception, match="field 'id' of samples 0 to 3 cannot be converted to a column of int"):
+    with pytest.raises(Exception, match="field 'id' of samples 0 to 3 cannot be converted to a column of type int"):
         read(lambda index: {"id": 1 << 80}).take_all()
-    with pytest.raises(Exception, match="field 'box' of samples 0 to 3 cannot be converted to a column of list<item: fixed_size_list"):
+    with pytest.raises(Exception, match="field 'box' of samples 0 to 3 cannot be converted to a column of type list<item: fixed_size_list"):
         read(lambda index: {"box": numpy.zeros((1, 4 + index // 3))}).take_all()
     assert "late" not in read(lambda index: {"late": 1}, fields={}).schema().names
 
