@@ -120,7 +120,9 @@ fn every_target_survives_any_input() {
     let only = env::var("FEEDWATER_FUZZ_TARGET").ok();
     thread::spawn(watch);
     let mut failures = Vec::new();
-    for target in TARGETS.iter().filter(|it| only.as_deref().is_none_or(|only| only == it.0)) {
+    let targets = TARGETS.iter().filter(|it| only.as_deref().is_none_or(|only| only == it.0));
+    assert!(targets.clone().count() > 0, "FEEDWATER_FUZZ_TARGET is {only:?}, which is no target");
+    for target in targets {
         match fuzz(target, Duration::from_secs_f64(seconds), most, seed) {
             Ok(tried) => tried.print(target),
             Err(failure) => failures.push(failure),

@@ -328,7 +328,21 @@ fn every_program_of_tests_and_benches_is_built() {
             }
         }
     }
-    assert_eq!(found, named);
+    let missing: Vec<_> = found.symmetric_difference(&named).collect();
+    assert!(
+        missing.is_empty(),
+        "{missing:?}: a [[test]] or [[bench]] without file, or a file without it"
+    );
+}
+
+/// Checks that `#[test]` is not used in `tests/memory`, which lists its tests in `main.rs`. Rust
+/// ignores the attribute there and prints nothing.
+#[test]
+fn tests_of_memory_are_listed() {
+    for (file, text) in sources("tests/memory") {
+        let is_marked = text.lines().any(|line| line.trim() == "#[test]");
+        assert!(!is_marked, "{}: list the test in tests/memory/main.rs", file.display());
+    }
 }
 
 /// Checks that feedwater does not compile with `panic = "abort"`, because its error handler for

@@ -96,8 +96,11 @@ fn main() -> ExitCode {
             let output = Command::new(program).env(TEST, name).output().unwrap();
             let text = [output.stdout, output.stderr].concat();
             let text = String::from_utf8_lossy(&text);
+            if !output.status.success() {
+                return Err(format!("{}\n{text}", output.status).into());
+            }
             print!("{text}");
-            if output.status.success() { Ok(()) } else { Err(output.status.to_string().into()) }
+            Ok(())
         })
     };
     let tests = tests.into_iter().map(trial).collect();
@@ -272,7 +275,9 @@ fn floats_without_draws() -> Chain {
 
 /// Tests random files, chains and settings. All of them follow from a seed.
 fn hostile_mixtures_stay_within_the_footprint() {
-    for seed in common::some_of(0..10u64, 0) {
+    // These four seeds draw every chain.
+    let seeds = if common::tests_all_cases() { (0..10).collect() } else { vec![0, 2, 4, 7] };
+    for seed in seeds {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut draw = |most: u64| {
             state ^= state << 13;

@@ -129,7 +129,7 @@ fn all_forms_give_the_bits_of_the_reference() {
     let some = SomeOf::new(1).or(Plus(200)).or(Flip { horizontal: 1.0, vertical: 0.0 });
     let order = RandomOrder::new().and(Resize::to(19, 23)).and(RandomCrop::to(21, 20));
     let order = Parity::new(order).then(Resize::to(8, 9)).samples(8);
-    // Compiling the kernels of one form takes seconds.
+    // Compiling the kernels of one form takes seconds. Random chains have all forms too.
     for form in some_of([Parity::new(apply), Parity::new(one), Parity::new(some), order], 0) {
         form.run().unwrap();
     }

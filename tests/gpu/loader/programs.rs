@@ -79,8 +79,9 @@ fn programs_equal_the_cpu_on_every_schedule() {
     let Some(machine) = machine() else { return };
     for (fused, chains) in [(true, behind_a_resampling()), (false, alone())] {
         for (number, (what, chain)) in chains.into_iter().enumerate() {
-            for schedule in some_of([Schedule::Eager, Schedule::Lazy, Schedule::Random(3)], number)
-            {
+            // Late work shows a missing wait, so the schedules that delay it come first.
+            let schedules = [Schedule::Lazy, Schedule::Random(3), Schedule::Eager];
+            for schedule in some_of(schedules, number % 2) {
                 machine.schedule(schedule);
                 let loader = same(|| builder(jpegs(40), chain.clone()).prefetch(6), what);
                 let device = loader.plan().device.as_ref().unwrap();
