@@ -136,7 +136,7 @@ fn every_operator_alone_on_every_size() {
 #[test]
 fn every_operator_on_extreme_images() {
     for (number, op) in feedwater::internals::op::examples().iter().enumerate() {
-        for image in some_if_interpreted(extreme_images(Size::new(43, 30)).into(), number) {
+        for image in some_if_interpreted(extreme_images(Size::new(43, 30)), number) {
             check(case(std::slice::from_ref(op), &image));
         }
     }
