@@ -18,8 +18,8 @@ use jpeg_encoder::{ColorType, Encoder};
 #[path = "../../crates/insight/tests/words/mod.rs"]
 pub mod words;
 
-/// Whether the environment variable `FEEDWATER_TEST_ALL` is 1, as in `.ci/full`. Then tests of
-/// many similar cases try all of them. Otherwise they try some, always the same ones.
+/// Whether the environment variable `FEEDWATER_TEST_ALL` is set and not 0, as in `.ci/full`. Then
+/// tests of many similar cases try all of them. Otherwise they try some, always the same ones.
 pub fn tests_all_cases() -> bool {
     env::var_os("FEEDWATER_TEST_ALL").is_some_and(|value| !value.is_empty() && value != "0")
 }

@@ -23,7 +23,8 @@ fn permuted(seed: u64, epoch: u32, len: u64) -> Vec<u64> {
 }
 
 /// Returns two lists of keys (seed, epoch): different seeds with one epoch, and different epochs
-/// with one seed. They have `count` keys each, or a quarter of it unless [`tests_all_cases`].
+/// with one seed. They have `count` keys each if [`tests_all_cases`], and a quarter of
+/// that otherwise.
 fn keys(count: u64) -> [Vec<(u64, u32)>; 2] {
     let count = if tests_all_cases() { count } else { count / 4 };
     [(0..count).map(|it| (it, 0)).collect(), (0..count).map(|it| (7, it as u32)).collect()]

@@ -275,10 +275,10 @@ fn floats_without_draws() -> Chain {
 
 /// Tests random files, chains and settings. All of them follow from a seed.
 fn hostile_mixtures_stay_within_the_footprint() {
-    // These four seeds draw every chain.
+    // These four seeds draw every chain, both limits of a side, and every cache.
     let seeds: Vec<u64> = match common::tests_all_cases() {
         true => (0..10).collect(),
-        false => vec![0, 2, 4, 7],
+        false => vec![2, 3, 6, 7],
     };
     for seed in seeds {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;

@@ -123,7 +123,7 @@ fn neighbours_do_not_change_an_operators_draws() {
 }
 
 #[test]
-fn all_forms_give_the_bits_of_the_reference() {
+fn forms_give_the_bits_of_the_reference() {
     let apply = RandomApply::new(0.5).then(CenterCrop::to(17, 9)).then(Plus(9));
     let one = OneOf::new().or(Resize::to(19, 23)).or(RandomResizedCrop::to(19, 23));
     let some = SomeOf::new(1).or(Plus(200)).or(Flip { horizontal: 1.0, vertical: 0.0 });

@@ -119,7 +119,7 @@ fn some_if_interpreted<T>(all: Vec<T>, number: usize) -> Vec<T> {
 }
 
 #[test]
-fn every_operator_alone_on_every_size() {
+fn every_operator_alone() {
     let draws = if tests_all_cases() { 4 } else { 1 };
     for (number, op) in feedwater::internals::op::examples().iter().enumerate() {
         for (width, height) in some_of(SIZES, number) {
@@ -143,7 +143,7 @@ fn every_operator_on_extreme_images() {
 }
 
 #[test]
-fn every_operator_and_chain_in_every_element_type_and_layout() {
+fn every_operator_and_chain_in_element_types_and_layouts() {
     let image = random_image(Size::new(50, 37), 3);
     let mut chains: Vec<Operators> =
         feedwater::internals::op::examples().into_iter().map(|op| vec![op]).collect();

@@ -75,7 +75,7 @@ fn alone() -> [(&'static str, Chain); 3] {
 }
 
 #[test]
-fn programs_equal_the_cpu_on_every_schedule() {
+fn programs_equal_the_cpu() {
     let Some(machine) = machine() else { return };
     for (fused, chains) in [(true, behind_a_resampling()), (false, alone())] {
         for (number, (what, chain)) in chains.into_iter().enumerate() {

@@ -56,7 +56,7 @@ fn tune(mix: &Mix, tuner: &mut Tuner, (from, to): (u64, u64), seed: u32) -> Vec<
 }
 
 #[test]
-fn choices_are_nearly_optimal_in_twelve_mixes() {
+fn choices_are_nearly_optimal() {
     let mut problems = Vec::new();
     assert!(mixes().len() >= 12);
     for mix in some_of(mixes(), 0) {
