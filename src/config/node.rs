@@ -217,7 +217,11 @@ impl<'de> Deserializer<'de> for Node {
                 Err(NodeError::invalid_type(Unexpected::Other(&format!("date {value}")), &visitor))
             }
             Value::Array(values) => {
-                visitor.visit_seq(SeqDeserializer::new(values.into_iter().map(Node)))
+                let mut elements = SeqDeserializer::new(values.into_iter().map(Node));
+                let read = visitor.visit_seq(&mut elements)?;
+                // The visitor of an array ignores further elements.
+                elements.end()?;
+                Ok(read)
             }
             Value::Table(table) => {
                 let entries = table.into_iter().map(|(key, value)| (key, Node(value)));

@@ -63,6 +63,16 @@ fn errors_name_the_full_key_and_the_nearest_name() {
             "chain[0].std[1]",
             &["\"x\""],
         ),
+        (
+            "[[chain]]\nop = \"normalize\"\nmean = [0.5, 0.5, 0.5, 0.9]\nstd = [0.2, 0.2, 0.2]",
+            "chain[0].mean",
+            &["3", "4"],
+        ),
+        (
+            "[[chain]]\nop = \"random_resized_crop\"\nwidth = 3\nheight = 3\nscale = [0.1, 0.5, 1.0]",
+            "chain[0].scale",
+            &["2", "3"],
+        ),
         ("[limits]\nmax_file_bytes = \"1 mile\"", "limits.max_file_bytes", &["1 mile"]),
         (
             "[limits]\nmax_file_bytes = \"-5 GiB\"",
