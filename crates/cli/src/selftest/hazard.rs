@@ -87,7 +87,7 @@ fn by_hand_of(gpu: &Gpu) -> Found {
             read_back(&stream, &page, 0, &mut rows)?;
             // Remove the padding after each row, which has undefined values.
             let rows = rows.chunks_exact(window.pitch_bytes() as usize);
-            Ok(rows.flat_map(|row| &row[..3 * window.width as usize]).copied().collect())
+            Ok(rows.map(|row| &row[..3 * window.width as usize]).collect::<Vec<_>>().concat())
         };
         let right = decode(0, &used)?;
         let (mut ahead, mut wrong) = (0, 0);

@@ -114,9 +114,10 @@ fn count(gpu: &Gpu, files: &[Vec<u8>]) -> feedwater::Result<Counts> {
     let pitch = window.pitch_bytes() as usize;
     let pixels = |rows: &[u8]| -> Vec<u8> {
         let rows = rows.chunks_exact(pitch).take(IMAGE.height as usize - 1);
-        rows.flat_map(|row| &row[..3 * IMAGE.width as usize]).copied().collect()
+        rows.map(|row| &row[..3 * IMAGE.width as usize]).collect::<Vec<_>>().concat()
     };
-    let is_poisoned = |pixels: &[u8]| pixels.iter().all(|byte| *byte == POISON);
+    let poisoned = [POISON; 3 * IMAGE.width as usize];
+    let is_poisoned = |pixels: &[u8]| pixels.chunks(poisoned.len()).all(|row| row == poisoned);
     let mut alone = Vec::new();
     for place in 0..group {
         let seen = decode(place..place + 1)?.pop().map(|(rows, _)| pixels(&rows));
