@@ -335,6 +335,39 @@ fn every_program_of_tests_and_benches_is_built() {
     );
 }
 
+/// Checks that every file below a folder of test programs belongs to one of them. Rust does not
+/// compile a file without `mod` and prints nothing.
+#[test]
+fn every_file_of_test_programs_is_compiled() {
+    let tops = ["tests", "crates/cli/tests", "crates/insight/tests", "crates/ptx/tests"];
+    let files: Vec<_> = tops.into_iter().flat_map(sources).collect();
+    // A manifest names these files.
+    let mut compiled: BTreeSet<_> =
+        ["tests/simulated/decoder.rs", "tests/common/mod.rs"].map(PathBuf::from).into();
+    for (file, text) in &files {
+        let (folder, name) = (file.parent().unwrap(), file.file_stem().unwrap());
+        let is_top = ["main", "mod", "lib"].iter().any(|top| name == *top);
+        let below = if is_top { folder.to_path_buf() } else { folder.join(name) };
+        for line in text.lines().map(str::trim) {
+            if let Some((_, name)) = line.strip_suffix(';').and_then(|it| it.split_once("mod ")) {
+                compiled.insert(below.join(name).with_extension("rs"));
+                compiled.insert(below.join(name).join("mod.rs"));
+            }
+            let path = line.strip_prefix("#[path = \"").and_then(|it| it.strip_suffix("\"]"));
+            let path = path.map(|path| root().join(folder).join(path).canonicalize().unwrap());
+            let root = root().canonicalize().unwrap();
+            compiled.extend(path.map(|path| path.strip_prefix(root).unwrap().to_path_buf()));
+        }
+    }
+    let is_program = |file: &Path| {
+        file.ends_with("main.rs") || tops.iter().any(|top| file.parent() == Some(top.as_ref()))
+    };
+    for (file, _) in &files {
+        let known = is_program(file) || compiled.contains(file);
+        assert!(known, "{}: declare the file with `mod`, or remove it", file.display());
+    }
+}
+
 /// Checks that `#[test]` is not used in `tests/memory`, which lists its tests in `main.rs`. Rust
 /// ignores the attribute there and prints nothing.
 #[test]
