@@ -183,6 +183,9 @@ impl serde::de::Error for NodeError {
     }
 
     fn invalid_length(len: usize, wanted: &dyn Expected) -> Self {
+        // serde's text for a list that is too long is "3 elements in sequence".
+        let wanted = wanted.to_string();
+        let wanted = wanted.trim_end_matches(" in sequence");
         Self::custom(format!("must be {wanted}, but has the length {len}"))
     }
 
