@@ -15,7 +15,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::geometry::Size;
 
@@ -36,12 +36,13 @@ const OPTIONS: [&str; 9] = [
 /// C++ compiler of this machine: `$CXX`, or `c++`.
 pub struct HostCompiler {
     command: String,
-    /// Folder of compiled shared objects.
-    folder: PathBuf,
-    /// Whether the shared objects are kept for the next process.
-    kept: bool,
-    loaded: Mutex<HashMap<u64, Arc<HostKernel>>>,
+    /// Folder that keeps compiled shared objects for other processes.
+    folder: Option<PathBuf>,
+    kernels: Mutex<HashMap<u64, Arc<Compiled>>>,
 }
+
+/// Kernel that one thread compiles while others wait for it. `None` if it is not compiled yet.
+type Compiled = Mutex<Option<Arc<HostKernel>>>;
 
 /// Reason why a kernel was not compiled.
 #[derive(Debug)]
@@ -53,38 +54,32 @@ pub enum CompileError {
 }
 
 impl HostCompiler {
-    /// Stores shared objects in this folder. Only this user must be able to write to the folder,
-    /// because its contents are executed.
+    /// Keeps shared objects in this folder for later processes. Only this user must be able to
+    /// write to the folder, because its contents are executed.
     pub fn keeping_in(folder: impl Into<PathBuf>) -> io::Result<Self> {
         let folder = folder.into();
         fs::create_dir_all(&folder)?;
-        Ok(Self::new(folder, true))
+        Ok(Self::new(Some(folder)))
     }
 
-    /// Stores shared objects in a temporary folder, which is deleted when this value is dropped.
-    pub fn temporary() -> io::Result<Self> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("feedwater-kernels-{}-{count}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        // An earlier process with this process number may have left the folder. If the folder
-        // belongs to another user, it cannot be removed, and `create` fails.
-        let _ = fs::remove_dir_all(&folder);
-        DirBuilder::new().mode(0o700).create(&folder)?;
-        Ok(Self::new(folder, false))
+    /// The compiler that all callers in this process share. Its kernels stay loaded until the
+    /// process ends, and no files remain.
+    pub fn of_process() -> &'static Self {
+        static COMPILER: LazyLock<HostCompiler> = LazyLock::new(|| HostCompiler::new(None));
+        &COMPILER
     }
 
     /// Returns `self` if the compiler runs.
-    pub fn runs(self) -> io::Result<Self> {
+    pub fn runs(&self) -> io::Result<&Self> {
         match Command::new(&self.command).arg("--version").output() {
             Ok(_) => Ok(self),
             Err(error) => Err(io::Error::new(error.kind(), no_compiler(&self.command, &error))),
         }
     }
 
-    fn new(folder: PathBuf, kept: bool) -> Self {
+    fn new(folder: Option<PathBuf>) -> Self {
         let command = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
-        Self { command, folder, kept, loaded: Mutex::default() }
+        Self { command, folder, kernels: Mutex::default() }
     }
 
     /// Compiles the kernel source `text`, or returns a kernel that was compiled before. `name` is
@@ -97,26 +92,51 @@ impl HostCompiler {
         let mut hasher = DefaultHasher::new();
         (text, &self.command, OPTIONS).hash(&mut hasher);
         let hash = hasher.finish();
-        let loaded = || self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kernel) = loaded().get(&hash) {
+        let compiled = lock(&self.kernels).entry(hash).or_default().clone();
+        let mut compiled = lock(&compiled);
+        if let Some(kernel) = &*compiled {
             return Ok(kernel.clone());
         }
-        let object = self.folder.join(format!("{hash:016x}.so"));
-        if !object.exists() {
-            self.write(name, text, &object)?;
-        }
-        let kernel = HostKernel::load(&object).map_err(CompileError::Unusable)?;
-        Ok(loaded().entry(hash).or_insert(Arc::new(kernel)).clone())
+        let kernel = Arc::new(match &self.folder {
+            Some(folder) => self.load_or_write(folder, hash, name, text)?,
+            None => {
+                let folder = Temporary::new().map_err(unusable)?;
+                let object = folder.0.join("kernel.so");
+                self.write(&folder.0, name, text, &object)?;
+                // A loaded shared object still works after its file is deleted.
+                HostKernel::load(&object)?
+            }
+        });
+        *compiled = Some(kernel.clone());
+        Ok(kernel)
     }
 
-    /// Compiles to a temporary name and renames the file, because other processes may compile the
-    /// same kernel at the same time.
-    fn write(&self, name: &str, text: &str, done: &Path) -> Result<(), CompileError> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let unusable = |error: io::Error| CompileError::Unusable(error.to_string());
-        let unique = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let source = self.folder.join(format!("{unique}.cu"));
-        let object = self.folder.join(format!("{unique}.so"));
+    fn load_or_write(
+        &self,
+        folder: &Path,
+        hash: u64,
+        name: &str,
+        text: &str,
+    ) -> Result<HostKernel, CompileError> {
+        let object = folder.join(format!("{hash:016x}.so"));
+        if !object.exists() {
+            self.write(folder, name, text, &object)?;
+        }
+        HostKernel::load(&object)
+    }
+
+    /// Compiles to a temporary name in `folder` and renames the file, because other processes may
+    /// compile the same kernel at the same time.
+    fn write(
+        &self,
+        folder: &Path,
+        name: &str,
+        text: &str,
+        done: &Path,
+    ) -> Result<(), CompileError> {
+        let unique = unique_name();
+        let source = folder.join(format!("{unique}.cu"));
+        let object = folder.join(format!("{unique}.so"));
         fs::write(&source, text).map_err(unusable)?;
         let mut command = Command::new(&self.command);
         let output = command.args(OPTIONS).arg(&source).arg("-o").arg(&object).output();
@@ -131,13 +151,38 @@ impl HostCompiler {
     }
 }
 
-impl Drop for HostCompiler {
-    fn drop(&mut self) {
-        if !self.kept {
-            // Shared objects that are already loaded still work after their files are deleted.
-            let _ = fs::remove_dir_all(&self.folder);
-        }
+/// Temporary folder, which only this user can read. Dropping it deletes it.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn new() -> io::Result<Self> {
+        let folder = std::env::temp_dir().join(format!("feedwater-kernels-{}", unique_name()));
+        // An earlier process with this process number may have left the folder. If the folder
+        // belongs to another user, it cannot be removed, and `create` fails.
+        let _ = fs::remove_dir_all(&folder);
+        DirBuilder::new().mode(0o700).create(&folder)?;
+        Ok(Self(folder))
     }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Returns a name that no other process and no earlier call uses.
+fn unique_name() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn unusable(error: io::Error) -> CompileError {
+    CompileError::Unusable(error.to_string())
 }
 
 fn no_compiler(command: &str, error: &io::Error) -> String {
@@ -167,11 +212,12 @@ pub struct HostKernel {
 }
 
 impl HostKernel {
-    fn load(path: &Path) -> Result<Self, String> {
+    fn load(path: &Path) -> Result<Self, CompileError> {
         // SAFETY: the object was compiled from a kernel source, which has no initialisers and no
         // destructors.
         let library = unsafe { libloading::Library::new(path) };
-        library.map(|library| Self { library }).map_err(|error| error.to_string())
+        let library = library.map_err(|error| CompileError::Unusable(error.to_string()))?;
+        Ok(Self { library })
     }
 
     /// Launches the kernel `fused` for `count` samples with outputs of `size`, in blocks of `block`

@@ -110,15 +110,15 @@ impl Parity {
     pub fn run(&self) -> Result<ParityReport, ParityError> {
         let has_cuda = self.operators.iter().all(|op| op.kinds().not_on_device().is_none());
         let compiler = match has_cuda {
-            true => HostCompiler::temporary().and_then(HostCompiler::runs),
+            true => HostCompiler::of_process().runs(),
             false => Err(std::io::Error::other("an operator has no CUDA source")),
         };
         let no_host_kernel = compiler.as_ref().err().map(ToString::to_string);
-        let compiler = compiler.ok();
+        let kernels = compiler.map_or(Kernels::None, Kernels::Host);
         let chains = self.chains()?;
         let mut cases = 0;
         for chain in &chains {
-            cases += self.check(chain, compiler.as_ref().map_or(Kernels::None, Kernels::Host))?;
+            cases += self.check(chain, kernels)?;
         }
         let no_device = match has_cuda {
             true => device::check(&batchable(&chains[0]), self.seed)?,

@@ -61,7 +61,7 @@ fn elements(shape: TensorShape, rng: &mut SampleRng) -> Vec<u8> {
 
 #[test]
 fn the_kernel_equals_the_reference_and_the_fast_path() {
-    let compiler = HostCompiler::temporary().unwrap();
+    let compiler = HostCompiler::of_process();
     let operators: [std::sync::Arc<dyn BatchOperator>; 1] = [std::sync::Arc::new(Anything)];
     let coding = TargetCoding::new(CLASSES, 0.1);
     let sizes = [Size::new(1, 1), Size::new(37, 11), Size::new(64, 40)];
@@ -124,7 +124,7 @@ fn the_kernel_equals_the_reference_and_the_fast_path() {
 /// pixels.
 #[test]
 fn the_kernel_writes_the_target_of_a_single_sample() {
-    let compiler = HostCompiler::temporary().unwrap();
+    let compiler = HostCompiler::of_process();
     let text = mix_kernel_text(DType::U8, Layout::Nchw);
     let kernel = compiler.compile("mix", &text).unwrap_or_else(|error| panic!("{error:?}"));
     for label in [Some(2), None] {

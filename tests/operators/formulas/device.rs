@@ -41,7 +41,7 @@ static KERNEL: LazyLock<Arc<HostKernel>> = LazyLock::new(|| {
         &bytes,
         include_str!("../../../kernels/fused.cu"),
     ];
-    let compiler = HostCompiler::temporary().unwrap();
+    let compiler = HostCompiler::of_process();
     compiler.compile("warp", &texts.concat()).unwrap_or_else(|error| panic!("{error:?}"))
 });
 

@@ -37,7 +37,7 @@ extern \"C\" void fused__host(void** params, unsigned, unsigned, unsigned, unsig
 static KERNEL: LazyLock<Arc<HostKernel>> = LazyLock::new(|| {
     let texts =
         [include_str!("../../../kernels/image.cu"), include_str!("../../../kernels/warp.cu"), ADDS];
-    let compiler = HostCompiler::temporary().unwrap();
+    let compiler = HostCompiler::of_process();
     compiler.compile("sums", &texts.concat()).unwrap_or_else(|error| panic!("{error:?}"))
 });
 

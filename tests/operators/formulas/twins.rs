@@ -69,7 +69,7 @@ fn run<P: Pod, I: Pod, O: Pod>(
     ];
     let text = parts.concat();
     assert!(size_of::<P>().is_multiple_of(8) && size_of::<P>() <= 96, "{name}");
-    let compiler = HostCompiler::temporary().unwrap();
+    let compiler = HostCompiler::of_process();
     let kernel = compiler.compile(name, &text).unwrap_or_else(|error| panic!("{error:?}"));
     let pointers = [
         std::ptr::from_ref(params) as u64,
