@@ -105,6 +105,33 @@ int compile_for_device(Program* program, int architecture, int count, const char
     return code;
 }
 
+// Compiles for this machine. Compiled kernels are kept beside this library, for all test programs.
+int compile_for_host(Program* program, int architecture) {
+    namespace fs = std::filesystem;
+    const char* compiler = getenv("CXX");
+    std::string command = std::string(compiler ? compiler : "c++") +
+                          " -x c++ -std=c++17 -O1 -ffp-contract=off -fno-strict-aliasing -fPIC -shared -Wl,-Bsymbolic";
+    Dl_info library;
+    if (!dladdr((void*)compile_for_host, &library)) return 1;
+    std::string number = std::to_string(std::hash<std::string>()(command + program->source));
+    fs::path kept = fs::path(library.dli_fname).replace_filename("compiled-" + number + ".so");
+    int status = 0;
+    if (!fs::exists(kept)) {
+        std::string name = kept.string() + "-XXXXXX";
+        if (!mkdtemp(name.data())) return 1;
+        fs::path directory = name;
+        std::ofstream(directory / "kernel.cpp") << program->source;
+        command += " -o '" + (directory / "kernel.so").string() + "' '" + (directory / "kernel.cpp").string() + "' 2> '" +
+                   (directory / "log").string() + "'";
+        status = system(command.c_str());
+        program->log = slurp(directory / "log");
+        if (status == 0) fs::rename(directory / "kernel.so", kept);
+        fs::remove_all(directory);
+    }
+    if (status == 0) program->image = image_of(*program, architecture, slurp(kept), false);
+    return status == 0 ? 0 : 6;            // NVRTC_ERROR_COMPILATION
+}
+
 }  // namespace
 
 API int nvrtcVersion(int* major, int* minor) {
@@ -137,20 +164,7 @@ API int nvrtcCompileProgram(Program* program, int count, const char* const* opti
     snprintf(last_target, sizeof last_target, "%s_%d", program->is_virtual ? "compute" : "sm", architecture);
     __atomic_fetch_add(&compilations, 1, __ATOMIC_RELAXED);
     if (nvrtc()) return compile_for_device(program, architecture, count, options);
-    std::string name = std::filesystem::temp_directory_path() / "feedwater-nvrtc-XXXXXX";
-    if (!mkdtemp(name.data())) return 1;
-    std::filesystem::path directory = name;
-    std::ofstream(directory / "kernel.cpp") << program->source;
-    const char* compiler = getenv("CXX");
-    std::string command = std::string(compiler ? compiler : "c++") +
-                          " -x c++ -std=c++17 -O1 -ffp-contract=off -fno-strict-aliasing -fPIC -shared -Wl,-Bsymbolic -o '" +
-                          (directory / "kernel.so").string() + "' '" + (directory / "kernel.cpp").string() + "' 2> '" +
-                          (directory / "log").string() + "'";
-    int status = system(command.c_str());
-    program->log = slurp(directory / "log");
-    if (status == 0) program->image = image_of(*program, architecture, slurp(directory / "kernel.so"), false);
-    std::filesystem::remove_all(directory);
-    return status == 0 ? 0 : 6;            // NVRTC_ERROR_COMPILATION
+    return compile_for_host(program, architecture);
 }
 
 API int nvrtcGetNumSupportedArchs(int* count) {
