@@ -61,8 +61,8 @@ const EXACT: Bound = Bound { most: 0, mean: 0.0 };
 /// Checks that every odd file is decoded with its upright size, and that none is skipped.
 fn odd_on_cpu() -> Found {
     let odd = images::odd()?;
-    let seen = epoch(odd_builder(&odd)?)?;
-    complete(&odd, &seen)?;
+    let seen = epoch(odd_builder(odd)?)?;
+    complete(odd, &seen)?;
     // Files 0 and 1 store the same pixels. The EXIF orientation of file 1 mirrors them
     // horizontally.
     let bytes = seen.data.len() / odd.len();
@@ -97,14 +97,14 @@ fn complete(odd: &[Odd], seen: &Epoch) -> Result<(), String> {
 
 fn odd_on_gpu(way: impl Fn(LoaderBuilder) -> LoaderBuilder, bound: Bound) -> Found {
     let odd = images::odd()?;
-    let expected = epoch(odd_builder(&odd)?)?;
-    let actual = epoch(way(odd_builder(&odd)?))?;
-    complete(&odd, &actual)?;
+    let expected = epoch(odd_builder(odd)?)?;
+    let actual = epoch(way(odd_builder(odd)?))?;
+    complete(odd, &actual)?;
     same_records(&expected, &actual)?;
     let bytes = expected.data.len() / odd.len();
     let mut all = Difference::default();
     let pairs = expected.data.chunks_exact(bytes).zip(actual.data.chunks_exact(bytes));
-    for ((a, b), file) in pairs.zip(&odd) {
+    for ((a, b), file) in pairs.zip(odd) {
         let difference = Difference::between(a, b);
         if difference.most() > bound.most {
             difference.within(bound).map_err(|problem| format!("{}: {problem}", file.name))?;
@@ -121,8 +121,8 @@ fn odd_on_gpu(way: impl Fn(LoaderBuilder) -> LoaderBuilder, bound: Bound) -> Fou
 /// decoded.
 fn damaged_on_cpu() -> Found {
     let damaged = images::damaged()?;
-    let seen = epoch(damaged_builder(&damaged)?.on_error(OnError::Substitute))?;
-    named(&damaged, &seen)?;
+    let seen = epoch(damaged_builder(damaged)?.on_error(OnError::Substitute))?;
+    named(damaged, &seen)?;
     Ok(format!("each of {} damaged files gives the expected error", damaged.len()))
 }
 
@@ -155,11 +155,11 @@ fn damaged_on_gpu(
     policy: OnError,
 ) -> Found {
     let damaged = images::damaged()?;
-    let make = || Ok::<_, String>(damaged_builder(&damaged)?.on_error(policy));
+    let make = || Ok::<_, String>(damaged_builder(damaged)?.on_error(policy));
     let (expected, actual) = (epoch(make()?)?, epoch(way(make()?))?);
     same_records(&expected, &actual)?;
     if policy == OnError::Substitute {
-        named(&damaged, &actual)?;
+        named(damaged, &actual)?;
     }
     let found = Difference::between(&expected.data, &actual.data).within(bound)?;
     Ok(format!(
@@ -172,7 +172,7 @@ fn damaged_on_gpu(
 /// this file. Tests every damaged file.
 fn stop(way: impl Fn(LoaderBuilder) -> LoaderBuilder) -> Found {
     let damaged = images::damaged()?;
-    for file in &damaged {
+    for file in damaged {
         let mut samples = good_files(4)?;
         samples.push(file.bytes.clone());
         let mut loader = way(builder(samples)?.batch_size(2)).build().map_err(message)?;

@@ -1,5 +1,7 @@
 //! Test files: JPEGs of every kind, odd files and damaged files.
 
+use std::sync::OnceLock;
+
 use feedwater::error::Reason;
 use feedwater::internals::geometry::Size;
 use feedwater::internals::header::PnmHead;
@@ -46,8 +48,13 @@ pub struct Odd {
     pub bytes: Vec<u8>,
 }
 
-/// Returns all odd files.
-pub fn odd() -> Result<Vec<Odd>, String> {
+/// Returns all odd files. They are encoded only once.
+pub fn odd() -> Result<&'static [Odd], String> {
+    static MADE: OnceLock<Result<Vec<Odd>, String>> = OnceLock::new();
+    MADE.get_or_init(make_odd).as_deref().map_err(Clone::clone)
+}
+
+fn make_odd() -> Result<Vec<Odd>, String> {
     const SIZE: Size = Size::new(75, 53);
     let usual = sampled("", SamplingFactor::F_2_2);
     let mut all = Vec::new();
@@ -106,8 +113,13 @@ pub struct Damaged {
     pub reason: Reason,
 }
 
-/// Returns the damaged files, each with its expected error.
-pub fn damaged() -> Result<Vec<Damaged>, String> {
+/// Returns the damaged files, each with its expected error. They are encoded only once.
+pub fn damaged() -> Result<&'static [Damaged], String> {
+    static MADE: OnceLock<Result<Vec<Damaged>, String>> = OnceLock::new();
+    MADE.get_or_init(make_damaged).as_deref().map_err(Clone::clone)
+}
+
+fn make_damaged() -> Result<Vec<Damaged>, String> {
     const SIZE: Size = Size::new(96, 80);
     let good = |index: u64| jpeg(20 + index, SIZE, sampled("", SamplingFactor::F_2_2));
     let cut = |index, keep: fn(&[u8]) -> usize| {
@@ -238,8 +250,8 @@ mod tests {
 
     #[test]
     fn all_files_differ() {
-        let mut files: Vec<_> = odd().unwrap().into_iter().map(|it| it.bytes).collect();
-        files.extend(damaged().unwrap().into_iter().map(|it| it.bytes));
+        let mut files: Vec<_> = odd().unwrap().iter().map(|it| it.bytes.clone()).collect();
+        files.extend(damaged().unwrap().iter().map(|it| it.bytes.clone()));
         let count = files.len();
         files.sort();
         files.dedup();
