@@ -7,7 +7,7 @@
 //!
 //! Environment variables:
 //!
-//! * `FEEDWATER_FUZZ_SECONDS`: time per target in seconds (default 0.25)
+//! * `FEEDWATER_FUZZ_SECONDS`: time per target in seconds (default 0.1)
 //! * `FEEDWATER_FUZZ_INPUTS`: maximum number of inputs per target (default: unlimited)
 //! * `FEEDWATER_FUZZ_SEED`: seed of the mutations (default 0)
 //! * `FEEDWATER_FUZZ_TARGET`: name of the only target to run (default: all)
@@ -114,7 +114,7 @@ fn every_target_survives_any_input() {
     the_harness_detects_panics_and_memory();
     let number =
         |name: &str, default: f64| env::var(name).map_or(default, |it| it.parse().unwrap());
-    let seconds = number("FEEDWATER_FUZZ_SECONDS", 0.25);
+    let seconds = number("FEEDWATER_FUZZ_SECONDS", 0.1);
     let most = number("FEEDWATER_FUZZ_INPUTS", f64::INFINITY) as u64;
     let seed = number("FEEDWATER_FUZZ_SEED", 0.0) as u64;
     let only = env::var("FEEDWATER_FUZZ_TARGET").ok();

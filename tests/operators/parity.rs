@@ -359,8 +359,8 @@ fn extreme_reductions() {
     let filters = ["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"];
     for (number, filter) in filters.into_iter().enumerate() {
         let filter: Filter = serde_json::from_value(filter.into()).expect("a filter's name");
-        let sizes = vec![((9000, 40), (7, 9)), ((37, 4000), (41, 7)), ((6001, 11), (300, 30))];
-        for (from, to) in some_if_interpreted(sizes, number) {
+        let sizes = [((9000, 40), (7, 9)), ((37, 4000), (41, 7)), ((6001, 11), (300, 30))];
+        for (from, to) in some_of(sizes, number) {
             let op: Operators = vec![
                 Arc::new(Resize { filter, ..Resize::to(to.0, to.1) }),
                 Arc::new(Normalize::IMAGENET),

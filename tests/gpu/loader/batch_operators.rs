@@ -44,16 +44,17 @@ fn chains() -> [Chain; 3] {
 #[test]
 fn every_chain_and_schedule_equals_the_cpu() {
     let Some(machine) = machine() else { return };
-    for schedule in [Schedule::Eager, Schedule::Lazy, Schedule::Random(1), Schedule::Random(2)] {
+    let schedules = [Schedule::Eager, Schedule::Lazy, Schedule::Random(1), Schedule::Random(2)];
+    let lasts = [LastBatch::Pad, LastBatch::Partial];
+    for (which, schedule) in schedules.into_iter().enumerate() {
         machine.schedule(schedule);
-        for (number, chain) in chains().into_iter().enumerate() {
-            for last in [LastBatch::Pad, LastBatch::Partial] {
-                let make = || {
-                    let builder = mixing(builder(jpegs(37), chain.clone()));
-                    builder.last_batch(last).num_workers(3).prefetch(5)
-                };
-                same_targets(make, &format!("{schedule:?} {number} {last:?}"));
-            }
+        let cases = chains().into_iter().flat_map(|chain| lasts.map(|last| (chain.clone(), last)));
+        for (number, (chain, last)) in some_of(cases.enumerate(), which) {
+            let make = || {
+                let builder = mixing(builder(jpegs(37), chain.clone()));
+                builder.last_batch(last).num_workers(3).prefetch(5)
+            };
+            same_targets(make, &format!("{schedule:?} {number} {last:?}"));
         }
     }
     let counts = machine.counts();

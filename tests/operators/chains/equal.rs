@@ -121,7 +121,7 @@ fn chains_of_every_operator_and_normalize_are_never_nan() {
     ];
     for size in [Size::new(1, 1), Size::new(1, 23), Size::new(29, 1), Size::new(6, 5)] {
         for (number, image) in extreme_images(size).iter().enumerate() {
-            for (place, example) in EXAMPLES.iter().enumerate() {
+            for (place, example) in some_of(EXAMPLES.iter().enumerate(), number) {
                 let last = &normalize[(place + number) % normalize.len()];
                 let name = format!("example {place}, {size}, image {number}");
                 match example.pixels(PixelType::U8) {

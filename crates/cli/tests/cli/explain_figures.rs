@@ -2,14 +2,21 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use feedwater::explain::{Cause, Options, Report, explain};
 use feedwater::internals::measure::Profile;
 use serde_json::Value;
 
-/// Returns profiles of runs with a synthetic bottleneck. During some of the runs, other programs
-/// used the machine too.
-fn profiles() -> Vec<(String, Profile)> {
+/// Run with a synthetic bottleneck, and its report. During some of the runs, other programs used
+/// the machine too.
+struct Run {
+    name: String,
+    profile: Profile,
+    report: Report,
+}
+
+static RUNS: LazyLock<Vec<Run>> = LazyLock::new(|| {
     let folders =
         ["bottlenecks", "contention"].map(|it| crate::repository().join("tests/golden").join(it));
     let files = folders.iter().flat_map(|it| fs::read_dir(it).unwrap());
@@ -19,10 +26,11 @@ fn profiles() -> Vec<(String, Profile)> {
     let read = |file: &PathBuf| {
         let saved: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
         let name = file.file_stem().unwrap().to_string_lossy().into_owned();
-        (name, serde_json::from_value(saved["profile"].clone()).unwrap())
+        let profile = serde_json::from_value(saved["profile"].clone()).unwrap();
+        Run { name, report: report(&profile), profile }
     };
     files.iter().map(read).collect()
-}
+});
 
 fn report(profile: &Profile) -> Report {
     let options = Options { price_per_hour: Some(2.0), knobs: Some(9), ..Options::default() };
@@ -47,8 +55,7 @@ fn percentages(line: &str) -> Vec<f64> {
 #[test]
 fn the_figures_of_a_report_agree() {
     let mut waiting = 0;
-    for (name, profile) in profiles() {
-        let report = report(&profile);
+    for Run { name, report, .. } in &*RUNS {
         let waits = percent(report.consumer_waits);
         assert!(
             report.verdict.starts_with(&format!("the consumer waits {waits} of")),
@@ -90,8 +97,7 @@ fn the_figures_of_a_report_agree() {
 
 #[test]
 fn the_table_of_changes_begins_with_the_measured_figures() {
-    for (name, profile) in profiles().into_iter().step_by(5) {
-        let report = report(&profile);
+    for Run { name, report, .. } in RUNS.iter().step_by(5) {
         let page = report.to_html();
         let (_, rows) = page.split_once("<tbody>\n<tr>").unwrap();
         let rows = rows.split_once("</tbody>").unwrap().0;
@@ -109,10 +115,9 @@ fn the_table_of_changes_begins_with_the_measured_figures() {
 #[test]
 fn no_setting_is_recommended_from_few_batches() {
     let mut advised = 0;
-    for (name, mut profile) in profiles() {
-        advised += usize::from(!report(&profile).knobs.is_empty());
-        profile.batches = 6;
-        let report = report(&profile);
+    for Run { name, profile, report: of_all } in &*RUNS {
+        advised += usize::from(!of_all.knobs.is_empty());
+        let report = report(&Profile { batches: 6, ..profile.clone() });
         assert!(report.knobs.is_empty() && report.next.is_none(), "{name}: {report}");
         if report.cause != Cause::Consumer {
             let words = report.nothing.as_deref().unwrap();
