@@ -69,8 +69,11 @@ impl HostCompiler {
         &COMPILER
     }
 
-    /// Returns `self` if the compiler runs.
+    /// Returns `self` if the compiler runs and has a folder for its files.
     pub fn runs(&self) -> io::Result<&Self> {
+        if self.folder.is_none() {
+            Temporary::new()?;
+        }
         match Command::new(&self.command).arg("--version").output() {
             Ok(_) => Ok(self),
             Err(error) => Err(io::Error::new(error.kind(), no_compiler(&self.command, &error))),
