@@ -61,7 +61,7 @@ struct Roi {
     int pitch;                          // bytes per row
     int x, y, width, height;            // the window, in stored coordinates
     int stored_width, stored_height;    // size of the whole image
-    int orientation;                    // flags: 1 transposes, then 2 mirrors columns and 4 mirrors rows
+    int orientation;                    // flags: 1 swaps x and y; then 2 flips x, 4 flips y
     __device__ Bytes at(int px, int py) const {
         const bool transpose = orientation & 1;
         if (orientation & 2) px = (transpose ? stored_height : stored_width) - 1 - px;

@@ -185,8 +185,8 @@ template <class Src> struct Tile {
                        4 * group - ((axis.bounds[2 * output] - from) & 3));
     }
 
-    // Returns a reader for a strip: all source rows of the tile, with `count` pieces of 16 pixels
-    // each.
+    // Returns a reader for a strip of the tile. The strip has all source rows of the tile, and
+    // `count` pieces of 16 pixels per row.
     __device__ Pieces<Src> pieces(const TileAxis& strip, int count) const {
         return Pieces<Src>(src, start(strip), rows.first, rows.end - rows.first, count, strip.first, strip.end);
     }

@@ -85,8 +85,9 @@ pub trait HostDecoder: fmt::Debug {
     /// Name of the decoder in tests and messages.
     fn name(&self) -> &'static str;
 
-    /// Whether the decoder accepts images with this header, at every reduction of the format. It
-    /// may still refuse an accepted image as unsupported.
+    /// Whether to try this decoder for images with this header. The answer holds for every factor
+    /// by which the format can be decoded smaller. Decoding may still fail because the image is
+    /// unsupported.
     fn accepts(&self, header: &Header) -> bool;
 
     /// Maximum host memory for an image with this header; see [`memory_bytes`].

@@ -39,7 +39,8 @@ pub struct HostCell {
 /// One allocation that is split into parts and joined again, without a copy and without `unsafe`.
 struct Split {
     whole: BytesMut,
-    /// Parts that are split off. Empty if parts have no bytes.
+    /// One entry per part: the part while it is split off and not in a cell. The vector is empty if
+    /// a part has 0 bytes.
     parts: Vec<Option<BytesMut>>,
     part_bytes: usize,
 }

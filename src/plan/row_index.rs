@@ -112,8 +112,8 @@ impl RowIndexGain {
         self.bytes.next_multiple_of(MIB).min(MOST_BY_DEFAULT).min(left / MIB * MIB)
     }
 
-    /// Description of the effect of indexes, for users. `planned` is the memory for indexes. `None`
-    /// if they are not worth their memory.
+    /// Description of the effect of indexes, for users. `planned` is the memory for indexes.
+    /// `None` if no memory is planned and indexes would not make decoding much faster.
     pub(super) fn note(&self, setting: Option<u64>, planned: u64) -> Option<String> {
         let Self { speedup, bytes: needed, .. } = *self;
         let faster = |held: f64, epoch| {

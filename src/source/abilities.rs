@@ -183,12 +183,13 @@ impl dyn Source + '_ {
         Sample { index, location: self.named_location(index), label: own_label(self, index) }
     }
 
-    /// Same as [`Annotations::objects`]; empty without this ability.
+    /// Returns [`Annotations::objects`], or no objects if the source has no annotations.
     pub fn objects(&self, index: u64) -> Vec<Object> {
         self.annotations().map_or(Vec::new(), |it| it.objects(index))
     }
 
-    /// Same as [`Annotations::canvas`]. Without this ability, a canvas that fits every image.
+    /// Returns [`Annotations::canvas`], or a canvas that fits every image if the source has no
+    /// annotations.
     pub fn canvas(&self, index: u64) -> Canvas {
         self.annotations().map_or(Canvas::default(), |it| it.canvas(index))
     }

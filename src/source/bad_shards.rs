@@ -34,12 +34,12 @@ pub enum BadShards {
 pub struct BadShard {
     /// Error message with the position of the damage.
     pub problem: String,
-    /// Number of intact samples before the damage that are skipped.
+    /// Number of samples that are skipped although they are intact and in front of the damage.
     pub left_out: u64,
     /// Number of bytes after the damage, which contain an unknown number of samples. `None` if the
     /// file could not be opened or is compressed.
     pub unknown_bytes: Option<u64>,
-    /// Number of intact samples before the damage that are used.
+    /// Number of samples that are used. They are in front of the damage.
     pub used: u64,
 }
 

@@ -46,11 +46,11 @@ impl SourceSettings {
         }
         let problem = match names.is_empty() {
             true => format!(
-                "does not refer to a source of the program, but the source {name:?} is given; \
-                 write source.own = {name:?}, or do not give it"
+                "has no own = \"…\", but the program provides the source {name:?}; write \
+                 source.own = {name:?}, or do not provide the source"
             ),
             false => format!(
-                "does not contain own = {name:?}, but a source of this name is given; it contains \
+                "has no own = {name:?}, but the program provides a source of this name; it has \
                  {names:?}"
             ),
         };

@@ -10,7 +10,7 @@ use feedwater::op::MixupOrCutMix;
 use feedwater::plan::Route;
 use feedwater::source::Memory;
 
-/// Returns a loader. For odd seeds, its chain ends with batch operators.
+/// Returns a loader. For even seeds, its chain ends with a batch operator.
 fn builder(seed: u64) -> LoaderBuilder {
     let source = Memory::new(jpegs(16)).unwrap();
     let (chain, classes) = match seed % 2 {

@@ -86,7 +86,8 @@ fn run(operators: &[Arc<dyn Operator>], image: HostImage) -> [HostImage; 2] {
     [actions.reference(&image), fast]
 }
 
-/// Resizes the region `of` of an image that a decoder may already have reduced.
+/// Resizes a region of an image, which a decoder may already have reduced. `of` is the region in
+/// the image before the reduction.
 fn resample(
     image: &HostImage,
     of: Roi,

@@ -193,7 +193,8 @@ fn a_file_without_labels_has_minus_one_and_one_without_images_is_an_error() {
 fn with_floats(values: [f64; 5]) -> Vec<u8> {
     let floats = with(&golden("raw.beton"), 24 + FIELD, &[0]);
     (0..5).fold(floats, |bytes, row| {
-        // In a row of the table, an image has 13 bytes. The number after it is aligned to 8 bytes.
+        // In a row of the table, the field of the image takes 13 bytes. The label after it is
+        // aligned to 8 bytes, so it begins at byte 16.
         with(&bytes, TABLE + ROW * row + 16, &values[row].to_le_bytes())
     })
 }

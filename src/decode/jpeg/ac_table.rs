@@ -13,8 +13,8 @@ use bytemuck::{Pod, Zeroable, cast};
 use super::bits::Bits;
 use super::huffman::{Code, Codes, INDEX_BITS, INDEXES, index};
 
-/// Number of coefficients in the pattern of an entry. The pattern has all coefficients of the entry
-/// except the last one.
+/// Maximum number of coefficients in the *pattern* of an entry. The pattern has all coefficients of
+/// the entry except the last one, which is stored separately.
 pub const PATTERN: usize = 8;
 /// Maximum number of bits that one entry takes. After one refill, the bit buffer has enough bits
 /// for two entries and for the index of a third.

@@ -170,9 +170,13 @@ impl BatchDecoder {
     ///
     /// # Errors
     /// Errors apply to the whole batch. The destinations' content is then unspecified, and nothing
-    /// writes to them any more. [`DecodeError::Sample`] and [`DecodeError::Failed`] if nvJPEG
-    /// rejects one of the files. nvJPEG does not report which file, so the caller must decode all
-    /// of them by another route. [`Error::Internal`] for more images than
+    /// writes to them any more.
+    ///
+    /// [`DecodeError::Sample`] if nvJPEG finds one of the files corrupt or unsupported,
+    /// [`DecodeError::Failed`] if it fails at one image for another reason. nvJPEG does not report
+    /// which image, so the caller must decode all of them by another route.
+    ///
+    /// [`Error::Internal`] for more images than
     /// [`capacity`](Self::capacity), bytes that are not page-locked, windows outside their images,
     /// reductions other than 1, 2, 4, 8, and destinations that are too small. In these cases nvJPEG
     /// was not called. The decoder can be used again after any error.

@@ -133,11 +133,12 @@ impl<'a> WorkerParts<'a> {
     /// Returns the stopwatch for spans of the stream.
     ///
     /// # Errors
-    /// [`Error::Internal`] if workers do not drive this route.
+    /// [`Error::Internal`] if the route has no stopwatch, because it decodes several images per
+    /// call.
     pub fn watch(&self, route: Route) -> Result<&'a Stopwatch> {
         self.watch.ok_or_else(|| Error::Internal {
             problem: format!(
-                "workers do not drive the route {}, because the plan does not use it",
+                "the route {} decodes several images per call, so it has no stopwatch of a worker",
                 route.name()
             ),
         })

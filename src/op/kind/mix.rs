@@ -89,8 +89,8 @@ impl Inside {
 struct Windows {
     /// Window that the sum covers.
     sum: Roi,
-    /// Window of the image at `Begin` that the sum and the branches so far need. It grows when the
-    /// backward pass reaches another branch.
+    /// Window of the mix's input image: the union of the windows that the sum and the branches need
+    /// which the backward pass has visited. It may grow with each further branch.
     begin: Roi,
 }
 

@@ -1,5 +1,5 @@
-//! Resamplings: weighted sums along rows and columns, by `op/resample/`. The weights are in a table
-//! of coefficients.
+//! Actions that resample an image: they compute weighted sums along rows and columns. The weights
+//! are in a table of coefficients. `op/resample/` computes the sums.
 
 use serde_json::{Value, json};
 

@@ -6,7 +6,8 @@ use crate::op::MAX_PARAMS_BYTES;
 use crate::op::kernel_text::RoiParams;
 use crate::tensor::CHANNELS;
 
-/// Size in bytes of the largest parameters with which a pass reads an image from memory (a leaf).
+/// Size in bytes of the largest leaf. A *leaf* is the parameters with which a pass reads its source
+/// image from memory.
 pub const LEAF_BYTES: usize = size_of::<RoiParams>();
 
 /// Addresses of the passes, steps and statistics of one sample, and number of its passes.

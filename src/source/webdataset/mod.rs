@@ -42,9 +42,9 @@ mod tar;
 ///   file with a single frame, everything before the sample). The source's description states the
 ///   number of compressed files. The first scan decompresses them one additional time and verifies
 ///   the checksums of gzip and zstd.
-/// * Opening fails with the byte offset if an archive is truncated, damaged or compressed in
-///   another way, or if its samples have no label. The offset is in the decompressed contents. For
-///   damaged compressed data, the message also contains the offset in the file.
+/// * Opening fails if an archive is truncated, damaged, or compressed by anything but gzip and
+///   zstd, or if its samples have no label. The error contains the byte offset in the decompressed
+///   contents. For damaged compressed data, the error also contains the offset in the file.
 pub type WebDataset = Records<WebDatasetSettings>;
 
 /// Settings of the source `webdataset`.

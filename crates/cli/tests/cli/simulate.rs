@@ -133,8 +133,8 @@ fn the_timeline_shows_loaders_queue_and_stalls() {
     let bounds = words::row(&text, "bounds: ");
     assert!(has_words(bounds, &["3.50", "7", "2000", "10.00", "100"]), "{text}");
 
-    // The last line contains the period of the halts, or the share of the time spent waiting, or
-    // neither.
+    // The last line contains the interval between the consumer's halts, or the share of time that
+    // it waits, or neither.
     let last = |args: &[&str]| done(dir.path(), args).lines().last().unwrap().to_string();
     let waits = |args: &[&str]| {
         let (shown, found) = (last(args), result(args));
@@ -279,7 +279,7 @@ fn a_measured_pipeline_is_simulated_on_other_hardware() {
     let small = ["--disk-MBps", "300", "--sample-bytes", "50000"];
     close(changed(&[&cluster[..], &small].concat()), 24_000.0);
 
-    // Reports of `explain` have the bytes per sample in another field.
+    // Reports of `explain` have the bytes per sample in the field `profile.data.mean_bytes`.
     let dir = TempDir::new().unwrap();
     report(dir.path());
     let mut other: Value =

@@ -41,7 +41,7 @@ mod what_if;
 
 /// Largest relative error of the model for which gains and causes are reported. For runs that the
 /// model explains, the error is at most 7 % (`benches/bottlenecks`). For runs whose predicted gains
-/// were wrong by factors, the error is above 50 %.
+/// were far too large or too small, the error was above 50 %.
 const TRUSTED: f64 = 0.25;
 /// Smallest number of batches for which settings are recommended. In a shorter run, all batches may
 /// have been ready at the beginning, so it does not show the steady state.

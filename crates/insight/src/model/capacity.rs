@@ -53,9 +53,10 @@ impl fmt::Display for Limit {
 
 impl Model {
     /// Upper bounds on the throughput in samples per second, one for each part of the pipeline,
-    /// smallest first. Parts that limit nothing are omitted. The bounds are counts divided by mean
-    /// times. With a deep ring and constant times, the throughput approaches the smallest bound.
-    /// With varying times, it stays below. The model must pass [`check`](Self::check).
+    /// smallest first. Parts that limit nothing are omitted. Each bound is a number of samples that
+    /// the part processes at the same time, divided by a mean time. If the ring has many slots and
+    /// all times are constant, the throughput approaches the smallest bound. If times vary, it
+    /// stays below. The model must pass [`check`](Self::check).
     ///
     /// * bound of the workers: the sum over all workers of 1 / (time for which a sample occupies
     ///   the worker)

@@ -52,9 +52,10 @@ impl Service {
         Self { mean, quantiles: table((low + high) / 2.0) }
     }
 
-    /// Creates a time from equally likely measured values in seconds, in any order. More than 64
-    /// values are averaged in 64 equal groups, which preserves the mean. Without values, the time
-    /// is 0.
+    /// Creates a service time from measured values in seconds, in any order. All values are equally
+    /// likely. More than 64 values are sorted and divided into 64 groups of equal size, and each
+    /// group is replaced by its mean. This preserves the mean of all values. Without values, the
+    /// service time is 0.
     pub fn from_quantiles(values: &[f64]) -> Self {
         if values.len() > Self::QUANTILES {
             let ones: Vec<(f64, u64)> = values.iter().map(|&value| (value, 1)).collect();
@@ -66,8 +67,9 @@ impl Service {
         Self { mean, quantiles }
     }
 
-    /// Creates a time from pairs, in any order: a measured value in seconds, and the number of its
-    /// occurrences. The occurrences are averaged in 64 equal groups, which preserves the mean.
+    /// Creates a service time from pairs, in any order: a measured value in seconds, and the number
+    /// of its occurrences. The sorted occurrences are divided into 64 groups of equal size, and
+    /// each group is replaced by its mean. This preserves the mean of all occurrences.
     pub fn from_histogram(seen: &[(f64, u64)]) -> Self {
         let mut seen: Vec<(f64, u64)> =
             seen.iter().copied().filter(|(_, count)| *count > 0).collect();

@@ -215,7 +215,7 @@ pub struct ThreadProfile {
     /// Seconds before the thread started, while the loader was being built.
     #[serde(default)]
     pub starting: f64,
-    /// Seconds after the thread had finished all its work.
+    /// Seconds from the end of the thread's work to the end of the measurement.
     #[serde(default)]
     pub finished: f64,
     /// Seconds that the thread ran on a processor. `None` if the system does not report it.

@@ -58,7 +58,8 @@ pub(in crate::loader) struct RowIndexes {
     /// Whether the first epoch creates indexes, and whether it uses indexes that were read.
     makes_at_once: bool,
     uses_at_once: bool,
-    /// Seed of the hashes of files whose indexes this loader creates.
+    /// Random seed of the file hashes in the indexes that this loader creates. With a known seed,
+    /// somebody could create two files with the same hash.
     seed: u64,
 }
 
@@ -77,7 +78,9 @@ impl RowIndexes {
         this
     }
 
-    /// Creates the default cache of at most `limit` bytes, with the indexes beside local files.
+    /// Creates the cache of a loader without the setting `cache.row_index`, of at most `limit`
+    /// bytes. It reads the indexes that are stored beside local files, and creates none in the
+    /// first epoch.
     pub fn for_this_run(limit: u64, source: &dyn Source) -> Self {
         let mut this = Self::new(limit, source);
         this.makes_at_once = false;
