@@ -3,8 +3,6 @@
 //! Checks that nothing hangs or leaks, that the bytes of batches do not change, and that every
 //! sample appears once.
 
-#![allow(unsafe_code, reason = "the mocked decoder is called by C")]
-
 use std::panic;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};

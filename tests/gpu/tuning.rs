@@ -1,8 +1,6 @@
 //! Autotuning of the split between CPU and device, with the simulated driver. Tuning must not
 //! change any byte.
 
-#![allow(unsafe_code, reason = "the mocked decoder is called by C")]
-
 use std::thread;
 use std::time::Duration;
 

@@ -5,7 +5,7 @@
 
 mod libjpeg;
 
-/// Decodes with libjpeg-turbo. The arguments are those of `Decode` in mod.rs.
+/// Decodes with libjpeg-turbo.
 ///
 /// # Safety
 /// `bytes` must point to `count` bytes, and `rgb` to three bytes for each pixel of the window.
@@ -13,13 +13,9 @@ mod libjpeg;
 pub unsafe extern "C" fn sim_decode(
     bytes: *const u8,
     count: usize,
-    reduction: i32,
-    x: i32,
-    y: i32,
-    width: i32,
-    height: i32,
+    window: &libjpeg::Window,
     rgb: *mut u8,
 ) -> i32 {
     // SAFETY: passes on this function's arguments.
-    unsafe { libjpeg::libjpeg(bytes, count, reduction, x, y, width, height, rgb) }
+    unsafe { libjpeg::call(libjpeg::libjpeg, bytes, count, window, rgb) }
 }

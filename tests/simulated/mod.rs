@@ -14,7 +14,7 @@ pub mod launches;
 mod libjpeg;
 mod nvjpeg_settings;
 
-use std::ffi::{CStr, CString, OsString, c_char, c_int, c_long, c_uchar, c_void};
+use std::ffi::{CStr, CString, OsString, c_char, c_int, c_long, c_void};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -23,6 +23,7 @@ use std::{env, fs, thread};
 pub use counts::{SimCounts, SimTotals};
 use feedwater::gpu::{LibraryName, Runtime, Stream};
 use feedwater::internals::gpu::nvjpeg::{self, Backend};
+pub use libjpeg::{Decode, Window};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use sha2::{Digest, Sha256};
 
@@ -65,20 +66,6 @@ pub enum Reading {
     Sent,
     Received,
 }
-
-/// A function that decodes a window of a file. Its arguments are the file's bytes and their count,
-/// the divisor of both sides (1, 2, 4 or 8), x, y, width and height in the reduced image, and a
-/// pointer for RGB rows without padding. It returns an nvJPEG status, 0 for success.
-pub type Decode = unsafe extern "C" fn(
-    *const c_uchar,
-    usize,
-    c_int,
-    c_int,
-    c_int,
-    c_int,
-    c_int,
-    *mut c_uchar,
-) -> c_int;
 
 /// Simulated duration of an operation in its stream, in nanoseconds: `COPY_NS` for each byte that
 /// is copied or set, `KERNEL_NS` for each layer (third dimension) of a kernel's grid, and

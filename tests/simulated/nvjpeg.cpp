@@ -49,8 +49,7 @@ struct Window { int reduction, x, y, width, height; };
 
 // A function that decodes the window of a file into RGB rows without padding, and returns an nvJPEG
 // status.
-typedef int (*Decode)(const uint8_t* bytes, size_t count, int reduction, int x, int y, int width, int height,
-                      uint8_t* rgb);
+typedef int (*Decode)(const uint8_t* bytes, size_t count, const Window& window, uint8_t* rgb);
 
 struct Allocator {
     int (*allocate)(void*, void**, size_t, void* stream);
@@ -137,12 +136,12 @@ std::atomic<unsigned long long> mixed_calls{0};     // number of calls of the en
 
 // Writes a pattern that depends on the file's bytes and the position. A reduced image samples the
 // pattern in larger steps.
-int pattern(const uint8_t* bytes, size_t count, int reduction, int x0, int y0, int width, int height, uint8_t* rgb) {
+int pattern(const uint8_t* bytes, size_t count, const Window& w, uint8_t* rgb) {
     unsigned sum = 0;
     for (size_t i = 0; i < count; i++) sum = sum * 31 + bytes[i];
-    for (int y = y0; y < y0 + height; y++)
-        for (int x = x0; x < x0 + width; x++)
-            for (int c = 0; c < 3; c++) *rgb++ = (uint8_t)(sum + reduction * (7 * x + 13 * y) + 101 * c);
+    for (int y = w.y; y < w.y + w.height; y++)
+        for (int x = w.x; x < w.x + w.width; x++)
+            for (int c = 0; c < 3; c++) *rgb++ = (uint8_t)(sum + w.reduction * (7 * x + 13 * y) + 101 * c);
     return SUCCESS;
 }
 
@@ -253,7 +252,7 @@ int decode_window(int backend, const uint8_t* bytes, size_t count, const Window&
     rgb.assign(size_t(3) * w.width * w.height, 0xEE);
     static const Decode named = named_decoder();
     Decode decoder = is_trial(bytes, count) ? pattern : decode ? decode : named ? named : pattern;
-    int code = decoder(bytes, count, w.reduction, w.x, w.y, w.width, w.height, rgb.data());
+    int code = decoder(bytes, count, w, rgb.data());
     bool old = version[0] < 13 || (version[0] == 13 && version[1] < 2);
     if (!code && old && w.reduction == 1) taint_edges(rgb.data(), w, width, height);
     if (backend == stray_backend)

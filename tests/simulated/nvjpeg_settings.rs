@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
+use std::sync::Mutex;
 
 use feedwater::internals::gpu::nvjpeg::{self, Backend};
 
-use super::{Decode, Simulated};
+use super::Simulated;
+use super::libjpeg::{self, Decode, Window};
 
 impl Simulated {
     /// Sets the version of nvJPEG. After the reset, it is 13.3.2.
@@ -123,10 +125,11 @@ impl Simulated {
     /// Sets the decoder that nvJPEG calls for pixels. With `None`, pixels are a pattern that
     /// depends on the file's bytes and the position.
     pub fn set_decoder(&self, decode: Option<Decode>) {
+        *DECODE.lock().unwrap() = decode;
         self.call(
             &self.libraries.nvjpeg,
             "sim_nvjpeg_set_decoder",
-            |f: extern "C" fn(Option<Decode>)| f(decode),
+            |f: extern "C" fn(Option<CallDecoder>)| f(decode.map(|_| call_decoder as CallDecoder)),
         );
     }
 
@@ -142,6 +145,23 @@ impl Simulated {
         };
         (1..=64).map(|images| (images, of(images))).filter(|(_, calls)| *calls > 0).collect()
     }
+}
+
+/// The decoder that the test has set.
+static DECODE: Mutex<Option<Decode>> = Mutex::new(None);
+
+type CallDecoder = unsafe extern "C" fn(*const u8, usize, &Window, *mut u8) -> c_int;
+
+/// Calls the decoder that the test has set.
+unsafe extern "C" fn call_decoder(
+    bytes: *const u8,
+    count: usize,
+    window: &Window,
+    rgb: *mut u8,
+) -> c_int {
+    let decode = DECODE.lock().unwrap().expect("nvjpeg.cpp calls it only if a decoder is set");
+    // SAFETY: nvjpeg.cpp passes `count` bytes, and memory for the pixels of the window.
+    unsafe { libjpeg::call(decode, bytes, count, window, rgb) }
 }
 
 /// Returns the number that nvjpeg.h gives a backend.

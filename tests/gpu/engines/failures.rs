@@ -135,21 +135,9 @@ fn wrong_arguments_are_errors_before_nvjpeg_is_called() {
 /// broken file. Then the decode succeeds, with whatever pixels the engines wrote.
 #[test]
 fn engines_may_not_report_a_broken_file() {
-    unsafe extern "C" fn refuse(
-        _: *const u8,
-        _: usize,
-        _: i32,
-        _: i32,
-        _: i32,
-        _: i32,
-        _: i32,
-        _: *mut u8,
-    ) -> i32 {
-        3
-    }
     let Some(machine) = exclusive() else { return };
     let mut setup = setup(1, 1 << 20).unwrap();
-    machine.set_decoder(Some(refuse));
+    machine.set_decoder(Some(|_, _, _| 3));
     let refused = setup.decode(&[file(IMAGE, 1)], IMAGE.window());
     assert!(matches!(refused, Err(DecodeError::Sample(fault)) if fault.reason == Reason::Corrupt));
     machine.lenient(true);

@@ -115,17 +115,8 @@ fn the_check_of_windows_compares_pixels() {
 }
 
 /// A decoder whose windows are one row too low.
-unsafe extern "C" fn shifted(
-    bytes: *const u8,
-    count: usize,
-    reduction: i32,
-    x: i32,
-    y: i32,
-    width: i32,
-    height: i32,
-    rgb: *mut u8,
-) -> i32 {
-    let y = if y > 0 && height < 100 { y - 1 } else { y };
-    // SAFETY: these are the caller's arguments, except for `y`, which stays inside of the image.
-    unsafe { simulated::images::libjpeg(bytes, count, reduction, x, y, width, height, rgb) }
+fn shifted(file: &[u8], window: simulated::Window, rgb: &mut [u8]) -> i32 {
+    let is_part = window.y > 0 && window.height < 100;
+    let y = if is_part { window.y - 1 } else { window.y };
+    simulated::images::libjpeg(file, simulated::Window { y, ..window }, rgb)
 }

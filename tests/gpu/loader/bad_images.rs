@@ -48,24 +48,12 @@ fn images_that_nvjpeg_refuses_are_decoded_on_the_cpu() {
     let Some(machine) = machine() else { return };
     machine.schedule(Schedule::Random(8));
     let cpu = epochs(&mut builder(jpegs(8), training()).device(DeviceChoice::Cpu).build().unwrap());
-    /// Decodes like [`libjpeg`], but refuses every image of odd width as corrupt.
-    unsafe extern "C" fn moody(
-        bytes: *const u8,
-        count: usize,
-        reduction: i32,
-        x: i32,
-        y: i32,
-        width: i32,
-        height: i32,
-        rgb: *mut u8,
-    ) -> i32 {
-        if width % 2 == 1 {
-            return 3;
-        }
-        // SAFETY: passes on this function's arguments.
-        unsafe { libjpeg(bytes, count, reduction, x, y, width, height, rgb) }
-    }
-    machine.set_decoder(Some(moody));
+    // Refuses every image of odd width as corrupt.
+    machine.set_decoder(Some(
+        |file, window, rgb| {
+            if window.width % 2 == 1 { 3 } else { libjpeg(file, window, rgb) }
+        },
+    ));
     let bytes = |all: &[(Vec<SampleRecord>, Vec<u8>)]| {
         all.iter().map(|it| it.1.clone()).collect::<Vec<_>>()
     };

@@ -5,7 +5,7 @@
 //! The simulated streams run queued work as late, or in as random an order, as CUDA's rules allow.
 //! A missing wait therefore shows as a wrong batch.
 
-#![allow(unsafe_code, reason = "the mocked decoder is called by C")]
+#![allow(unsafe_code, reason = "batches are copied as users of cudarc copy them")]
 
 mod architectures;
 mod bad_images;
@@ -27,7 +27,7 @@ use crate::common::{
     self, Invert, SamplingFactor, evaluation, jpegs, sampled_jpeg, some_of, training,
 };
 use crate::simulated::images::libjpeg;
-use crate::simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive, runtime};
+use crate::simulated::{self, LAUNCH_FAILED, Schedule, Simulated, exclusive, runtime};
 use feedwater::error::{DataError, Error, Reason};
 use feedwater::footprint::{Footprint, Memory as MemoryKind};
 use feedwater::gpu::{Device, Stream};

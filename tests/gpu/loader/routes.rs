@@ -79,19 +79,7 @@ fn the_header_decides_which_routes_support_an_image() {
 #[test]
 fn files_that_look_damaged_never_reach_the_device() {
     let Some(machine) = machine() else { return };
-    unsafe extern "C" fn never(
-        _: *const u8,
-        _: usize,
-        _: i32,
-        _: i32,
-        _: i32,
-        _: i32,
-        _: i32,
-        _: *mut u8,
-    ) -> i32 {
-        panic!("nvJPEG was called");
-    }
-    machine.set_decoder(Some(never));
+    machine.set_decoder(Some(|_, _, _| panic!("nvJPEG was called")));
     let samples = || {
         let mut all = jpegs(8);
         for (bytes, _) in &mut all {
@@ -164,16 +152,7 @@ fn the_threads_that_decode_on_the_cpu_can_be_limited() {
     /// timing. If fewer threads arrive, they stop waiting after a minute.
     static WANTED: AtomicUsize = AtomicUsize::new(0);
     static BEGIN: Mutex<Option<Instant>> = Mutex::new(None);
-    unsafe extern "C" fn counted(
-        bytes: *const u8,
-        count: usize,
-        reduction: i32,
-        x: i32,
-        y: i32,
-        width: i32,
-        height: i32,
-        rgb: *mut u8,
-    ) -> i32 {
+    fn counted(file: &[u8], window: simulated::Window, rgb: &mut [u8]) -> i32 {
         MOST.fetch_max(NOW.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         // Gives another thread time to decode at the same time, so that the test detects it.
         std::thread::sleep(Duration::from_millis(1));
@@ -183,8 +162,7 @@ fn the_threads_that_decode_on_the_cpu_can_be_limited() {
         {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // SAFETY: passes on this function's arguments.
-        let status = unsafe { libjpeg(bytes, count, reduction, x, y, width, height, rgb) };
+        let status = libjpeg(file, window, rgb);
         NOW.fetch_sub(1, Ordering::SeqCst);
         status
     }

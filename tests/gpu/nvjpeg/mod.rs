@@ -1,8 +1,6 @@
 //! nvJPEG's decoders for single images on a simulated machine: order of work, memory, failures and
 //! recovery.
 
-#![allow(unsafe_code)] // tests pass C functions as decoders
-
 mod failures;
 mod memory;
 
@@ -10,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::simulated::images::{assert_clean, cut, file, file_with, pattern};
-use crate::simulated::{LAUNCH_FAILED, Schedule, exclusive, runtime};
+use crate::simulated::{self, LAUNCH_FAILED, Schedule, exclusive, runtime};
 use feedwater::Error;
 use feedwater::error::{Reason, Result};
 use feedwater::footprint::{Footprint, Memory};
@@ -433,25 +431,10 @@ fn old_versions_cause_warnings() {
 fn the_tests_decoder_decodes() {
     /// A simulated decoder that fills the window with the coordinates of its corner. It refuses
     /// files that end in 0xee.
-    unsafe extern "C" fn corner(
-        bytes: *const u8,
-        count: usize,
-        _: i32,
-        x: i32,
-        y: i32,
-        w: i32,
-        h: i32,
-        rgb: *mut u8,
-    ) -> i32 {
-        // SAFETY: nvjpeg.cpp passes `count` bytes, and memory for the pixels of the window.
-        let (bytes, rgb) = unsafe {
-            (
-                std::slice::from_raw_parts(bytes, count),
-                std::slice::from_raw_parts_mut(rgb, (3 * w * h) as usize),
-            )
-        };
-        rgb.chunks_mut(3).for_each(|pixel| pixel.copy_from_slice(&[x as u8, y as u8, 9]));
-        if bytes.last() == Some(&0xee) { 3 } else { 0 }
+    fn corner(file: &[u8], window: simulated::Window, rgb: &mut [u8]) -> i32 {
+        let (x, y) = (window.x as u8, window.y as u8);
+        rgb.chunks_mut(3).for_each(|pixel| pixel.copy_from_slice(&[x, y, 9]));
+        if file.last() == Some(&0xee) { 3 } else { 0 }
     }
     let Some(machine) = exclusive() else { return };
     machine.set_decoder(Some(corner));

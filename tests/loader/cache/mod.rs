@@ -1,7 +1,5 @@
 //! Tests what the documentation promises about caches, on the CPU and on the simulated device.
 
-#![allow(unsafe_code, reason = "the mocked decoder is called by C")]
-
 mod device;
 mod errors;
 mod presized;

@@ -2,147 +2,84 @@
 //! like libjpeg-turbo, slightly differently, or wrongly. The checks must pass in the first two
 //! cases, and fail in the third.
 
-#![allow(unsafe_code, reason = "the mocked decoder is called by C")]
-
 use crate::common::{some_of, tests_all_cases};
 use crate::simulated;
-use crate::simulated::{Decode, Schedule, Simulated};
+use crate::simulated::images::libjpeg;
+use crate::simulated::{Decode, Schedule, Simulated, Window};
 use crate::words::has_words;
-use feedwater::internals::decode::Decoders;
-use feedwater::internals::geometry::Roi;
 use feedwater::internals::gpu::nvjpeg::Backend;
 use feedwater::internals::header::Header;
 use feedwater_cli::selftest::gpu::Gpu;
 use feedwater_cli::selftest::{Check, Outcome, decode, files, hazard, on_gpu};
 
-const SUCCESS: i32 = 0;
 const BAD_JPEG: i32 = 3;
 const NOT_SUPPORTED: i32 = 4;
-
-/// Decodes a window as libjpeg-turbo does, shifted to the left by `shift` columns. Returns the
-/// pixels.
-unsafe fn libjpeg<'a>(
-    bytes: *const u8,
-    count: usize,
-    reduction: i32,
-    [x, y, width, height]: [i32; 4],
-    shift: i32,
-    rgb: *mut u8,
-) -> Option<&'a mut [u8]> {
-    // SAFETY: nvjpeg.cpp passes `count` bytes, and memory for the pixels of the window.
-    let (bytes, rgb) = unsafe {
-        let rgb = std::slice::from_raw_parts_mut(rgb, (3 * width * height) as usize);
-        (std::slice::from_raw_parts(bytes, count), rgb)
-    };
-    let header = Header::parse(bytes).ok()?;
-    let [x, y, width, height] =
-        [(x - shift).max(0), y, width, height].map(|value| u32::try_from(value).unwrap());
-    let mut rows = rgb.chunks_exact_mut(3 * width as usize);
-    let window = Roi::new(x, y, width, height);
-    Decoders::new()
-        .decode(bytes, &header, window, reduction as u32, &mut |group| {
-            group.iter().for_each(|(_, row)| rows.next().unwrap().copy_from_slice(row));
-        })
-        .ok()?;
-    Some(rgb)
-}
-
-/// Defines a decoder that shifts the window by some columns, and then passes the pixels to
-/// `change`.
-macro_rules! decoder {
-    ($name:ident, $shift:expr, $change:expr) => {
-        unsafe extern "C" fn $name(
-            bytes: *const u8,
-            count: usize,
-            reduction: i32,
-            x: i32,
-            y: i32,
-            width: i32,
-            height: i32,
-            rgb: *mut u8,
-        ) -> i32 {
-            let change: fn(&mut [u8]) = $change;
-            let window = [x, y, width, height];
-            // SAFETY: nvjpeg.cpp calls this function, so the arguments fulfil the requirements of
-            // `libjpeg`.
-            let decoded = unsafe { libjpeg(bytes, count, reduction, window, $shift, rgb) };
-            let Some(rgb) = decoded else { return BAD_JPEG };
-            change(rgb);
-            SUCCESS
-        }
-    };
-}
 
 /// Changes a byte by `levels`: increases it if it is below 128, and decreases it otherwise.
 fn stray(byte: &mut u8, levels: u8) {
     *byte = if *byte < 128 { *byte + levels } else { *byte - levels };
 }
 
-decoder!(exact, 0, |_| ());
-decoder!(four_levels_here_and_there, 0, |rgb| rgb
-    .iter_mut()
-    .step_by(9)
-    .for_each(|it| stray(it, 4)));
-decoder!(five_levels_once, 0, |rgb| stray(&mut rgb[0], 5));
-decoder!(a_level_everywhere, 0, |rgb| rgb.iter_mut().for_each(|it| stray(it, 1)));
-decoder!(a_column_off, 1, |_| ());
-decoder!(rolled_by_a_pixel, 0, |rgb| rgb.rotate_right(3));
+fn four_levels_here_and_there(file: &[u8], window: Window, rgb: &mut [u8]) -> i32 {
+    let status = libjpeg(file, window, rgb);
+    rgb.iter_mut().step_by(9).for_each(|it| stray(it, 4));
+    status
+}
+
+fn five_levels_once(file: &[u8], window: Window, rgb: &mut [u8]) -> i32 {
+    let status = libjpeg(file, window, rgb);
+    stray(&mut rgb[0], 5);
+    status
+}
+
+fn a_level_everywhere(file: &[u8], window: Window, rgb: &mut [u8]) -> i32 {
+    let status = libjpeg(file, window, rgb);
+    rgb.iter_mut().for_each(|it| stray(it, 1));
+    status
+}
+
+fn a_column_off(file: &[u8], window: Window, rgb: &mut [u8]) -> i32 {
+    libjpeg(file, Window { x: window.x.saturating_sub(1), ..window }, rgb)
+}
+
+fn rolled_by_a_pixel(file: &[u8], window: Window, rgb: &mut [u8]) -> i32 {
+    let status = libjpeg(file, window, rgb);
+    rgb.rotate_right(3);
+    status
+}
 
 /// Decodes as libjpeg-turbo does, but downscales by averaging pixels.
-unsafe extern "C" fn means(
-    bytes: *const u8,
-    count: usize,
-    reduction: i32,
-    x: i32,
-    y: i32,
-    width: i32,
-    height: i32,
-    rgb: *mut u8,
-) -> i32 {
-    if reduction == 1 {
-        // SAFETY: `exact` has the same requirements as this function, and gets its arguments.
-        return unsafe { exact(bytes, count, reduction, x, y, width, height, rgb) };
+fn means(file: &[u8], window: Window, rgb: &mut [u8]) -> i32 {
+    if window.reduction == 1 {
+        return libjpeg(file, window, rgb);
     }
-    // SAFETY: nvjpeg.cpp passes `count` bytes.
-    let file = unsafe { std::slice::from_raw_parts(bytes, count) };
-    let Ok(header) = Header::parse(file) else { return BAD_JPEG };
-    let [columns, rows] = [header.size.width as usize, header.size.height as usize];
-    let mut whole = vec![0; 3 * columns * rows];
-    // SAFETY: the caller passes `count` bytes, and the vector has memory for the whole image.
-    let status =
-        unsafe { exact(bytes, count, 1, 0, 0, columns as i32, rows as i32, whole.as_mut_ptr()) };
-    // SAFETY: nvjpeg.cpp passes memory for the pixels of the window.
-    let rgb = unsafe { std::slice::from_raw_parts_mut(rgb, (3 * width * height) as usize) };
-    let by = reduction as usize;
+    let Ok(Header { size, .. }) = Header::parse(file) else { return BAD_JPEG };
+    let whole = Window { reduction: 1, x: 0, y: 0, width: size.width, height: size.height };
+    let [columns, rows] = [size.width as usize, size.height as usize];
+    let mut pixels = vec![0; 3 * columns * rows];
+    let status = libjpeg(file, whole, &mut pixels);
+    let by = window.reduction as usize;
+    let [left, top, width] = [window.x, window.y, window.width].map(|it| it as usize);
     for (place, byte) in rgb.iter_mut().enumerate() {
         let (pixel, channel) = (place / 3, place % 3);
-        let (x, y) = (x as usize + pixel % width as usize, y as usize + pixel / width as usize);
+        let (x, y) = (left + pixel % width, top + pixel / width);
         let all = (y * by..rows.min((y + 1) * by))
             .flat_map(|y| (x * by..columns.min((x + 1) * by)).map(move |x| (x, y)))
-            .map(|(x, y)| usize::from(whole[3 * (y * columns + x) + channel]));
+            .map(|(x, y)| usize::from(pixels[3 * (y * columns + x) + channel]));
         let (sum, count) = all.fold((0, 0), |(sum, count), value| (sum + value, count + 1));
         *byte = ((sum + count / 2) / count) as u8;
     }
     status
 }
 
-unsafe extern "C" fn unable(
-    _: *const u8,
-    _: usize,
-    _: i32,
-    _: i32,
-    _: i32,
-    _: i32,
-    _: i32,
-    _: *mut u8,
-) -> i32 {
+fn unable(_: &[u8], _: Window, _: &mut [u8]) -> i32 {
     NOT_SUPPORTED
 }
 
 fn machine(schedule: Schedule) -> Option<Simulated> {
     let machine = simulated::exclusive()?;
     machine.schedule(schedule);
-    machine.set_decoder(Some(exact));
+    machine.set_decoder(Some(libjpeg));
     Some(machine)
 }
 
@@ -324,7 +261,7 @@ fn differences_within_the_tolerance_pass_and_larger_ones_fail() {
     // For each decoder: the expected outcome, values in the message (largest and mean difference
     // with their bounds, or the window), and a range for the mean difference.
     let decoders: [(Decode, Outcome, &[&str], _); 6] = [
-        (exact, Outcome::Pass, &["0", "4", "0.000", "0.5"], None),
+        (libjpeg, Outcome::Pass, &["0", "4", "0.000", "0.5"], None),
         (four_levels_here_and_there, Outcome::Pass, &["4", "0.5"], Some(0.4..0.5)),
         (five_levels_once, Outcome::Fail, &["203x149+0+0", "5", "4"], None),
         (a_level_everywhere, Outcome::Fail, &["1.000", "0.5"], None),
