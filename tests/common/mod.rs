@@ -240,6 +240,26 @@ impl ImageFormula for Invert {
     }
 }
 
+/// Writes methods of a source that wraps another one, `wraps!(self.field)`: the required ones
+/// except `read`, and `inner`.
+#[macro_export]
+macro_rules! wraps {
+    (self.$inner:tt) => {
+        fn len(&self) -> u64 {
+            self.$inner.len()
+        }
+        fn label(&self, index: u64) -> i64 {
+            self.$inner.label(index)
+        }
+        fn location(&self, index: u64) -> String {
+            self.$inner.location(index)
+        }
+        fn inner(&self) -> Option<&dyn feedwater::source::Source> {
+            Some(&self.$inner)
+        }
+    };
+}
+
 /// A source that wraps another: implements the four required methods and `inner`.
 pub struct Wrapping(pub Arc<dyn Source>);
 

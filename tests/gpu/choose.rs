@@ -10,7 +10,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{jpeg, jpegs, some_of, training};
+use crate::common::{self, jpeg, jpegs, some_of, training};
 use crate::simulated::images::{assert_clean, libjpeg};
 use crate::simulated::{Schedule, exclusive, runtime};
 use feedwater::error::{DataError, Result};
@@ -38,20 +38,9 @@ struct Held {
 }
 
 impl Source for Held {
-    fn len(&self) -> u64 {
-        self.images.len()
-    }
-    fn label(&self, index: u64) -> i64 {
-        self.images.label(index)
-    }
-    fn location(&self, index: u64) -> String {
-        self.images.location(index)
-    }
+    common::wraps!(self.images);
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         self.images.read(index, page, limit)
-    }
-    fn inner(&self) -> Option<&dyn Source> {
-        Some(&self.images)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::words::has_words;
-use crate::common::{config_error, jpegs, refused, training};
+use crate::common::{self, config_error, jpegs, refused, training};
 use feedwater::error::DataError;
 use feedwater::internals::loader::Order;
 use feedwater::internals::plan::Shard;
@@ -258,23 +258,11 @@ fn later_epochs_are_complete_and_have_their_own_order() {
 struct Counted(Memory, Arc<AtomicU64>);
 
 impl Source for Counted {
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-    fn label(&self, index: u64) -> i64 {
-        self.0.label(index)
-    }
-    fn location(&self, index: u64) -> String {
-        self.0.location(index)
-    }
+    common::wraps!(self.0);
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         self.1.fetch_add(1, Ordering::Relaxed);
         self.0.read(index, page, limit)
-    }
-    fn inner(&self) -> Option<&dyn Source> {
-        Some(&self.0)
-    }
-    // Without `heads`, headers are read with `read`, so that these reads are counted.
+    } // Without `heads`, headers are read with `read`, so that these reads are counted.
     fn heads(&self) -> Option<&dyn Heads> {
         None
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{jpegs, memory, training};
+use crate::common::{self, jpegs, memory, training};
 use feedwater::error::{DataError, Result};
 use feedwater::internals::tune::Choice;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
@@ -28,24 +28,13 @@ struct Reading {
 }
 
 impl Source for Far {
-    fn len(&self) -> u64 {
-        self.images.len()
-    }
-    fn label(&self, index: u64) -> i64 {
-        self.images.label(index)
-    }
-    fn location(&self, index: u64) -> String {
-        self.images.location(index)
-    }
+    common::wraps!(self.images);
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         let now = self.reading.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.reading.most.fetch_max(now, Ordering::SeqCst);
         thread::sleep(self.latency);
         self.reading.now.fetch_sub(1, Ordering::SeqCst);
         self.images.read(index, page, limit)
-    }
-    fn inner(&self) -> Option<&dyn Source> {
-        Some(&self.images)
     }
 }
 

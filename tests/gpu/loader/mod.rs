@@ -67,24 +67,9 @@ fn settled(builder: LoaderBuilder) -> LoaderBuilder {
 struct SlowShuffled(Memory);
 
 impl Source for SlowShuffled {
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-
-    fn label(&self, index: u64) -> i64 {
-        self.0.label(index)
-    }
-
-    fn location(&self, index: u64) -> String {
-        self.0.location(index)
-    }
-
+    common::wraps!(self.0);
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         self.0.read(index, page, limit)
-    }
-
-    fn inner(&self) -> Option<&dyn Source> {
-        Some(&self.0)
     }
 
     // Without `heads`, a plan cannot read headers separately.

@@ -78,20 +78,9 @@ impl Source for Counting {
 struct Remote(Counting);
 
 impl Source for Remote {
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-    fn label(&self, index: u64) -> i64 {
-        self.0.label(index)
-    }
-    fn location(&self, index: u64) -> String {
-        self.0.location(index)
-    }
+    common::wraps!(self.0);
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         self.0.read(index, page, limit)
-    }
-    fn inner(&self) -> Option<&dyn Source> {
-        Some(&self.0)
     }
     fn remote(&self) -> Option<&dyn RemoteReads> {
         Some(self)

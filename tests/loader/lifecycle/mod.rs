@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use crate::common::{evaluation, jpegs, memory, training};
+use crate::common::{self, evaluation, jpegs, memory, training};
 use feedwater::error::{DataError, Error, Reason};
 use feedwater::loader::{Batch, DeviceChoice, Loader, LoaderBuilder, Outcome};
 use feedwater::op::custom::{Draw, Kinds};
@@ -339,22 +339,11 @@ fn the_system_error_of_a_sample_is_preserved() {
 struct Stalled(Memory, Arc<(Mutex<bool>, Condvar)>);
 
 impl Source for Stalled {
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-    fn label(&self, index: u64) -> i64 {
-        self.0.label(index)
-    }
-    fn location(&self, index: u64) -> String {
-        self.0.location(index)
-    }
+    common::wraps!(self.0);
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         let (free, changed) = &*self.1;
         let _free = changed.wait_while(free.lock().unwrap(), |free| !*free).unwrap();
         self.0.read(index, page, limit)
-    }
-    fn inner(&self) -> Option<&dyn Source> {
-        Some(&self.0)
     }
 }
 

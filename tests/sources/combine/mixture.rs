@@ -96,7 +96,7 @@ fn a_state_is_only_of_the_same_mixture() {
         Arc::new(Mixture::new(parts.collect(), Some(24)).unwrap())
     };
     let builder = |source: Arc<dyn Source>| {
-        let builder = Loader::builder(Whole(source), training()).device(DeviceChoice::Cpu);
+        let builder = Loader::builder(Wrapping(source), training()).device(DeviceChoice::Cpu);
         builder.num_workers(2).batch_size(3).last_batch(LastBatch::Partial).shuffle(true).seed(4)
     };
     let parts = [(6, 0), (6, 100)];
@@ -120,27 +120,6 @@ fn a_state_is_only_of_the_same_mixture() {
     let mut earlier = state;
     earlier.combined = None;
     builder(mixed(&parts, [1.0, 1.0])).resume(earlier).build().unwrap();
-}
-
-/// A source that passes all calls to another source.
-struct Whole(Arc<dyn Source>);
-
-impl Source for Whole {
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-    fn label(&self, index: u64) -> i64 {
-        self.0.label(index)
-    }
-    fn location(&self, index: u64) -> String {
-        self.0.location(index)
-    }
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
-        self.0.read(index, page, limit)
-    }
-    fn inner(&self) -> Option<&dyn Source> {
-        Some(&*self.0)
-    }
 }
 
 /// A source in memory whose samples have names.

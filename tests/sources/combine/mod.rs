@@ -11,7 +11,7 @@ use std::fs;
 use std::sync::Arc;
 
 use crate::common::words::has_words;
-use crate::common::{config_error, jpeg, jpegs, refused, training};
+use crate::common::{Wrapping, config_error, jpeg, jpegs, refused, training};
 use feedwater::error::{DataError, Error};
 use feedwater::internals::config::Pipeline;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use crate::common::{jpeg, png, training};
+use crate::common::{self, jpeg, png, training};
 use crate::words::{has_words, row};
 use feedwater::Error;
 use feedwater::error::{DataError, Reason};
@@ -138,23 +138,12 @@ fn the_files_depend_only_on_the_source_and_the_settings() {
 struct Failing<S>(S, u64);
 
 impl<S: Source> Source for Failing<S> {
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-    fn label(&self, index: u64) -> i64 {
-        self.0.label(index)
-    }
-    fn location(&self, index: u64) -> String {
-        self.0.location(index)
-    }
+    common::wraps!(self.0);
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         match index < self.1 {
             true => self.0.read(index, page, limit),
             false => Err(DataError::new(Reason::Unreadable, "taken away")),
         }
-    }
-    fn inner(&self) -> Option<&dyn Source> {
-        Some(&self.0)
     }
 }
 
@@ -195,24 +184,13 @@ fn a_stopped_run_resumes_after_the_last_complete_shard() {
 struct Meanwhile<'a>(Memory, &'a Path, Mutex<Option<Error>>);
 
 impl Source for Meanwhile<'_> {
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-    fn label(&self, index: u64) -> i64 {
-        self.0.label(index)
-    }
-    fn location(&self, index: u64) -> String {
-        self.0.location(index)
-    }
+    common::wraps!(self.0);
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         if index == 0 {
             let second = pack(&self.0, self.1, &settings(ShardFormat::WebDataset), |_| {});
             *self.2.lock().unwrap() = second.err();
         }
         self.0.read(index, page, limit)
-    }
-    fn inner(&self) -> Option<&dyn Source> {
-        Some(&self.0)
     }
 }
 
