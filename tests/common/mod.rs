@@ -134,6 +134,21 @@ pub fn training() -> Chain {
         .then(op::Normalize::IMAGENET)
 }
 
+/// The chain of a pipeline file: random crop to 32x24, flip, normalize.
+pub const TRAINING: &str = r#"
+[[chain]]
+op = "random_resized_crop"
+width = 32
+height = 24
+[[chain]]
+op = "flip"
+horizontal = 0.5
+[[chain]]
+op = "normalize"
+mean = [0.485, 0.456, 0.406]
+std = [0.229, 0.224, 0.225]
+"#;
+
 /// Chain: shorter side to 26, centre crop to 22x22, normalize.
 pub fn evaluation() -> Chain {
     Chain::new()

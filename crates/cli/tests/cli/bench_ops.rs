@@ -5,24 +5,11 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::common::TRAINING;
 use crate::words::{self, has_words};
 use feedwater_tools::synth;
 use serde_json::Value;
 use tempfile::TempDir;
-
-const CHAIN: &str = r#"
-[[chain]]
-op = "random_resized_crop"
-width = 32
-height = 24
-[[chain]]
-op = "flip"
-horizontal = 0.5
-[[chain]]
-op = "normalize"
-mean = [0.485, 0.456, 0.406]
-std = [0.229, 0.224, 0.225]
-"#;
 
 /// Creates ten images of 80x60 pixels, and a `pipeline.toml` that consists of `head` and `chain`.
 fn workplace(head: &str, chain: &str) -> TempDir {
@@ -68,7 +55,7 @@ fn near(a: f64, b: f64) {
 
 #[test]
 fn every_step_of_the_chain_is_measured_alone_and_shares_add_up() {
-    let dir = workplace("", CHAIN);
+    let dir = workplace("", TRAINING);
     let result = measured(dir.path(), &[]);
     let expected = [
         "read",
@@ -133,7 +120,7 @@ fn every_step_of_the_chain_is_measured_alone_and_shares_add_up() {
 #[test]
 fn presizing_is_a_separate_step() {
     let head = "[cache]\ndecoded = \"1 MiB\"\npresize = 30\n";
-    let dir = workplace(head, CHAIN);
+    let dir = workplace(head, TRAINING);
     let result = measured(dir.path(), &["--samples", "3"]);
     assert_eq!(names(&result)[..4], ["read", "header", "presize", "plan"]);
     assert_eq!(number(&result, "samples"), 3.0);
@@ -143,15 +130,17 @@ fn presizing_is_a_separate_step() {
 
 #[test]
 fn placements_on_a_gpu_do_not_matter() {
-    let dir =
-        workplace("", &CHAIN.replace("horizontal = 0.5", "horizontal = 0.5\nplacement = \"gpu\""));
+    let dir = workplace(
+        "",
+        &TRAINING.replace("horizontal = 0.5", "horizontal = 0.5\nplacement = \"gpu\""),
+    );
     let result = measured(dir.path(), &["--samples", "2"]);
     assert_eq!(names(&result).len(), 10);
 }
 
 #[test]
 fn unusable_samples_are_skipped_and_counted() {
-    let dir = workplace("", CHAIN);
+    let dir = workplace("", TRAINING);
     let images = |dir: &Path| {
         let mut files: Vec<_> = fs::read_dir(dir.join("data"))
             .unwrap()
@@ -182,7 +171,7 @@ fn unusable_samples_are_skipped_and_counted() {
 
 #[test]
 fn the_table_names_every_step_and_wrong_arguments_are_errors() {
-    let dir = workplace("", CHAIN);
+    let dir = workplace("", TRAINING);
     let output = bench_ops(dir.path(), &["pipeline.toml", "--samples", "2"]);
     let text = String::from_utf8(output.stdout).unwrap();
     for (label, values) in [

@@ -1,6 +1,7 @@
 //! Tests of `feedwater bench-ops` on the simulated GPU: which kernels it launches, what they
 //! compute, and that nothing leaks. Its times have no meaning.
 
+use crate::common::TRAINING;
 use crate::simulated;
 use std::fs;
 use std::path::Path;
@@ -9,20 +10,6 @@ use std::process::{Command, Output};
 use feedwater_tools::synth;
 use serde_json::Value;
 use tempfile::TempDir;
-
-const TRAINING: &str = r#"
-[[chain]]
-op = "random_resized_crop"
-width = 32
-height = 24
-[[chain]]
-op = "flip"
-horizontal = 0.5
-[[chain]]
-op = "normalize"
-mean = [0.485, 0.456, 0.406]
-std = [0.229, 0.224, 0.225]
-"#;
 
 /// A chain that resizes, crops the centre, flips, and crops floats. The centre crop needs only a
 /// part of the resized image.

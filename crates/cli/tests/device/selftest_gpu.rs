@@ -1,7 +1,7 @@
 //! Tests of the built program on the simulated GPU. The driver, the run-time compiler and nvJPEG
 //! simulate the API and the order of events. nvJPEG returns a pattern instead of the image.
 
-use crate::common::{some_of, tests_all_cases};
+use crate::common::{TRAINING, some_of, tests_all_cases};
 use crate::simulated;
 use crate::words::has_words;
 use std::fs;
@@ -50,20 +50,6 @@ fn workplace(chain: &str) -> TempDir {
     fs::write(dir.path().join("pipeline.toml"), text).unwrap();
     dir
 }
-
-const TRAINING: &str = r#"
-[[chain]]
-op = "random_resized_crop"
-width = 32
-height = 24
-[[chain]]
-op = "flip"
-horizontal = 0.5
-[[chain]]
-op = "normalize"
-mean = [0.485, 0.456, 0.406]
-std = [0.229, 0.224, 0.225]
-"#;
 
 /// The same chain as in the check `gpu/operator/normalize`. It needs only one kernel.
 const NORMALIZE: &str = r#"

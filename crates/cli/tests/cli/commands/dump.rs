@@ -134,7 +134,7 @@ fn dump_of_another_epoch_reorders_the_same_set() {
 #[test]
 fn dump_writes_what_each_repeat_drew() {
     let dir = workplace();
-    let text = format!("{PIPELINE}repeats = 2\n{CHAIN}");
+    let text = format!("{PIPELINE}repeats = 2\n{TRAINING}");
     write(&dir, "repeats.toml", &text);
     done(dir.path(), &["dump", "repeats.toml", "--device", "cpu", "--out", "out"]);
     let samples = fs::read(dir.path().join("out/samples.json")).unwrap();
@@ -190,7 +190,7 @@ fn dump_writes_each_element_type() {
 fn dump_writes_what_batch_operators_drew() {
     let dir = workplace();
     let text = format!(
-        "{PIPELINE}{CHAIN}[targets]\nclasses = 3\n[[batch_operators]]\nop = \"mixup\"\nalpha = 0.8\n\
+        "{PIPELINE}{TRAINING}[targets]\nclasses = 3\n[[batch_operators]]\nop = \"mixup\"\nalpha = 0.8\n\
          [[batch_operators]]\nop = \"cutmix\"\n"
     );
     write(&dir, "mixed.toml", &text);
@@ -248,7 +248,7 @@ fn commands_end_if_every_sample_is_dropped() {
             fs::write(image.unwrap().path(), "no image").unwrap();
         }
     }
-    write(&dir, "bad.toml", &format!("{PIPELINE}on_error = \"drop\"\n{CHAIN}"));
+    write(&dir, "bad.toml", &format!("{PIPELINE}on_error = \"drop\"\n{TRAINING}"));
     let args = ["run", "bad.toml", "--device", "cpu", "--epochs", "3"];
     let (report, warning) = done_with_warnings(dir.path(), &args);
     assert!(has_words(row(&report, "images "), &["0"]), "{report}");

@@ -194,7 +194,7 @@ fn a_command_that_waits_for_a_server_ends_with_the_signal() {
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/a.tar", server.local_addr().unwrap());
     let dir = tempfile::tempdir().unwrap();
-    let text = format!("[source]\nwebdataset = \"{url}\"\n[storage]\nretries = 100\n{CHAIN}");
+    let text = format!("[source]\nwebdataset = \"{url}\"\n[storage]\nretries = 100\n{TRAINING}");
     write(&dir, "pipeline.toml", &text);
     for (signal, name, code) in [(Signal::INT, "SIGINT", 130), (Signal::TERM, "SIGTERM", 143)] {
         let child = start(dir.path(), &["plan", "pipeline.toml"]);
@@ -264,7 +264,7 @@ fn a_signal_ends_a_command_that_reads_an_endless_row_index() {
     let url = format!("http://{address}/a.tar");
     let cache = "[loader]\nbatch_size = 2\n[cache]\nrow_index = \"64 MiB\"";
     let storage = "[storage]\nretries = 100";
-    let text = format!("[source]\nwebdataset = \"{url}\"\n{storage}\n{cache}\n{CHAIN}");
+    let text = format!("[source]\nwebdataset = \"{url}\"\n{storage}\n{cache}\n{TRAINING}");
     write(&dir, "remote.toml", &text);
     for (signal, name, code) in [(Signal::INT, "SIGINT", 130), (Signal::TERM, "SIGTERM", 143)] {
         is_read.store(false, Ordering::Relaxed);

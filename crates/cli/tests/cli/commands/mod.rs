@@ -9,6 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::common::TRAINING;
 use crate::words::{has_words, row};
 use feedwater_tools::synth;
 use serde_json::Value;
@@ -73,20 +74,6 @@ fn refused(dir: &Path, args: &[&str], code: i32) -> String {
     stderr
 }
 
-const CHAIN: &str = r#"
-[[chain]]
-op = "random_resized_crop"
-width = 32
-height = 24
-[[chain]]
-op = "flip"
-horizontal = 0.5
-[[chain]]
-op = "normalize"
-mean = [0.485, 0.456, 0.406]
-std = [0.229, 0.224, 0.225]
-"#;
-
 const PIPELINE: &str =
     "[source]\ndirectory = \"data\"\n[loader]\nbatch_size = 4\nshuffle = true\nseed = 5\n";
 
@@ -95,7 +82,7 @@ fn workplace() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let settings = synth::Settings { classes: 3, ..synth::Settings::uniform(10, 80, 60) };
     synth::write(&dir.path().join("data"), &settings, |_| ()).unwrap();
-    write(&dir, "pipeline.toml", &format!("{PIPELINE}{CHAIN}"));
+    write(&dir, "pipeline.toml", &format!("{PIPELINE}{TRAINING}"));
     dir
 }
 
@@ -182,10 +169,10 @@ fn an_endless_pipeline_file_is_an_error_at_once() {
 fn a_wrong_pipeline_file_is_a_usage_error_that_names_the_key() {
     let dir = workplace();
     for (text, key, values) in [
-        (format!("{PIPELINE}batchs = 3\n{CHAIN}"), "loader.batchs: ", &["batch_size"][..]),
+        (format!("{PIPELINE}batchs = 3\n{TRAINING}"), "loader.batchs: ", &["batch_size"][..]),
         (format!("{PIPELINE}[[chain]]\nop = \"resise\""), "chain[0].op: ", &["resise", "resize"]),
-        (format!("{PIPELINE}{}", CHAIN.replace("0.224", "0")), "chain[2].std[1]: ", &["0"]),
-        (CHAIN.to_string(), "source: ", &[]),
+        (format!("{PIPELINE}{}", TRAINING.replace("0.224", "0")), "chain[2].std[1]: ", &["0"]),
+        (TRAINING.to_string(), "source: ", &[]),
         // This text is not valid TOML, so the message names no key.
         ("[source".to_string(), "", &["]"]),
         // The source exists, but the chain outputs images of different sizes.
@@ -232,7 +219,7 @@ fn a_missing_folder_is_a_usage_error_in_a_mixture_too() {
     let dir = workplace();
     let missing =
         "[[source.mixture]]\ndirectory = \"data\"\n[[source.mixture]]\ndirectory = \"dta\"\n";
-    write(&dir, "missing.toml", &format!("{missing}{CHAIN}"));
+    write(&dir, "missing.toml", &format!("{missing}{TRAINING}"));
     for command in ["run", "plan", "probe", "bench-ops", "bench", "explain"] {
         let words = refused(dir.path(), &[command, "missing.toml"], 2);
         let place = "missing.toml:4:1: source.mixture[1].directory: ";
@@ -245,7 +232,7 @@ fn a_missing_folder_is_a_usage_error_in_a_mixture_too() {
 fn an_error_names_the_option_instead_of_the_key() {
     let dir = workplace();
     let limits = "[limits]\ncpu_threads = 2\n";
-    write(&dir, "limited.toml", &format!("{PIPELINE}num_workers = 1\n{limits}{CHAIN}"));
+    write(&dir, "limited.toml", &format!("{PIPELINE}num_workers = 1\n{limits}{TRAINING}"));
     let words =
         refused(dir.path(), &["run", "limited.toml", "--device", "cpu", "--workers", "3"], 2);
     let (_, problem) =
@@ -253,7 +240,7 @@ fn an_error_names_the_option_instead_of_the_key() {
     assert!(has_words(problem, &["2", "--workers", "3"]), "{words}");
     assert!(!words.contains("loader.num_workers"), "{words}");
     let args = ["bench", "pipeline.toml", "--device", "cpu", "--batch", "64", "--epochs", "1"];
-    write(&dir, "drop.toml", &format!("{PIPELINE}last_batch = \"drop\"\n{CHAIN}"));
+    write(&dir, "drop.toml", &format!("{PIPELINE}last_batch = \"drop\"\n{TRAINING}"));
     let output = feedwater(dir.path(), &[&args[..1], &["drop.toml"], &args[2..]].concat());
     let words = text(&output.stdout) + &text(&output.stderr);
     let (_, problem) = words.split_once("--batch: ").unwrap_or_else(|| panic!("{words}"));
@@ -294,11 +281,11 @@ fn run_reports_every_documented_field() {
     let memory = row(&report, "memory ");
     assert!(has_words(memory, &["peak", "predicted", "file", "pages"]), "{report}");
     assert!(memory.find("peak") < memory.find("predicted"), "{report}");
-    write(&dir, "partial.toml", &format!("{PIPELINE}last_batch = \"partial\"\n{CHAIN}"));
+    write(&dir, "partial.toml", &format!("{PIPELINE}last_batch = \"partial\"\n{TRAINING}"));
     let report = done(dir.path(), &["run", "partial.toml", "--device", "cpu"]);
     assert!(!report.contains("left over"), "{report}");
     let three = PIPELINE.replace("batch_size = 4", "batch_size = 3");
-    write(&dir, "three.toml", &format!("{three}{CHAIN}"));
+    write(&dir, "three.toml", &format!("{three}{TRAINING}"));
     let report = done(dir.path(), &["run", "three.toml", "--device", "cpu"]);
     assert!(has_words(row(&report, "left over "), &["1 sample"]), "{report}");
 }
@@ -324,7 +311,8 @@ fn each_policy_for_bad_files_works_as_documented() {
     let whole = fs::read(&bad).unwrap();
     fs::write(&bad, &whole[..whole.len() / 3]).unwrap();
     let run = |policy: &str| {
-        let text = format!("{PIPELINE}last_batch = \"partial\"\non_error = \"{policy}\"\n{CHAIN}");
+        let text =
+            format!("{PIPELINE}last_batch = \"partial\"\non_error = \"{policy}\"\n{TRAINING}");
         write(&dir, "bad.toml", &text);
         ["run", "bad.toml", "--device", "cpu", "--json"]
     };

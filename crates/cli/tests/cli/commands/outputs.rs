@@ -50,7 +50,7 @@ fn help_of_bench_names_what_each_route_decodes_with() {
 fn one_image_of_one_class_is_singular_in_every_text() {
     let dir = tempfile::tempdir().unwrap();
     let loader = "[loader]\nbatch_size = 1\nnum_workers = 1\n[cache]\ndecoded = \"1 MiB\"\n";
-    write(&dir, "one.toml", &format!("[source]\ndirectory = \"data\"\n{loader}{CHAIN}"));
+    write(&dir, "one.toml", &format!("[source]\ndirectory = \"data\"\n{loader}{TRAINING}"));
     let synth = ["synth", "data", "--images", "1", "--width", "80", "--height", "60"];
     for (args, expected) in [
         (&[&synth[..], &["--classes", "1"]].concat()[..], &["1 image", "1 class"][..]),
@@ -97,7 +97,7 @@ fn on_a_full_disk_the_old_files_stay_and_the_error_names_the_file() {
 #[test]
 fn a_failed_run_keeps_the_old_files() {
     let dir = workplace();
-    write(&dir, "broken.toml", &format!("[source]\ndirectory = \"none\"\n{CHAIN}"));
+    write(&dir, "broken.toml", &format!("[source]\ndirectory = \"none\"\n{TRAINING}"));
     for option in ["--trace", "--profile"] {
         write(&dir, "a", OLD);
         assert_ne!(

@@ -46,7 +46,7 @@ fn workers_may_be_auto_and_other_words_are_errors() {
             assert!(has_words(&words, &["--workers", "1", "1024", "auto"]), "{words}");
         }
     }
-    let file = format!("{PIPELINE}num_workers = \"auto\"\nprefetch = \"auto\"\n{CHAIN}");
+    let file = format!("{PIPELINE}num_workers = \"auto\"\nprefetch = \"auto\"\n{TRAINING}");
     write(&place, "auto.toml", &file);
     let plan = done(dir, &["plan", "auto.toml", "--device", "cpu"]);
     for values in [&["workers", "1"][..], &["prefetch", "1", "8", "2"]] {
