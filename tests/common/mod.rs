@@ -15,6 +15,7 @@ use feedwater::source::{FileList, Memory, Source};
 pub use jpeg_encoder::SamplingFactor;
 use jpeg_encoder::{ColorType, Encoder};
 
+pub mod pages;
 #[path = "../../crates/insight/tests/words/mod.rs"]
 pub mod words;
 
