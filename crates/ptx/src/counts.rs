@@ -67,11 +67,6 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Returns the number of passes through shared memory that bank conflicts cause.
-    pub fn bank_conflicts(&self) -> u64 {
-        self.shared_wavefronts - self.ideal_wavefronts
-    }
-
     pub(crate) fn of(module: &Module, places: &[PlaceCounts], longest_block: u64) -> Self {
         let mut counts = Self { longest_block, ..Self::default() };
         for (i, place) in module.instructions.iter().zip(places).filter(|it| it.1.warps > 0) {

@@ -144,18 +144,8 @@ const PINNED_BYTES_BESIDES: u64 = 128 << 10;
 /// Every backend, and the reason if the device does not support it.
 pub type Backends = Vec<(Backend, Result<(), String>)>;
 
-/// Returns for each backend whether this device and its driver support it, or the reason why they
-/// do not. Creates and destroys a handle of each backend, with nvJPEG's own allocators.
-///
-/// # Errors
-/// [`Error::Unavailable`] if nvJPEG is not installed. [`Error::Device`] if the device is lost. A
-/// missing engine is not an error.
-pub fn backends(device: &Arc<Device>) -> Result<Backends> {
-    Ok(probe_backends(device)?.0)
-}
-
-/// Like [`backends`]. Also returns whether the answers are final. A call that failed, for example
-/// because memory was short, may succeed later. A missing engine stays missing.
+/// Does the work of [`known_backends`]. Also returns whether the answers are final. A call that
+/// failed, for example because memory was short, may succeed later. A missing engine stays missing.
 fn probe_backends(device: &Arc<Device>) -> Result<(Backends, bool)> {
     let library = Library::open(device.runtime(), Some(device.driver_version() / 1000))?;
     let probed = Backend::ALL.map(|backend| (backend, jpeg::probe(&library, device, backend)));
@@ -165,11 +155,13 @@ fn probe_backends(device: &Arc<Device>) -> Result<(Backends, bool)> {
     Ok((told.into(), all_final))
 }
 
-/// Like [`backends`], but final answers are cached per process. Creating a handle of each backend
-/// is slow, and a process may build many loaders.
+/// Returns for each backend whether this device and its driver support it, or the reason why they
+/// do not. Creates and destroys a handle of each backend, with nvJPEG's own allocators. This is
+/// slow, and a process may build many loaders, so final answers are cached per process.
 ///
 /// # Errors
-/// Returns the same errors as [`backends`].
+/// [`Error::Unavailable`] if nvJPEG is not installed. [`Error::Device`] if the device is lost. A
+/// missing engine is not an error.
 pub fn known_backends(device: &Arc<Device>) -> Result<Backends> {
     let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let cuda_major = Some(device.driver_version() / 1000);

@@ -379,22 +379,22 @@ fn threads_decode_at_the_same_time() {
 fn available_backends_are_listed_with_reasons_for_the_others() {
     let Some(machine) = exclusive() else { return };
     let device = Device::open_with(0, &runtime()).unwrap();
-    let found = nvjpeg::backends(&device).unwrap();
+    let found = nvjpeg::known_backends(&device).unwrap();
     assert_eq!(found, Backend::ALL.map(|backend| (backend, Ok(()))));
     machine.hardware_engines(0);
-    let found = nvjpeg::backends(&device).unwrap();
+    let found = nvjpeg::known_backends(&device).unwrap();
     assert_eq!(found[1..], BACKENDS.map(|backend| (backend, Ok(()))));
     let problem = found[0].1.as_ref().unwrap_err();
     assert!(problem.contains("libnvcuvid"), "{problem}");
     machine.fail("nvjpegCreateEx", 3, LAUNCH_FAILED);
-    let found = nvjpeg::backends(&device).unwrap();
+    let found = nvjpeg::known_backends(&device).unwrap();
     assert!(found[2].1.as_ref().unwrap_err().contains("nvjpegCreateEx"));
     machine.fail("nvjpegDecoderCreate", 1, LAUNCH_FAILED);
-    let found = nvjpeg::backends(&device).unwrap();
+    let found = nvjpeg::known_backends(&device).unwrap();
     assert!(found[1].1.as_ref().unwrap_err().contains("nvjpegDecoderCreate"));
     machine.hardware_engines(1);
     machine.fail("nvjpegGetHardwareDecoderInfo", 1, LAUNCH_FAILED);
-    let found = nvjpeg::backends(&device).unwrap();
+    let found = nvjpeg::known_backends(&device).unwrap();
     assert!(found[0].1.as_ref().unwrap_err().contains("nvjpegGetHardwareDecoderInfo"));
     drop(device);
     assert_clean(&machine, "backends");

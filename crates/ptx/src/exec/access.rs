@@ -202,7 +202,7 @@ impl Machine<'_> {
                     self.report_race(block, at, access, conflict, same, FaultKind::GlobalRace);
                 }
                 let range = &mut self.memory.ranges_mut()[number];
-                range.set_written(offset, bytes, true);
+                range.set_written(offset, bytes);
                 match bytes {
                     1 => range.host.put(offset, [from[0]]),
                     2 => range.host.put::<2>(offset, from.try_into().expect("two bytes")),

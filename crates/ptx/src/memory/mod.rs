@@ -91,7 +91,7 @@ impl Memory {
     pub fn write(&mut self, address: u64, data: &[u8]) -> Option<()> {
         let (range, offset) = self.find(address, data.len() as u64)?;
         self.ranges[range].host.write(offset, data);
-        self.ranges[range].set_written(offset, data.len() as u64, true);
+        self.ranges[range].set_written(offset, data.len() as u64);
         Some(())
     }
 
@@ -99,16 +99,7 @@ impl Memory {
     /// if they are not all in one range.
     pub fn mark_written(&mut self, address: u64, bytes: u64) -> Option<()> {
         let (range, offset) = self.find(address, bytes)?;
-        self.ranges[range].set_written(offset, bytes, true);
-        Some(())
-    }
-
-    /// Marks bytes as never written. Returns `None` if they are not all in one range, or if that
-    /// range was mapped as [`Contents::Written`].
-    pub fn mark_unwritten(&mut self, address: u64, bytes: u64) -> Option<()> {
-        let (range, offset) = self.find(address, bytes)?;
-        self.ranges[range].written.as_ref()?;
-        self.ranges[range].set_written(offset, bytes, false);
+        self.ranges[range].set_written(offset, bytes);
         Some(())
     }
 
@@ -194,11 +185,11 @@ impl Range {
         self.written.as_ref().is_none_or(|it| it.has(offset, bytes))
     }
 
-    /// Marks bytes as written or unwritten.
+    /// Marks bytes as written.
     #[inline]
-    pub fn set_written(&mut self, offset: u64, bytes: u64, value: bool) {
+    pub fn set_written(&mut self, offset: u64, bytes: u64) {
         if let Some(written) = &mut self.written {
-            written.set(offset, bytes, value);
+            written.set(offset, bytes, true);
         }
     }
 
@@ -228,15 +219,15 @@ mod tests {
     #[test]
     fn written_bytes_are_tracked_across_words() {
         let mut memory = Memory::new();
-        let at = memory.allocate("a", 200, Access::ReadWrite);
+        memory.allocate("a", 200, Access::ReadWrite);
         let range = &mut memory.ranges[0];
-        range.set_written(60, 8, true);
+        range.set_written(60, 8);
         assert!(range.is_written(60, 8) && range.is_written(62, 4) && range.is_written(64, 4));
         assert!(!range.is_written(59, 8) && !range.is_written(60, 16));
-        range.set_written(0, 200, true);
+        range.set_written(0, 100);
+        range.set_written(101, 99);
         assert!(range.is_written(0, 64) && range.is_written(136, 64));
-        memory.mark_unwritten(at + 100, 1).unwrap();
-        assert!(!memory.ranges[0].is_written(96, 16) && memory.ranges[0].is_written(101, 32));
+        assert!(!range.is_written(96, 16) && range.is_written(101, 32));
     }
 
     #[test]

@@ -188,7 +188,7 @@ fn counts_are_those_of_a_known_kernel() {
     assert_eq!(counts.instructions, 2 * (3 + 7 + 1 + 1));
     assert_eq!(counts.longest_block, counts.instructions);
     assert_eq!((counts.branches, counts.divergent_branches, counts.barriers), (2, 1, 2));
-    assert_eq!((counts.shared_wavefronts, counts.bank_conflicts()), (4, 2));
+    assert_eq!((counts.shared_wavefronts, counts.ideal_wavefronts), (4, 2));
     assert_eq!((counts.sectors_loaded, counts.sectors_stored), (2, 0));
     assert_eq!(counts.opcodes["shl.b32"], 2);
 }
