@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::{env, fs};
 
 use feedwater::error::{ConfigError, DataError, Error};
-use feedwater::internals::image::HostImage;
+use feedwater::internals::geometry::Size;
+use feedwater::internals::image::{HostImage, Image};
 use feedwater::op::custom::{Draw, ImageFormula, Kind, Kinds};
 use feedwater::op::{self, Chain, Operator};
 use feedwater::source::custom::Page;
@@ -55,6 +56,20 @@ pub fn image(seed: u64, width: u32, height: u32) -> Vec<u8> {
         }
     }
     pixels
+}
+
+/// Returns an image of waves with noise, with the same bytes as `picture` in tests/golden/ops.py.
+pub fn picture(size: Size, seed: u64) -> Image<u8> {
+    let value = |at: u64| {
+        let (x, y, c) = (at / 3 % u64::from(size.width), at / 3 / u64::from(size.width), at % 3);
+        let mut noise = (at + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        noise ^= noise >> 29;
+        noise = noise.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 56;
+        let wave = (x * (5 + c) + y * (3 + 2 * c)) % 512;
+        let wave = if wave < 256 { wave } else { 511 - wave };
+        (if noise < 96 { noise * 2 } else { wave }) as u8
+    };
+    Image::from_data(size.window(), (0..3 * size.pixels()).map(value).collect())
 }
 
 /// Encodes [`image`] as a baseline JPEG, 4:2:0, quality 90.

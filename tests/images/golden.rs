@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::common::picture;
 use feedwater::internals::geometry::{Roi, Size};
-use feedwater::internals::image::{HostImage, Image, PixelType};
+use feedwater::internals::image::{HostImage, PixelType};
 use feedwater::internals::op::Actions;
 use feedwater::internals::op::resample::{self, Filter};
 use feedwater::internals::output;
@@ -17,19 +18,8 @@ use feedwater::internals::transform::HostTransform;
 use feedwater::op::custom::Wanted;
 use feedwater::op::{CenterCrop, Crop, Flip, Normalize, Operator, Resize};
 
-/// Returns an image of waves with noise, with the same bytes as `picture` in tests/golden/ops.py.
 fn image(size: Size, seed: u64) -> HostImage {
-    let value = |at: u64| {
-        let (x, y, c) = (at / 3 % u64::from(size.width), at / 3 / u64::from(size.width), at % 3);
-        let mut noise = (at + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        noise ^= noise >> 29;
-        noise = noise.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 56;
-        let wave = (x * (5 + c) + y * (3 + 2 * c)) % 512;
-        let wave = if wave < 256 { wave } else { 511 - wave };
-        (if noise < 96 { noise * 2 } else { wave }) as u8
-    };
-    let data = (0..3 * size.pixels()).map(value).collect();
-    HostImage::U8(Image::from_data(size.window(), data))
+    HostImage::U8(picture(size, seed))
 }
 
 fn golden(key: &str) -> Vec<Value> {

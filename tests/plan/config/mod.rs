@@ -6,6 +6,7 @@ mod places;
 use std::fs;
 use std::ops::Range;
 
+use crate::common::config_error;
 use feedwater::internals::config::Pipeline;
 use feedwater::internals::tensor::{DType, Layout};
 use feedwater::op::Placement;
@@ -203,16 +204,6 @@ fn former_names_of_decode_routes_are_accepted() {
     let pipeline = Pipeline::from_toml(text, "/").unwrap();
     assert_eq!(pipeline.settings.decode.routes, Route::ALL);
     assert!(pipeline.to_toml().unwrap().contains("\"nvjpeg-hardware\""));
-}
-
-/// Returns the configuration error of a result.
-#[track_caller]
-fn config_error<T>(result: Result<T, Error>) -> ConfigError {
-    match result {
-        Err(Error::Config(error)) => error,
-        Err(error) => panic!("{error:?}"),
-        Ok(_) => panic!("expected an error"),
-    }
 }
 
 #[test]
