@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::common::words::has_words;
 use crate::common::{config_error, position, refused_at};
+use crate::{folder, read};
 
 use feedwater::error::{Error, Reason};
 use feedwater::internals::config::Pipeline;
@@ -14,7 +15,6 @@ use feedwater::source::custom::{Hints, HostPage};
 use feedwater::source::settings::BetonSettings;
 use feedwater::source::{Beton, Source};
 use proptest::prelude::*;
-use tempfile::TempDir;
 
 const LABELS: [i64; 6] = [7, 0, -3, 1 << 40, 5, 6];
 const FIELD: usize = 1 + 16 + 1024;
@@ -29,15 +29,6 @@ const ROW: usize = 24;
 fn golden(name: &str) -> Vec<u8> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/beton");
     fs::read(folder.join(name)).unwrap()
-}
-
-/// Creates a temporary folder with these files.
-fn folder(files: &[(&str, &[u8])]) -> TempDir {
-    let root = tempfile::tempdir().unwrap();
-    for (name, bytes) in files {
-        fs::write(root.path().join(name), bytes).unwrap();
-    }
-    root
 }
 
 fn open(path: impl Into<PathBuf>) -> Result<Beton, Error> {
@@ -55,12 +46,6 @@ fn open_with(path: &Path, image: Option<&str>, label: Option<&str>) -> Result<Be
 fn refused(bytes: &[u8], byte: usize, values: &[&str]) {
     let root = folder(&[("a.beton", bytes)]);
     refused_at(open(root.path()), "source.beton", byte as u64, values);
-}
-
-fn read(source: &Beton, index: u64) -> Result<Vec<u8>, Reason> {
-    let mut page = HostPage::default();
-    source.read(index, &mut page, 1 << 30).map_err(|fault| fault.reason)?;
-    Ok(page.bytes().to_vec())
 }
 
 /// Returns image `number` that tests/golden/beton.py wrote, in the form in which `Beton` returns

@@ -8,6 +8,7 @@ use std::thread;
 
 use crate::common::words::has_words;
 use crate::common::{self, config_error, position, refused_at};
+use crate::folder;
 
 use feedwater::error::{Error, Reason};
 use feedwater::internals::config::Pipeline;
@@ -19,7 +20,6 @@ use feedwater::source::custom::{Hints, HostPage};
 use feedwater::source::settings::NpySettings;
 use feedwater::source::{Npy, Source};
 use proptest::prelude::*;
-use tempfile::TempDir;
 
 fn golden_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/npy")
@@ -27,15 +27,6 @@ fn golden_folder() -> PathBuf {
 
 fn golden(name: &str) -> Vec<u8> {
     fs::read(golden_folder().join(name)).unwrap()
-}
-
-/// Creates a temporary folder with these files.
-fn folder(files: &[(&str, &[u8])]) -> TempDir {
-    let root = tempfile::tempdir().unwrap();
-    for (name, bytes) in files {
-        fs::write(root.path().join(name), bytes).unwrap();
-    }
-    root
 }
 
 fn open(path: impl Into<PathBuf>) -> Result<Npy, Error> {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::common::words::has_words;
 use crate::common::{self, config_error, position, some_of};
+use crate::read;
 
 use feedwater::error::{Error, Reason};
 use feedwater::internals::source::Configured;
@@ -58,12 +59,6 @@ fn refused_at(path: &Path, byte: usize) {
     let start = format!("source.parquet: {}", path.display());
     assert!(error.key.starts_with(&start), "{error}");
     assert_eq!(position(&error), byte as u64, "{error}");
-}
-
-fn read(source: &Parquet, index: u64) -> Result<Vec<u8>, Reason> {
-    let mut page = HostPage::default();
-    source.read(index, &mut page, 1 << 30).map_err(|fault| fault.reason)?;
-    Ok(page.bytes().to_vec())
 }
 
 fn labels(source: &Parquet) -> Vec<i64> {

@@ -8,10 +8,11 @@ use std::time::SystemTime;
 
 use crate::common::words::has_words;
 use crate::common::{config_error, position, refused_at};
+use crate::read;
 
 use feedwater::error::{Error, Reason};
 use feedwater::internals::config::Pipeline;
-use feedwater::source::custom::{Hints, HostPage, Notes};
+use feedwater::source::custom::{Hints, Notes};
 use feedwater::source::settings::{RecordIoLabel, RecordIoSettings, SourceSettings};
 use feedwater::source::{ExclusionReason, RecordIo, Source};
 use proptest::prelude::*;
@@ -45,12 +46,6 @@ fn open(bytes: &[u8]) -> Result<(TempDir, RecordIo), Error> {
 #[track_caller]
 fn refused(bytes: &[u8], byte: u64, values: &[&str]) {
     refused_at(open(bytes), "source.recordio", byte, values);
-}
-
-fn read(source: &RecordIo, index: u64) -> Result<Vec<u8>, Reason> {
-    let mut page = HostPage::default();
-    source.read(index, &mut page, 1 << 30).map_err(|fault| fault.reason)?;
-    Ok(page.bytes().to_vec())
 }
 
 /// Encodes a record that has one part, with this flag, label and remaining bytes.

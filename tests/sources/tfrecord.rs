@@ -3,12 +3,13 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
 use crate::common::words::has_words;
 use crate::common::{self, config_error, position};
+use crate::{folder, golden_record as golden, read};
 
 use feedwater::error::{Error, Reason};
 use feedwater::source::custom::{Hints, HostPage};
@@ -19,20 +20,6 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 const LABELS: [i64; 4] = [7, 0, -3, 1 << 40];
-
-fn golden(name: &str) -> Vec<u8> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/records");
-    fs::read(folder.join(name)).unwrap()
-}
-
-/// Creates a temporary folder with these files.
-fn folder(files: &[(&str, &[u8])]) -> TempDir {
-    let root = tempfile::tempdir().unwrap();
-    for (name, bytes) in files {
-        fs::write(root.path().join(name), bytes).unwrap();
-    }
-    root
-}
 
 /// Creates a temporary folder with the two files that TensorFlow wrote.
 fn written_by_tensorflow() -> TempDir {
@@ -52,12 +39,6 @@ fn refused(result: Result<TfRecord, Error>, values: &[&str]) {
     assert!(error.key.starts_with("source.tfrecord: "), "{error}");
     position(&error);
     assert!(has_words(&error.problem, values), "{values:?}: {error}");
-}
-
-fn read(source: &TfRecord, index: u64) -> Result<Vec<u8>, Reason> {
-    let mut page = HostPage::default();
-    source.read(index, &mut page, 1 << 30).map_err(|fault| fault.reason)?;
-    Ok(page.bytes().to_vec())
 }
 
 /// Returns the paths of the hidden files in a folder, which are indices.

@@ -4,35 +4,21 @@
 
 use std::fs;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::common::words::has_words;
 use crate::common::{self, config_error, position, refused_at};
+use crate::{folder, golden_record as golden};
 
 use feedwater::error::{Error, Reason};
 use feedwater::source::custom::{Hints, HostPage, Notes};
 use feedwater::source::settings::WebDatasetSettings;
 use feedwater::source::{ExclusionReason, Source, WebDataset};
 use proptest::prelude::*;
-use tempfile::TempDir;
 
 mod joined;
 
 const LABELS: [i64; 4] = [7, 0, -3, 1 << 40];
-
-fn golden(name: &str) -> Vec<u8> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/records");
-    fs::read(folder.join(name)).unwrap()
-}
-
-/// Creates a temporary folder with these files.
-fn folder(files: &[(&str, &[u8])]) -> TempDir {
-    let root = tempfile::tempdir().unwrap();
-    for (name, bytes) in files {
-        fs::write(root.path().join(name), bytes).unwrap();
-    }
-    root
-}
 
 fn open_with(bytes: &[u8], image: &str, label: &str, key: &str) -> Result<Vec<Sample>, Error> {
     let root = folder(&[("a.tar", bytes)]);

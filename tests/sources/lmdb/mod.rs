@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 
 use crate::common::words::has_words;
 use crate::common::{self, config_error, position};
+use crate::read;
 
 use feedwater::error::{Error, Reason};
 use feedwater::internals::config::Pipeline;
 use feedwater::internals::geometry::Size;
 use feedwater::internals::header::Header;
-use feedwater::source::custom::{Hints, HostPage, Notes};
+use feedwater::source::custom::{Hints, Notes};
 use feedwater::source::settings::{LmdbSettings, LmdbValues, SourceSettings};
 use feedwater::source::{ExclusionReason, Lmdb, Source};
 use tempfile::TempDir;
@@ -50,12 +51,6 @@ fn open(bytes: &[u8], settings: &LmdbSettings) -> Result<(TempDir, Lmdb), Error>
 #[track_caller]
 fn refused(bytes: &[u8], settings: &LmdbSettings, byte: u64, values: &[&str]) {
     common::refused_at(open(bytes, settings), "source.lmdb", byte, values);
-}
-
-fn read(source: &Lmdb, index: u64) -> Result<Vec<u8>, Reason> {
-    let mut page = HostPage::default();
-    source.read(index, &mut page, 1 << 30).map_err(|fault| fault.reason)?;
-    Ok(page.bytes().to_vec())
 }
 
 fn samples(source: &Lmdb) -> Vec<(Vec<u8>, i64)> {
