@@ -4,8 +4,8 @@
 
 use crate::common::{evaluation, jpeg, training};
 use crate::simulated::device_code::executes_device_code;
-use crate::simulated::images::libjpeg;
-use crate::simulated::{Schedule, Simulated, exclusive, runtime};
+use crate::simulated::images::assert_clean;
+use crate::simulated::{Schedule, Simulated, runtime};
 use feedwater::footprint::{Footprint, Memory as MemoryKind};
 use feedwater::gpu::{Device, Stream};
 use feedwater::internals::geometry::Size;
@@ -19,9 +19,7 @@ use feedwater::source::Memory;
 
 fn machine() -> Option<Simulated> {
     assert!(executes_device_code(), "run tests/device_code/run.sh");
-    let machine = exclusive()?;
-    machine.set_decoder(Some(libjpeg));
-    Some(machine)
+    crate::machine()
 }
 
 /// Launches a kernel with the statements `body` in one block of 64 threads. Returns the number of
@@ -180,8 +178,7 @@ fn no_schedule_of_warps_and_blocks_changes_a_batch() {
             }
         }
     }
-    let counts = machine.counts();
-    assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
+    assert_clean(&machine, "end");
 }
 
 /// The output has ten tiles, and two blocks count each histogram. So each pass has several blocks,
@@ -195,8 +192,7 @@ fn no_schedule_of_the_blocks_of_a_pass_changes_a_batch() {
     let make =
         || builder(chain.clone(), 4, (120, 100)).batch_size(4).output(DType::F16, Layout::Nchw);
     assert_eq!(same(make, "several blocks"), 1);
-    let counts = machine.counts();
-    assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
+    assert_clean(&machine, "end");
 }
 
 /// Also runs on Volta, whose tensor cores cannot multiply bytes. Volta also lacks the packing
@@ -226,6 +222,5 @@ fn gpus_without_products_of_bytes_equal_the_cpu() {
         }
         assert_eq!(machine.totals().mma > products, architecture >= 75, "sm_{architecture}");
     }
-    let counts = machine.counts();
-    assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
+    assert_clean(&machine, "end");
 }

@@ -2,7 +2,7 @@
 //! simulated machine.
 
 use crate::common::{jpegs, tests_all_cases, training};
-use crate::simulated::images::libjpeg;
+use crate::simulated::images::{assert_clean, libjpeg};
 use crate::simulated::{LAUNCH_FAILED, OUT_OF_MEMORY, Schedule, Simulated, exclusive, runtime};
 use feedwater::error::Error;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
@@ -51,8 +51,7 @@ fn restart(machine: &Simulated, schedule: u64) {
 /// Checks the result of a run in which a call failed. The run must end with an error, or deliver
 /// all 16 samples. Nothing may leak.
 fn check(machine: &Simulated, result: &Result<u64, Error>, what: &str) {
-    let counts = machine.counts();
-    assert_eq!((counts.live(), counts.faults()), (0, 0), "{what}: {counts:?}");
+    assert_clean(machine, what);
     if let Ok(images) = result {
         assert_eq!(*images, 16, "{what}");
     }

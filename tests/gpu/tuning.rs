@@ -5,8 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::common::{jpegs, training};
-use crate::simulated::images::libjpeg;
-use crate::simulated::{Schedule, Simulated, exclusive, runtime};
+use crate::simulated::images::assert_clean;
+use crate::simulated::{Schedule, Simulated, runtime};
 use feedwater::error::{ConfigError, Error};
 use feedwater::internals::geometry::Size;
 use feedwater::internals::plan::Offload;
@@ -17,8 +17,7 @@ use feedwater::plan::{AutoCount, Route};
 use feedwater::source::Memory;
 
 fn machine() -> Option<Simulated> {
-    let machine = exclusive()?;
-    machine.set_decoder(Some(libjpeg));
+    let machine = crate::machine()?;
     machine.schedule(Schedule::Random(5));
     Some(machine)
 }
@@ -91,8 +90,7 @@ fn a_device_without_work_is_left_alone_and_no_byte_changes() {
             "the bytes must not depend on tuning"
         );
         drop(loader);
-        let counts = machine.counts();
-        assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
+        assert_clean(&machine, "end");
     }
 }
 
@@ -145,7 +143,7 @@ fn each_operator_may_run_on_either_side_and_no_byte_changes() {
         assert_eq!(stats.outcomes["cpu"] + by_device(&stats.outcomes), stats.images);
         assert!(stats.cpu_fallback.keys().all(|why| *why == "the CPU keeps up"));
         drop(loader);
-        assert_eq!((machine.counts().live(), machine.counts().faults()), (0, 0));
+        assert_clean(&machine, "end");
     }
 }
 
@@ -199,7 +197,7 @@ fn all_numbers_can_be_chosen_at_once() {
     assert!(loader.decisions().iter().all(|it| (1..=most).contains(&it.choice.workers)));
     assert!(batches == on_cpu(training(), batches.len()));
     drop(loader);
-    assert_eq!((machine.counts().live(), machine.counts().faults()), (0, 0));
+    assert_clean(&machine, "end");
 }
 
 #[test]
@@ -234,5 +232,5 @@ fn operators_with_a_placement_stay_there() {
     assert!(tried.iter().all(|it| possible.contains(it)), "{tried:?}");
     assert_eq!(operators.plan().shape.width, Size::new(24, 24).width);
     drop((fixed, without_cpu, operators));
-    assert_eq!((machine.counts().live(), machine.counts().faults()), (0, 0));
+    assert_clean(&machine, "end");
 }

@@ -55,7 +55,14 @@ pub fn cut(pixels: &[u8], outer: Roi, inner: Roi) -> Vec<u8> {
     rows.flat_map(|it| it[3 * x..][..row].to_vec()).collect()
 }
 
-/// Checks that no object or allocation is left, and that no call was wrong.
+/// Removes the padding between rows of pixels in device memory.
+pub fn dense(bytes: &[u8], window: Roi) -> Vec<u8> {
+    let rows = bytes.chunks_exact(window.pitch_bytes() as usize);
+    rows.flat_map(|row| &row[..3 * window.width as usize]).copied().collect()
+}
+
+/// Checks that no object or allocation is left, and that no call was wrong. Callers must drop all
+/// objects first.
 pub fn assert_clean(machine: &Simulated, what: &str) {
     let counts = machine.counts();
     assert_eq!(counts.live(), 0, "{what}: leaked: {counts:?}");

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::common::{evaluation, jpeg, jpegs, progressive, training};
-use crate::simulated::images::libjpeg;
+use crate::machine;
+use crate::simulated::images::{assert_clean, libjpeg};
 use crate::simulated::{
     COPY_NS, DECODE_NS, KERNEL_NS, LAUNCH_FAILED, Reading, Schedule, Simulated, exclusive, runtime,
 };
@@ -23,11 +24,6 @@ use feedwater::source::Memory;
 
 const SCHEDULES: [Schedule; 4] =
     [Schedule::Lazy, Schedule::Eager, Schedule::Random(1), Schedule::Random(2)];
-
-fn clean(machine: &Simulated, what: &str) {
-    let counts = machine.counts();
-    assert_eq!((counts.live(), counts.faults()), (0, 0), "{what}: {counts:?}");
-}
 
 /// Whether `text` contains this number as a whole word.
 fn has_number(text: &str, number: u32) -> bool {
@@ -50,13 +46,6 @@ fn until<T>(mut there: impl FnMut() -> Option<T>) -> T {
 fn host_waits(machine: &Simulated) -> u64 {
     let waits = ["cuEventSynchronize", "cuStreamSynchronize", "cuCtxSynchronize"];
     waits.iter().map(|name| machine.calls(name)).sum()
-}
-
-/// Returns the simulated machine with libjpeg as its decoder.
-fn machine() -> Option<Simulated> {
-    let machine = exclusive()?;
-    machine.set_decoder(Some(libjpeg));
-    Some(machine)
 }
 
 fn builder(samples: Vec<(Vec<u8>, i64)>, chain: Chain) -> LoaderBuilder {
@@ -120,7 +109,7 @@ fn the_kernel_and_every_route_are_timed_by_the_device() {
             assert_eq!((&*by_route.route, by_route.share), (route.name(), 1.0));
             assert_eq!(by_route.device.as_ref(), Some(decode));
             drop(loader);
-            clean(&machine, &format!("{schedule:?} {route:?}"));
+            assert_clean(&machine, &format!("{schedule:?} {route:?}"));
         }
     }
     assert!(seen > 100, "{seen} samples were measured");
@@ -169,7 +158,7 @@ fn the_exposed_wait_is_that_of_the_consumers_stream() {
         assert_eq!(waited.as_nanos() as u64 >= 4 * KERNEL_NS, late == 0, "{waited:?}");
         assert!(late == 0 || waited.is_zero(), "{waited:?}");
         drop((batch, loader, first, last, stream, device));
-        clean(&machine, "exposed wait");
+        assert_clean(&machine, "exposed wait");
     }
 }
 
@@ -214,7 +203,7 @@ fn measuring_never_makes_the_host_wait() {
         let profile = loader.profile();
         assert!(device(&profile, Stage::Kernel).spans > 0);
         drop(loader);
-        clean(&machine, "waits");
+        assert_clean(&machine, "waits");
         ["cuEventSynchronize", "cuStreamSynchronize", "cuCtxSynchronize"]
             .map(|it| machine.calls(it))
     };
@@ -288,7 +277,7 @@ fn a_window_counts_the_images_of_its_own_routes() {
     let nothing = loader.profile_since(&loader.measured());
     assert!(nothing.routes.iter().all(|it| (it.images, it.share, it.busy) == (0, 0.0, 0.0)));
     drop(loader);
-    clean(&machine, "windows");
+    assert_clean(&machine, "windows");
 }
 
 #[test]
@@ -325,7 +314,7 @@ fn nvml_reads_the_device_that_cuda_uses() {
     machine.fail("nvmlInit_v2", 1, 9);
     let problem = probe(&runtime()).nvml.unwrap_err();
     assert!(problem.contains("NVML") && has_number(&problem, 9), "{problem}");
-    clean(&machine, "nvml");
+    assert_clean(&machine, "nvml");
     assert_eq!(machine.nvml_users(), 0);
 }
 
@@ -362,5 +351,5 @@ fn a_loader_monitors_its_device_on_request() {
     assert!(reason.contains("CPU"), "{reason}");
     assert_eq!(loader.profile().consumer.waited_on_device, None);
     drop(loader);
-    clean(&machine, "watched");
+    assert_clean(&machine, "watched");
 }

@@ -32,7 +32,7 @@ fn a_span_equals_the_time_of_its_operations_on_every_schedule() {
         assert_eq!((counts.items, counts.all_items, counts.dropped), (2, 2, 0), "{schedule:?}");
         assert_eq!(counts.busy, 3000 * COPY_NS + 7000, "{schedule:?}");
         drop((buffer, watch, stream, device));
-        clean(&machine, "span");
+        assert_clean(&machine, "span");
     }
 }
 
@@ -55,7 +55,7 @@ fn measuring_adds_no_waits_and_creates_no_events_later() {
     let counts = meter.counts();
     assert_eq!((counts.all_items, counts.items * 10), (2000, counts.busy));
     drop((watch, stream, device));
-    clean(&machine, "no waits");
+    assert_clean(&machine, "no waits");
 }
 
 /// A measurement is dropped if the previous one is unfinished. Later measurements work.
@@ -83,7 +83,7 @@ fn a_full_queue_drops_measurements_and_never_waits() {
         (meter.counts().items > 1).then_some(())
     });
     drop((watch, stream, device));
-    clean(&machine, "full");
+    assert_clean(&machine, "full");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn an_abandoned_span_leaks_nothing() {
     let counts = meter.counts();
     assert_eq!((counts.items, counts.all_items, counts.dropped, counts.busy), (1, 1, 0, 300));
     drop((watch, stream, device));
-    clean(&machine, "given up");
+    assert_clean(&machine, "given up");
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn time_between_marks_is_that_of_completed_timed_events() {
     stream.synchronize().unwrap();
     assert!(refused(plain.elapsed_since(&first).unwrap_err()), "without a time");
     drop((first, last, plain, stream, device));
-    clean(&machine, "events");
+    assert_clean(&machine, "events");
 }
 
 #[test]
@@ -147,6 +147,6 @@ fn every_failure_while_measuring_is_an_error_and_leaks_nothing() {
         machine.fail(name, 1, LAUNCH_FAILED);
         let Err(Error::Device { call, .. }) = run() else { panic!("{name} did not matter") };
         assert_eq!(call, name);
-        clean(&machine, name);
+        assert_clean(&machine, name);
     }
 }

@@ -4,17 +4,10 @@
 #![allow(unsafe_code, reason = "the driver is called as a framework would call it")]
 
 use super::*;
+use crate::keeps;
 use cudarc::driver::{CudaContext, result};
 use feedwater::gpu::compile;
 use feedwater::internals::gpu::{nvjpeg, read_back};
-
-/// Runs a step and checks that the thread's current context is the same as before.
-fn keeps<T>(what: &str, step: impl FnOnce() -> T) -> T {
-    let before = result::ctx::get_current().unwrap();
-    let value = step();
-    assert_eq!(result::ctx::get_current().unwrap(), before, "{what}");
-    value
-}
 
 /// Calls every function of the module `gpu` on GPU 0.
 fn every_function() {

@@ -10,7 +10,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::simulated::{LAUNCH_FAILED, Schedule, Simulated, directory, exclusive, runtime};
+use crate::simulated::images::assert_clean;
+use crate::simulated::{LAUNCH_FAILED, Schedule, directory, exclusive, runtime};
 use feedwater::Error;
 use feedwater::error::Result;
 use feedwater::footprint::{Footprint, Memory};
@@ -67,12 +68,6 @@ fn pools(device: &Arc<Device>) -> Result<(DevicePool, PinnedPool)> {
     footprint.add(Memory::Pinned, "pages", 4096, 4, "");
     footprint.add(Memory::Pinned, "nvjpeg", 1 << 20, 1, "");
     Ok((DevicePool::take(device, &footprint)?, PinnedPool::take(device, &footprint)?))
-}
-
-fn assert_clean(machine: &Simulated, what: &str) {
-    let counts = machine.counts();
-    assert_eq!(counts.live(), 0, "{what}: not everything was freed: {counts:?}");
-    assert_eq!(counts.faults(), 0, "{what}: {counts:?}");
 }
 
 #[test]

@@ -9,7 +9,9 @@ mod windows;
 
 use std::sync::Arc;
 
-use crate::simulated::images::{assert_clean, cut, file, file_with, pattern, reduced_pattern};
+use crate::simulated::images::{
+    assert_clean, cut, dense, file, file_with, pattern, reduced_pattern,
+};
 use crate::simulated::{self, LAUNCH_FAILED, Schedule, Simulated, exclusive};
 use cudarc::driver::result::memcpy_dtod_async;
 use feedwater::Error;
@@ -143,12 +145,6 @@ fn copy(stream: &Stream, target: &DeviceBuffer, source: &DeviceBuffer, bytes: us
     unsafe {
         memcpy_dtod_async(target.address(), source.address(), bytes, stream.raw().cast()).unwrap();
     }
-}
-
-/// Removes the padding between rows of pixels.
-fn dense(bytes: &[u8], window: Roi) -> Vec<u8> {
-    let rows = bytes.chunks_exact(window.pitch_bytes() as usize);
-    rows.flat_map(|row| &row[..3 * window.width as usize]).copied().collect()
 }
 
 #[test]

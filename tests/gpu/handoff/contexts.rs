@@ -2,15 +2,8 @@
 //! another GPU, or no context. Loaders and batches leave its context unchanged.
 
 use super::*;
+use crate::keeps;
 use feedwater::internals::gpu::BorrowedSlice;
-
-/// Runs a step and checks that the thread's current context is the same as before.
-fn keeps<T>(what: &str, step: impl FnOnce() -> T) -> T {
-    let before = result::ctx::get_current().unwrap();
-    let value = step();
-    assert_eq!(result::ctx::get_current().unwrap(), before, "{what}");
-    value
-}
 
 /// Calls every function of a loader on GPU 0 and of its batches.
 fn every_way() {

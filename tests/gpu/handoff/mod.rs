@@ -15,7 +15,8 @@ use std::ffi::c_void;
 use std::sync::{Arc, Weak};
 
 use crate::common::{jpegs, training};
-use crate::simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive, runtime};
+use crate::simulated::images::assert_clean;
+use crate::simulated::{LAUNCH_FAILED, Schedule, exclusive, runtime};
 use cudarc::driver::{CudaContext, CudaStream, LaunchConfig, PushKernelArg, result};
 use cudarc::nvrtc::Ptx;
 use feedwater::Result;
@@ -63,12 +64,6 @@ fn expected() -> Vec<Vec<u8>> {
 
 fn first(loader: &mut Loader) -> Batch {
     loader.into_iter().next().unwrap().unwrap()
-}
-
-/// Checks that nothing leaked and that no call was wrong. Callers must drop all objects first.
-fn assert_clean(machine: &Simulated, what: &str) {
-    let counts = machine.counts();
-    assert_eq!((counts.live(), counts.faults()), (0, 0), "{what}: {counts:?}");
 }
 
 /// A consumer with its own context and stream. It copies every batch on the device.

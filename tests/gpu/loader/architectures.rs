@@ -37,6 +37,5 @@ fn auto_uses_the_cpu_and_says_why_where_no_kernel_can_run() {
             assert!(build(choice).is_err());
         }
     }
-    let counts = machine.counts();
-    assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
+    assert_clean(&machine, "end");
 }

@@ -57,8 +57,7 @@ fn every_chain_and_schedule_equals_the_cpu() {
             same_targets(make, &format!("{schedule:?} {number} {last:?}"));
         }
     }
-    let counts = machine.counts();
-    assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
+    assert_clean(&machine, "end");
 }
 
 #[test]

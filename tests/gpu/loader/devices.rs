@@ -42,8 +42,7 @@ fn loaders_on_several_gpus_make_the_same_batches_as_on_the_cpu() {
             assert!(machine.on_device(gpu as i32).1 > 0, "gpu {gpu}");
         }
         drop(loaders);
-        let counts = machine.counts();
-        assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
+        assert_clean(&machine, "end");
     }
 }
 

@@ -134,7 +134,7 @@ fn a_slow_call_of_the_engines_delays_no_other_image() {
         assert!(expected.iter().map(|it| &it.1).eq(delivered.iter().map(|it| &it.1)));
         assert!(loader.stats().outcomes["nvjpeg-hardware"] > 0, "{:?}", loader.stats());
         drop(loader);
-        assert_eq!((machine.counts().live(), machine.counts().faults()), (0, 0));
+        assert_clean(&machine, "end");
     }
 }
 

@@ -26,8 +26,9 @@ use std::time::{Duration, Instant};
 use crate::common::{
     self, Invert, SamplingFactor, evaluation, jpegs, sampled_jpeg, some_of, training,
 };
-use crate::simulated::images::libjpeg;
-use crate::simulated::{self, LAUNCH_FAILED, Schedule, Simulated, exclusive, runtime};
+use crate::machine;
+use crate::simulated::images::{assert_clean, libjpeg};
+use crate::simulated::{self, LAUNCH_FAILED, Schedule, runtime};
 use feedwater::error::{DataError, Error, Reason};
 use feedwater::footprint::{Footprint, Memory as MemoryKind};
 use feedwater::gpu::{Device, Stream};
@@ -44,12 +45,6 @@ use feedwater::source::{Memory, Source};
 use feedwater::testing::check_operator;
 use serde_json::Value;
 
-fn machine() -> Option<Simulated> {
-    let machine = exclusive()?;
-    machine.set_decoder(Some(libjpeg));
-    Some(machine)
-}
-
 fn builder(samples: Vec<(Vec<u8>, i64)>, chain: Chain) -> LoaderBuilder {
     settled(Loader::builder(Memory::new(samples).unwrap(), chain))
 }
@@ -61,6 +56,16 @@ fn settled(builder: LoaderBuilder) -> LoaderBuilder {
         .configure(|it| it.loader.tune = false)
         .shuffle(true)
         .seed(3)
+}
+
+fn jitter() -> op::ColorJitter {
+    let around = |by: f64| Some([1.0 - by, 1.0 + by]);
+    op::ColorJitter {
+        brightness: around(0.4),
+        contrast: around(0.4),
+        saturation: around(0.4),
+        hue: Some([-0.1, 0.1]),
+    }
 }
 
 /// A source whose hints report slow reads in random order, so a plan inspects only few samples.
@@ -191,8 +196,7 @@ fn whole_epochs_equal_the_cpu_bit_for_bit_on_every_route_and_schedule() {
         let by_routes: u64 = routes.iter().map(|route| stats.outcomes[route.name()]).sum();
         assert_eq!((by_routes, stats.cpu_fallback.len()), (116, 0), "{what}: {stats:?}");
         drop(loader);
-        let counts = machine.counts();
-        assert_eq!((counts.live(), counts.faults()), (0, 0), "{what}: {counts:?}");
+        assert_clean(&machine, &what);
     }
 }
 

@@ -11,8 +11,8 @@ use feedwater::internals::random::SampleKey;
 use feedwater::internals::tensor::TensorShape;
 use feedwater::op::custom::Kinds;
 use feedwater::op::{
-    Autocontrast, CenterCrop, ColorJitter, Draw, Equalize, NormalizeImage, Operator, RandAugment,
-    RandomAffine, RandomRotation, Sharpness, TrivialAugmentWide,
+    Autocontrast, CenterCrop, Draw, Equalize, NormalizeImage, Operator, RandAugment, RandomAffine,
+    RandomRotation, Sharpness, TrivialAugmentWide,
 };
 
 use super::*;
@@ -23,16 +23,6 @@ fn mixed(samples: usize) -> Vec<(Vec<u8>, i64)> {
     const SIZES: [(u32, u32); 6] = [(149, 131), (1, 1), (37, 1), (1, 41), (33, 31), (64, 49)];
     let sizes = SIZES.into_iter().cycle().take(samples);
     sizes.zip(0..).map(|((w, h), seed)| (common::jpeg(seed, w, h), seed as i64)).collect()
-}
-
-fn jitter() -> ColorJitter {
-    let around = |by: f64| Some([1.0 - by, 1.0 + by]);
-    ColorJitter {
-        brightness: around(0.4),
-        contrast: around(0.4),
-        saturation: around(0.4),
-        hue: Some([-0.1, 0.1]),
-    }
 }
 
 fn scale() -> RandomAffine {

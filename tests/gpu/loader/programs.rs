@@ -3,21 +3,11 @@
 
 use feedwater::op::custom::{Kind, Kinds};
 use feedwater::op::{
-    CenterCrop, ColorJitter, Draw, Equalize, Flip, GaussianBlur, Normalize, Operator, RandAugment,
+    CenterCrop, Draw, Equalize, Flip, GaussianBlur, Normalize, Operator, RandAugment,
     RandomErasing, RandomPerspective, RandomResizedCrop, RandomRotation, Resize, Sharpness,
 };
 
 use super::*;
-
-fn jitter() -> ColorJitter {
-    let around = |by: f64| Some([1.0 - by, 1.0 + by]);
-    ColorJitter {
-        brightness: around(0.4),
-        contrast: around(0.4),
-        saturation: around(0.4),
-        hue: Some([-0.1, 0.1]),
-    }
-}
 
 fn erasing() -> RandomErasing {
     RandomErasing { probability: 0.7, std: [1.0; 3], ..RandomErasing::default() }

@@ -7,7 +7,7 @@ mod memory;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::simulated::images::{assert_clean, cut, file, file_with, pattern};
+use crate::simulated::images::{assert_clean, cut, dense, file, file_with, pattern};
 use crate::simulated::{self, LAUNCH_FAILED, Schedule, exclusive, runtime};
 use feedwater::Error;
 use feedwater::error::{Reason, Result};
@@ -82,12 +82,6 @@ impl Setup {
         read_back(&self.stream, &self.destinations[page], 0, &mut bytes)?;
         Ok(dense(&bytes, window))
     }
-}
-
-/// Removes the padding between rows of pixels.
-fn dense(bytes: &[u8], window: Roi) -> Vec<u8> {
-    let rows = bytes.chunks_exact(window.pitch_bytes() as usize);
-    rows.flat_map(|row| &row[..3 * window.width as usize]).copied().collect()
 }
 
 #[test]

@@ -62,8 +62,7 @@ fn batches_on_a_device_do_not_depend_on_the_caches() {
                 assert!(stats.cpu_fallback.keys().all(tuned), "{stats:?}");
             }
             drop(loader);
-            let counts = machine.counts();
-            assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
+            assert_clean(&machine, "end");
         }
     }
     let refused = builder(Counting::new(mixed()), training())

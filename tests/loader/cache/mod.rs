@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::{self, evaluation, jpeg, jpegs, png, progressive, training};
-use crate::simulated::images::libjpeg;
+use crate::simulated::images::{assert_clean, libjpeg};
 use crate::simulated::{Schedule, exclusive, runtime};
 use feedwater::error::{DataError, Error, Reason};
 use feedwater::footprint::Memory as MemoryKind;
