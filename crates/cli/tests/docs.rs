@@ -160,7 +160,11 @@ fn the_keys_of_sources_and_operators_are_in_their_pages() {
     let operators = read("docs/operators.md");
     for name in feedwater::internals::op::NAMES.iter().chain(feedwater::internals::op::batch::NAMES)
     {
-        assert!(operators.contains(&format!("| `{name}` |")), "docs/operators.md lacks {name}");
+        assert!(
+            operators.contains(&format!("| `{name}` |")),
+            "docs/operators.md lacks a row that begins with | `{name}` |; then run \
+             scripts/operator-reference --write and scripts/python-api --write"
+        );
     }
 }
 
