@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import ConfigError
@@ -11,6 +12,8 @@ from .errors import ConfigError
 if TYPE_CHECKING:
     from .loader import Loader
 
+#: Largest class number. It is limited because every smaller number needs memory for a name.
+_MOST_NUMBER = (1 << 20) - 1
 #: Allowed values of a loader's argument `classes_of`, as a text for messages.
 _TAKEN = "a loader, its state_dict(), a list of class names, or a dictionary from class names to numbers"
 
@@ -25,13 +28,15 @@ def names_of(classes_of: Loader | Mapping[str, Any] | Sequence[str] | None) -> l
     if isinstance(classes_of, Mapping):
         if classes_of and not isinstance(classes_of.get("state"), Mapping):
             return numbers_of(classes_of)
-        names = classes_of.get("classes", ())
+        names = classes_of.get("classes")
+        _check_saved(names)
+        names = names or ()
     elif isinstance(classes_of, Sequence):
         names = classes_of
     else:
         # An object that wraps a loader may have the loader's class names in its attribute `classes`.
         names = getattr(classes_of, "classes", None)
-        if names is None:
+        if names is None or isinstance(names, (str, os.PathLike)):
             raise TypeError(f"classes_of is a {type(classes_of).__name__}; it must be {_TAKEN}")
     names = [name_of(name) for name in names]
     if not names:
@@ -58,13 +63,21 @@ def numbers_of(classes: Mapping[Any, Any]) -> dict[str, int]:
             numbers[name_of(name)] = operator.index(number)
         except TypeError:
             numbers[name_of(name)] = -1
-        if isinstance(number, bool) or numbers[name] < 0:
-            raise ConfigError(f"class {name!r} has the number {number!r}; it must be a whole number, 0 or more", key="classes")
+        if isinstance(number, bool) or not 0 <= numbers[name] <= _MOST_NUMBER:
+            shown = number if not isinstance(number, int) or number.bit_length() <= 256 else f"a number of {number.bit_length()} bits"
+            raise ConfigError(f"class {name!r} has the number {shown!r}; it must be a whole number from 0 to {_MOST_NUMBER}", key="classes")
     return numbers
+
+
+def _check_saved(saved: Any) -> None:
+    """Checks the entry ``classes`` of a state."""
+    if saved is not None and (isinstance(saved, (str, bytes, Mapping)) or not isinstance(saved, Iterable)):
+        raise ConfigError(f"the state's entry 'classes' is {saved!r}; pass the dictionary that state_dict() returned, unchanged", key="state.classes")
 
 
 def check_classes(saved: Sequence[str] | None, classes: Sequence[str]) -> None:
     """Raises an error if the state was saved with other class names."""
+    _check_saved(saved)
     if saved is None or not classes or list(saved) == list(classes):
         return
     differing = [number for number, (was, now) in enumerate(zip(saved, classes)) if was != now]

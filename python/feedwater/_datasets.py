@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from . import _feedwater
 from ._settings import Samples, Source, samples
+from .errors import ConfigError
 
 __all__ = ["dataset"]
 
@@ -156,5 +157,8 @@ def as_source(source: Source | str | bytes | os.PathLike[str] | Dataset) -> Sour
     if isinstance(source, Source):
         return source
     if isinstance(source, (str, bytes, os.PathLike)):
-        return Source(json.loads(_feedwater.detected(os.fsdecode(source))))
+        path = os.fsdecode(source)
+        if path.endswith(".toml"):
+            raise ConfigError(f"source is the pipeline file {path!r}, which has all settings of a loader; write fw.Loader.from_toml({path!r})", key="source")
+        return Source(json.loads(_feedwater.detected(path)))
     return dataset(source)

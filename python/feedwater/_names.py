@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypedDict, TypeVar
 
 if TYPE_CHECKING:
     from ._settings import Operator
     from .loader import Loader
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 #: Other names of parameters: former names, which are accepted until 1.0, and names in PyTorch, DALI and Grain. The value is the name of feedwater's parameter.
 ALIASES = {
@@ -29,6 +33,11 @@ ALIASES = {
 }
 #: Parameters that are not in the signature, because few programs need them.
 RARE = ("layout", "epoch", "positions", "classes", "smoothing", "classes_of")
+_SHUFFLES = "write shuffle=True for the whole set, or loader=fw.LoaderSettings(shuffle_window=4096) for files of many samples"
+_SOURCE = "write source=, or pass the path as the first argument"
+_STATE = "leave it out, and call loader.load_state_dict(state) after the loader is built"
+_LAYOUT = 'write layout="nhwc" for tensors whose last axis is the channels'
+_SIZE = "write transform=, such as fw.train_recipe(224) for images of 224x224 pixels"
 #: Parameters of other libraries' loaders that feedwater does not have, and what to write instead.
 _FOREIGN = {
     "collate_fn": 'leave it out: batches are single tensors; framework="batch" returns objects with the labels, indices and other data of all samples',
@@ -45,8 +54,8 @@ _FOREIGN = {
     "in_order": "leave it out: batches always come in order",
     "device_id": 'write device="cuda:0"',
     "gpu_id": 'write device="cuda:0"',
-    "initial_fill": "write shuffle=True for the whole set, or loader=fw.LoaderSettings(shuffle_window=4096) for files of many samples",
-    "shuffle_buffer_size": "write shuffle=True for the whole set, or loader=fw.LoaderSettings(shuffle_window=4096) for files of many samples",
+    "initial_fill": _SHUFFLES,
+    "shuffle_buffer_size": _SHUFFLES,
     "pad_last_batch": 'write last_batch="pad"',
     "shard_options": "write rank= and world_size=; by default both come from the launcher",
     "operations": "write transform=[...], a list of operators of fw.ops",
@@ -54,6 +63,43 @@ _FOREIGN = {
     "worker_buffer_size": "write prefetch=, the number of batches of the whole loader",
     "exec_async": "leave it out: batches are always prefetched",
     "exec_pipelined": "leave it out: batches are always prefetched",
+    "buffer_size": _SHUFFLES,
+    "shuffle_buffer": _SHUFFLES,
+    "reshuffle_each_iteration": "leave it out: with shuffle=True each epoch has its own order",
+    "num_parallel_calls": "write num_workers=, the number of threads",
+    "num_parallel_reads": "write num_workers=, the number of threads",
+    "num_proc": "write num_workers=, the number of threads",
+    "deterministic": "leave it out: batches always come in order, and all random choices depend on seed",
+    "threads": "write num_workers=, the number of threads",
+    "gpu": 'write device="cuda:0"',
+    "cuda": 'write device="cuda:0"',
+    "num_classes": "write classes=, for soft targets; labels need no number of classes",
+    "label_smoothing": "write smoothing=, and classes=",
+    "class_names": "write classes_of=",
+    "random_seed": "write seed=",
+    "drop_remainder": "write drop_last=",
+    "take": "write source.select(take=1000)",
+    "skip": "write source.select(skip=1000)",
+    "subset": "write source.select(subset=[...])",
+    "indices": "write source.select(subset=[...])",
+    "memory_format": _LAYOUT,
+    "channels_last": _LAYOUT,
+    "data_format": _LAYOUT,
+    "dataset": _SOURCE,
+    "data": _SOURCE,
+    "data_dir": _SOURCE,
+    "file_root": _SOURCE,
+    "root": _SOURCE,
+    "path": _SOURCE,
+    "resume_from": _STATE,
+    "resume": _STATE,
+    "checkpoint": _STATE,
+    "state": _STATE,
+    "state_dict": _STATE,
+    "image_size": _SIZE,
+    "input_size": _SIZE,
+    "augment": "write transform=[...], a list of operators of fw.ops",
+    "augmentations": "write transform=[...], a list of operators of fw.ops",
 }
 
 
@@ -85,29 +131,154 @@ class MoreParameters(TypedDict, total=False):
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Returns the known name that is most similar to this name, or ``None`` if no name is similar."""
-    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)), None)
+    """Returns the known name that needs the fewest edits, or ``None`` if no name is similar: a wrong suggestion is worse than none."""
+    plain = _plain(name)
+    most = max(1, len(plain) // 5)
+    edits = {it: _edits(plain, _plain(it)) for it in known if abs(len(_plain(it)) - len(plain)) <= most}
+    best = min(edits, key=edits.__getitem__, default=None)
+    # A name of two letters or less is within one edit of unrelated names.
+    return best if best is not None and edits[best] <= (most if len(plain) > 2 else 0) else None
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "")
+
+
+def _edits(first: str, second: str) -> int:
+    """Returns how many letters must be inserted, removed, replaced or exchanged with their neighbour to turn one text into the other."""
+    rows = [list(range(len(second) + 1))]
+    for i, a in enumerate(first, 1):
+        row = [i]
+        for j, b in enumerate(second, 1):
+            edits = min(rows[-1][j] + 1, row[-1] + 1, rows[-1][j - 1] + (a != b))
+            if i > 1 and j > 1 and (a, b) == (second[j - 2], first[i - 2]):
+                edits = min(edits, rows[-2][j - 2] + 1)
+            row.append(edits)
+        rows.append(row)
+    return rows[-1][-1]
 
 
 def unknown(name: str, parameters: Iterable[str], fields: Mapping[str, str]) -> TypeError:
-    """Returns the error for a parameter that does not exist. ``fields`` maps each setting of a group to its group, such as
+    """Returns the error for a parameter of the loader that does not exist. ``fields`` maps each setting of a group to its group, such as
     ``decode=fw.Decode``."""
+    return TypeError(f"fw.Loader has no parameter {name}; {advice(name, parameters, fields)}")
+
+
+def advice(name: str, parameters: Iterable[str], fields: Mapping[str, str]) -> str:
+    """Returns what to write instead of a parameter of the loader that does not exist."""
     if name in _FOREIGN:
-        return TypeError(f"fw.Loader has no parameter {name}; {_FOREIGN[name]}")
+        return _FOREIGN[name]
     if name in fields:
-        return TypeError(f"fw.Loader has no parameter {name}; write {fields[name]}({name}=...)")
-    near = nearest(name, [*parameters, *RARE, *ALIASES])
-    if near is not None:
-        return TypeError(f"fw.Loader has no parameter {name}; did you mean {ALIASES.get(near, near)}?")
-    near = nearest(name, fields)
-    if near is not None:
-        return TypeError(f"fw.Loader has no parameter {name}; did you mean {fields[near]}({near}=...)?")
-    return TypeError(f"fw.Loader has no parameter {name}; its parameters are {', '.join(parameters)}")
+        return f"write {fields[name]}({name}=...)"
+    near = nearest(name, [*parameters, *RARE, *ALIASES, *fields])
+    if near is None:
+        return f"its parameters are {', '.join(parameters)}"
+    is_field = near in fields and near not in (*parameters, *RARE, *ALIASES)
+    return f"did you mean {fields[near]}({near}=...)?" if is_field else f"did you mean {ALIASES.get(near, near)}?"
 
 
-def settled(given: Mapping[str, Any], more: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the given parameters by name. ``given``: the parameters in the signature, where ``None`` means not given. ``more``: all other
-    parameters."""
+#: Names of settings in other libraries, with the names that settings of operators and groups have here. The first that exists is suggested.
+_OTHER_SETTINGS = {
+    **{alias: (name,) for alias, name in ALIASES.items()},
+    "drop_last": ("last_batch",),
+    "p": ("probability", "horizontal"),
+    "size": ("width", "shorter"),
+    "interpolation": ("filter",),
+    "root": ("path",),
+    "class_to_idx": ("class_to_index",),
+}
+
+
+def unknown_setting(title: str, name: str, known: Sequence[str], why: str | None = None) -> TypeError:
+    """Returns the error for a setting that a class or function of the package does not have. ``why``: what to do if no setting is similar."""
+    other = [it for it in _OTHER_SETTINGS.get(name, ()) if it in known]
+    near = other[0] if other else nearest(name, known)
+    advice = f"did you mean {near}?" if near else why or (f"its settings are {', '.join(known)}" if known else "it has no settings")
+    return TypeError(f"{title} has no setting {name}; {advice}")
+
+
+#: Transforms of other libraries whose operator has another name, and what to write.
+_FOREIGN_OPERATORS = {
+    "RandomHorizontalFlip": "write fw.ops.Flip(horizontal=0.5)",
+    "HorizontalFlip": "write fw.ops.Flip(horizontal=0.5)",
+    "RandomVerticalFlip": "write fw.ops.Flip(vertical=0.5)",
+    "VerticalFlip": "write fw.ops.Flip(vertical=0.5)",
+    "Compose": "a chain is a list of operators: transform=[...]",
+    "Sequential": "a chain is a list of operators: transform=[...]",
+    "RandomChoice": "write fw.ops.OneOf([...])",
+    "ToTensor": "leave it out: batches are tensors, and fw.ops.Normalize divides by 255",
+    "ToImage": "leave it out: batches are tensors",
+    "ToTensorV2": "leave it out: batches are tensors",
+    "ToDtype": "write dtype= of the loader; fw.ops.Normalize divides by 255",
+    "RandomSolarize": "write fw.ops.Solarize",
+    "RandomPosterize": "write fw.ops.Posterize",
+    "RandomInvert": "write fw.ops.Invert",
+    "RandomEqualize": "write fw.ops.Equalize",
+    "RandomAutocontrast": "write fw.ops.Autocontrast",
+    "RandomAdjustSharpness": "write fw.ops.Sharpness",
+    "ElasticTransform": "write fw.ops.Elastic",
+    "MixUp": "write fw.ops.Mixup in batch_operators",
+    "CoarseDropout": "write fw.ops.Cutout",
+}
+
+
+def unknown_operator(name: str, known: Sequence[str]) -> AttributeError:
+    """Returns the error for an operator that does not exist."""
+    near = nearest(name, known)
+    advice = _FOREIGN_OPERATORS.get(name) or (f"did you mean fw.ops.{near}?" if near else "docs/reference/operators.md lists the operators")
+    return AttributeError(f"fw.ops has no operator {name}; {advice}", name=name)
+
+
+def settings_of(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Returns the names of a function's keyword arguments."""
+    kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return tuple(name for name, it in inspect.signature(function).parameters.items() if it.kind in kinds and name not in ("self", "cls"))
+
+
+def suggesting(title: str, why: str | None = None) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+    """Returns a decorator for functions. The error for an unknown keyword argument then suggests a similar one. ``title``: name of the function in
+    the error. ``why``: what to do if no argument is similar."""
+
+    def wrapped(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        known = settings_of(function)
+
+        @functools.wraps(function)
+        def checked(*arguments: Parameters.args, **settings: Parameters.kwargs) -> Result:
+            for name in settings:
+                if name not in known:
+                    raise unknown_setting(title, name, known, why)
+            return function(*arguments, **settings)
+
+        return checked
+
+    return wrapped
+
+
+def needing_source(fields: Mapping[str, str]) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+    """Returns a decorator for the constructor of the loader. Without a source, the error is about the unknown argument that is meant as the source,
+    if there is one. ``fields``: as for :func:`unknown`."""
+
+    def wrapped(init: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        known = settings_of(init)
+
+        @functools.wraps(init)
+        def checked(*arguments: Parameters.args, **settings: Parameters.kwargs) -> Result:
+            # The first argument is the loader itself.
+            if len(arguments) < 2 and "source" not in settings:
+                for name in settings:
+                    if name not in (*known, *RARE, *ALIASES):
+                        raise unknown(name, known, fields)
+                raise TypeError(f"fw.Loader has no source; {_SOURCE}")
+            return init(*arguments, **settings)
+
+        return checked
+
+    return wrapped
+
+
+def settled(given: Mapping[str, Any], more: Mapping[str, Any], fields: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Returns the given parameters by name, and for each the name that the program wrote. ``given``: the parameters in the signature, where
+    ``None`` means not given. ``more``: all other parameters."""
     settled = {name: value for name, value in given.items() if value is not None}
     written = {name: name for name in settled}
     for name, value in more.items():
@@ -127,8 +298,8 @@ def settled(given: Mapping[str, Any], more: Mapping[str, Any], fields: Mapping[s
     if written.get("last_batch") == "last_batch_policy":
         settled["last_batch"] = _policy(settled["last_batch"])
     if "drop_last" in settled:
-        settled["last_batch"] = _last_batch(settled.pop("drop_last"))
-    return settled
+        settled["last_batch"], written["last_batch"] = _last_batch(settled.pop("drop_last")), "drop_last"
+    return settled, written
 
 
 def _last_batch(drop_last: Any) -> str:
@@ -143,14 +314,3 @@ def _policy(policy: Any) -> str:
     if name == "fill":
         raise ValueError('last_batch_policy is FILL, which does not exist here; last_batch="pad" repeats the last sample and marks it as padding')
     return name
-
-
-def named(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the parameters. Replaces names of other libraries, such as PyTorch, by feedwater's names."""
-    named: dict[str, Any] = {}
-    for name, value in settings.items():
-        parameter = ALIASES.get(name, name)
-        if parameter in named:
-            raise TypeError(f"{parameter} is given twice, the second time as {name}; give only {parameter}")
-        named[parameter] = value
-    return named

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, NoReturn, Protocol
 
 from . import _toml
 from ._classes import name_of, numbers_of
+from ._names import nearest, settings_of, suggesting
 
 Placement = Literal["cpu", "gpu", "auto"]
 
@@ -27,14 +28,71 @@ NO_LABEL = -1
 Given = tuple[Items, list[int] | None, list[str]]
 
 
-class _Settings:
+class _Fixed:
+    """An object that does not change after it was made. Its settings can be read as attributes."""
+
+    #: Name of the class or function with the settings as arguments, for messages.
+    MADE_BY: ClassVar[str] = "the constructor"
+
+    def _readable(self) -> Mapping[str, Any]:
+        """Returns the settings by name. A setting that is not given is ``None``."""
+        return {}
+
+    def __getattr__(self, name: str) -> Any:
+        # While an object is unpickled, it has no settings yet. Their own names begin with `_`.
+        if not name.startswith("_"):
+            settings = self._readable()
+            if name in settings:
+                return settings[name]
+            near = nearest(name, settings)
+            raise AttributeError(f"{type(self).__name__} has no attribute {name}" + (f"; did you mean {near}?" if near else ""))
+        raise AttributeError(f"{type(self).__name__} has no attribute {name}")
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        near = name if name in self._readable() else nearest(name, self._readable())
+        advice = f"pass {near}= to {self.MADE_BY}" if near else f"its settings are arguments of {self.MADE_BY}"
+        raise AttributeError(
+            f"{name} of a {type(self).__name__} cannot be assigned, because it does not change after it was made; "
+            + (advice if near in (name, None) else f"did you mean {near}? If so, {advice}")
+        )
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{name} of a {type(self).__name__} cannot be deleted, because it does not change after it was made")
+
+    def _set(self, **attributes: Any) -> None:
+        """Sets attributes in the constructor."""
+        for name, value in attributes.items():
+            object.__setattr__(self, name, value)
+
+
+def given(table: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
+    """Returns the settings of a table that are given: ``None`` means not given. The compiled part must refuse an unknown key whatever its value
+    is, so its ``None`` becomes ``False``."""
+    return {key: False if value is None else value for key, value in table.items() if value is not None or key not in known}
+
+
+class _Settings(_Fixed):
     """Settings that become a table of a pipeline file."""
 
     #: Name of the operator. In the table, it is the value of the key ``op``.
     OP: ClassVar[str]
+    #: Name of the module with the class, as programs write it.
+    MODULE: ClassVar[str] = "fw"
+    #: Names of the settings.
+    FIELDS: ClassVar[tuple[str, ...]] = ()
+    _settings: dict[str, Any]
+
+    def __init_subclass__(cls) -> None:
+        if "__init__" in vars(cls):
+            cls.MADE_BY = f"{cls.MODULE}.{cls.__name__}"
+            cls.FIELDS = settings_of(cls.__init__)
+            cls.__init__ = suggesting(cls.MADE_BY)(cls.__init__)  # type: ignore[method-assign]
 
     def __init__(self, **settings: Any) -> None:
-        self._settings = {key: value for key, value in settings.items() if value is not None}
+        self._set(_settings={key: _toml.kept(value) for key, value in settings.items() if value is not None})
+
+    def _readable(self) -> Mapping[str, Any]:
+        return {name: self._settings.get(name) for name in self.FIELDS}
 
     def settings(self) -> dict[str, Any]:
         """Returns the settings as a table of a pipeline file, including the key ``op``."""
@@ -56,21 +114,32 @@ class _Settings:
 class Operator(_Settings):
     """An operator of a chain."""
 
+    MODULE = "fw.ops"
+
 
 class BatchOperator(_Settings):
     """An operator on pairs of samples of a finished batch."""
 
+    MODULE = "fw.ops"
 
-class Source:
+
+class Source(_Fixed):
     """A source of samples, as in ``[source]`` of a pipeline file."""
 
+    MADE_BY = "the function that makes the source"
+
+    _table: dict[str, Any]
+
     def __init__(self, table: Mapping[str, Any], **settings: Any) -> None:
-        self._table = {**table, **{key: value for key, value in settings.items() if value is not None}}
+        self._set(_table=_toml.kept({**table, **settings}))
+
+    def _readable(self) -> Mapping[str, Any]:
+        return self._table
 
     def settings(self) -> dict[str, Any]:
         """Returns the table of the source in a pipeline file. In the table of a source of
         :func:`samples`, the key ``own`` has the source itself as its value."""
-        return dict(self._table)
+        return {key: value for key, value in self._table.items() if value is not None}
 
     def select(
         self,
@@ -99,7 +168,7 @@ class Source:
         again = sorted(keys.keys() & table.keys())
         if again:
             raise ValueError(f"{again[0]} is already set for this source; pass the source through fw.concat first, then select again")
-        return Source({**table, **keys})
+        return Source({**self._table, **table, **keys})
 
     def with_classes(self, classes: Sequence[str] | Mapping[str, int] | str | os.PathLike[str]) -> Source:
         """Returns a source with given class numbers, so that training and validation sets have the same class numbers even if a set lacks a class.
@@ -138,11 +207,27 @@ class Source:
 class Samples(Source):
     """A source whose items are in Python. :func:`samples` creates it."""
 
+    MADE_BY = "fw.samples"
+    items: Items
+    labels: list[int] | None
+    classes: list[str]
+
+    def _readable(self) -> Mapping[str, Any]:
+        return {name: vars(self).get(name) for name in ("items", "labels", "classes")}
+
     def __init__(self, items: Items, labels: Sequence[int] | None, classes: Sequence[str]) -> None:
         super().__init__({})
-        self.items = items
-        self.labels = None if labels is None else [_label(label, place) for place, label in enumerate(labels)]
-        self.classes = list(classes)
+        if isinstance(items, (str, bytes)) or not (hasattr(items, "__len__") and hasattr(items, "__getitem__")):
+            raise TypeError(f"items is {_short(items)}; it must be a sequence of images, such as a list of paths, or an object with __len__ and __getitem__")
+        if labels is not None and (isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable)):
+            raise TypeError(f"labels is {_short(labels)}; it must be a list with one whole number for each item")
+        if isinstance(classes, (str, bytes)) or not isinstance(classes, Iterable):
+            raise TypeError(f'classes is {_short(classes)}; it must be a list of class names, such as ["cat", "dog"]')
+        self._set(
+            items=items,
+            labels=None if labels is None else [_label(label, place) for place, label in enumerate(labels)],
+            classes=[name_of(name) for name in classes],
+        )
 
     def settings(self) -> dict[str, Any]:
         """Returns the table of the source. The value of ``own`` is this object; :func:`written`
@@ -179,6 +264,12 @@ def samples(items: Items, labels: Sequence[int] | None = None, *, classes: Seque
     * ``classes``: class names in the order of the labels. Sources that are combined must either all have class names, or all have none.
     """
     return Samples(items, labels, classes)
+
+
+def _short(value: Any) -> str:
+    """Returns the text of a value for a message."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 def _label(label: Any, place: int) -> int:

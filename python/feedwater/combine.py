@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ._checks import operators_of
 from ._settings import Operator, Placement
 
 __all__ = ["OneOf", "RandomApply", "RandomOrder", "SomeOf"]
@@ -16,9 +17,9 @@ class RandomApply(Operator):
     OP = "random_apply"
 
     def __init__(
-        self, operators: Sequence[Operator], *, probability: float | None = None, placement: Placement | None = None
+        self, operators: Operator | Sequence[Operator], *, probability: float | None = None, placement: Placement | None = None
     ) -> None:
-        super().__init__(operators=list(operators), probability=probability, placement=placement)
+        super().__init__(operators=operators_of(operators, "operators"), probability=probability, placement=placement)
 
 
 class OneOf(Operator):
@@ -29,12 +30,12 @@ class OneOf(Operator):
 
     def __init__(
         self,
-        operators: Sequence[Operator],
+        operators: Operator | Sequence[Operator],
         *,
         weights: Sequence[float] | None = None,
         placement: Placement | None = None,
     ) -> None:
-        super().__init__(operators=list(operators), weights=weights, placement=placement)
+        super().__init__(operators=operators_of(operators, "operators"), weights=weights, placement=placement)
 
 
 class SomeOf(Operator):
@@ -43,8 +44,8 @@ class SomeOf(Operator):
 
     OP = "some_of"
 
-    def __init__(self, operators: Sequence[Operator], *, count: int, placement: Placement | None = None) -> None:
-        super().__init__(operators=list(operators), count=count, placement=placement)
+    def __init__(self, operators: Operator | Sequence[Operator], *, count: int, placement: Placement | None = None) -> None:
+        super().__init__(operators=operators_of(operators, "operators"), count=count, placement=placement)
 
 
 class RandomOrder(Operator):
@@ -52,5 +53,5 @@ class RandomOrder(Operator):
 
     OP = "random_order"
 
-    def __init__(self, operators: Sequence[Operator], *, placement: Placement | None = None) -> None:
-        super().__init__(operators=list(operators), placement=placement)
+    def __init__(self, operators: Operator | Sequence[Operator], *, placement: Placement | None = None) -> None:
+        super().__init__(operators=operators_of(operators, "operators"), placement=placement)

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from . import _feedwater, _toml
 from ._batches import Batches, applied, caller, process_group
-from ._checks import check_epoch, check_framework, checked_positions, dtype_name, operators_of
+from ._checks import batch_operators_of, check_epoch, check_framework, check_section, checked_positions, dtype_name, operators_of
 from ._classes import check_classes, names_of
 from ._datasets import Dataset, as_source
-from ._names import MoreParameters, settled
+from ._names import ALIASES, RARE, MoreParameters, advice, needing_source, settings_of, settled, suggesting
 from ._settings import BatchOperator, Operator, Samples, Source, written
 from .batch import Batch, Meaning
 from .errors import ConfigError, Error, StoppedError
 from .report import Report
-from .sections import SECTIONS, Cache, Decode, Limits, LoaderSettings, Output, Storage, Targets, table_of
+from .sections import SECTIONS, Cache, Decode, Limits, LoaderSettings, Output, Storage, Targets, checked_sections, table_of, written_keys
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -63,14 +63,15 @@ _DIRECT = {
     "targets": ("classes", "smoothing"),
 }
 #: For each setting of a group: how a call of the loader passes the group, such as `cache=fw.Cache`.
-_FIELDS = {field: f"{name}=fw.{kind.__name__}" for name, kind in SECTIONS.items() for field in kind.FIELDS}
+FIELDS = {field: f"{name}=fw.{kind.__name__}" for name, kind in SECTIONS.items() for field in kind.FIELDS}
 
 
 class _Default(int):
     """A default value. It can be distinguished from the same number given in a call."""
 
 
-_BATCH_SIZE = _Default(64)
+#: Default of ``batch_size``.
+BATCH_SIZE = _Default(64)
 
 _log = logging.getLogger("feedwater")
 
@@ -125,7 +126,7 @@ class Loader:
     * ``epochs``: number of epochs, at least 1. Default: unlimited.
     * ``rank``, ``world_size``: the shard. Default: from the process group of PyTorch, even if it
       is initialized later, otherwise from the launcher (``torchrun``, Slurm, MPI).
-    * ``batch_operators``: operators on pairs of samples, such as ``ops.Mixup``.
+    * ``batch_operators``: operators on pairs of samples, such as ``ops.Mixup``; ``[]`` for none.
     * ``targets``, ``decode``, ``output``, ``cache``, ``limits``, ``storage``, ``loader``: groups
       of other settings: :class:`feedwater.Targets`, :class:`feedwater.Decode` and so on, or
       dictionaries.
@@ -146,12 +147,13 @@ class Loader:
     :class:`feedwater.errors.ConfigError`; other errors are classes of :mod:`feedwater.errors`.
     """
 
+    @needing_source(FIELDS)
     def __init__(
         self,
         source: Source | str | bytes | os.PathLike[str] | Dataset,
         transform: Operator | Sequence[Operator] = (),
         *,
-        batch_size: int = _BATCH_SIZE,
+        batch_size: int | None = BATCH_SIZE,
         framework: Framework = "torch",
         device: Any = None,
         dtype: Any = None,
@@ -165,7 +167,7 @@ class Loader:
         epochs: int | None = None,
         rank: int | None = None,
         world_size: int | None = None,
-        batch_operators: Sequence[BatchOperator] = (),
+        batch_operators: BatchOperator | Sequence[BatchOperator] | None = None,
         targets: Targets | Mapping[str, Any] | None = None,
         decode: Decode | Mapping[str, Any] | None = None,
         output: Output | Mapping[str, Any] | None = None,
@@ -175,11 +177,11 @@ class Loader:
         loader: LoaderSettings | Mapping[str, Any] | None = None,
         **more: Unpack[MoreParameters],
     ) -> None:
-        given = settled(
+        given, wrote = settled(
             {
                 "source": source,
                 "transform": transform if not isinstance(transform, tuple) or transform else None,
-                "batch_size": None if batch_size is _BATCH_SIZE else batch_size,
+                "batch_size": None if batch_size is BATCH_SIZE else batch_size,
                 "framework": framework,
                 "device": device,
                 "dtype": dtype,
@@ -203,18 +205,19 @@ class Loader:
                 "loader": loader,
             },
             more,
-            _FIELDS,
+            FIELDS,
         )
         transform = given.get("transform", transform)
-        recipe: Mapping[str, Mapping[str, Any]] = getattr(transform, "sections", {})
+        recipe = checked_sections(getattr(transform, "sections", {}))
         sections = {}
         for name in SECTIONS:
             section = table_of(name, given.get(name))
             direct = {key: given[key] for key in _DIRECT.get(name, ()) if key in given}
-            twice = sorted(direct.keys() & section.keys())
-            if twice:
-                raise TypeError(f"{twice[0]} is given twice, directly and in {name}; give it once")
-            sections[name] = {**table_of(name, recipe.get(name)), **section, **direct}
+            for key in sorted(direct.keys() & section.keys()):
+                inner = written_keys(name, given[name])[key]
+                raise TypeError(f"{key} is given twice, as {wrote[key]} and as {inner} in {name}; give it once")
+            sections[name] = {**recipe.get(name, {}), **section, **direct}
+            check_section(name, sections[name])
         sections["output"]["dtype"] = dtype_name(sections["output"].get("dtype"))
         # `device` may also be a `torch.device`, whose text is the setting.
         lines = [] if device is None else [f"device = {_toml.value(str(device))}"]
@@ -225,11 +228,11 @@ class Loader:
         tables = {name: _toml.table(section) for name, section in sections.items()}
         lines += [f"{name} = {table}" for name, table in tables.items() if table != "{}"]
         lines.append(f"chain = {_toml.value(operators_of(transform))}")
-        batch_operators = list(batch_operators) or getattr(transform, "batch_operators", [])
-        if batch_operators:
-            lines.append(f"batch_operators = {_toml.value(list(batch_operators))}")
+        blends = batch_operators_of(given.get("batch_operators", getattr(transform, "batch_operators", ())))
+        if blends:
+            lines.append(f"batch_operators = {_toml.value(blends)}")
         rest = getattr(transform, "rest", [])
-        if rest and batch_operators:
+        if rest and blends:
             raise ValueError(
                 "the recipe has transforms that stay Python (keep_rest), and they would run after the batch operators, which mix finished "
                 "images; remove these transforms or the batch operators, or mix the images in the training loop"
@@ -243,6 +246,7 @@ class Loader:
         self._begin(pipeline, framework, rest, given.get("epoch", 0), epochs, given.get("positions"))
 
     @classmethod
+    @suggesting("fw.Loader.from_toml", "the pipeline file has the settings of the loader, so write it there")
     def from_toml(
         cls,
         path: str | os.PathLike[str],
@@ -251,6 +255,8 @@ class Loader:
         own: Mapping[str, Samples] | None = None,
     ) -> Loader:
         """Returns a loader for a pipeline file. If the file contains ``own = "NAME"``, pass ``own={"NAME": fw.samples(items)}``."""
+        if own is not None and not isinstance(own, Mapping):
+            raise TypeError(f"own is {own!r}; it must be a dictionary of sources by name, such as {{'samples': fw.samples(items)}}")
         given = {}
         for name, sequence in (own or {}).items():
             if not isinstance(sequence, Samples):
@@ -620,6 +626,20 @@ class Loader:
     ) -> None:
         # After Ctrl-C, do not wait for calls of `__getitem__` that are still running.
         self._shut(wait=kind is None or not issubclass(kind, KeyboardInterrupt))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # A subclass may have attributes of its own. Names of a loader's settings and attributes are refused there too.
+        parameters = settings_of(Loader.__init__)
+        known = name in (*parameters, *RARE, *ALIASES) or hasattr(Loader, name)
+        if name.startswith("_") or not (known or type(self) is Loader):
+            super().__setattr__(name, value)
+            return
+        parameter = ALIASES.get(name, name)
+        what = f"pass {parameter}= to fw.Loader" if parameter in (*parameters, *RARE) else advice(name, parameters, FIELDS)
+        raise AttributeError(
+            f"{name} of a loader cannot be assigned, because settings are arguments of fw.Loader; "
+            + ("call set_epoch(number), or pass epoch= to fw.Loader" if name == "epoch" else what)
+        )
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a feedwater.Loader has threads and cannot be copied or pickled; build it in the process that uses it")

@@ -6,7 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, SupportsIndex, overload
 
 from . import ops
+from ._checks import batch_operators_of, operators_of
+from ._names import suggesting
 from ._settings import BatchOperator, Operator
+from .sections import checked_sections
 
 __all__ = ["Recipe", "eval_recipe", "train_recipe"]
 
@@ -30,16 +33,16 @@ class Recipe(list[Operator]):
 
     def __init__(
         self,
-        operators: Iterable[Operator],
+        operators: Operator | Iterable[Operator],
         sections: Mapping[str, Mapping[str, Any]] | None = None,
         *,
         rest: Sequence[Callable[[Any], Any]] = (),
-        batch_operators: Sequence[BatchOperator] = (),
+        batch_operators: BatchOperator | Sequence[BatchOperator] = (),
     ) -> None:
-        super().__init__(operators)
-        self.sections = dict(sections or {})
+        super().__init__(operators_of(operators))
+        self.sections = checked_sections({} if sections is None else sections)
         self.rest = list(rest)
-        self.batch_operators = list(batch_operators)
+        self.batch_operators = batch_operators_of(batch_operators)
 
     def __repr__(self) -> str:
         rest = f", rest={self.rest!r}" if self.rest else ""
@@ -131,7 +134,7 @@ def _made(
     return Recipe(operators, sections, rest=rest, batch_operators=batch_operators)
 
 
-def _joined(first: Mapping[str, Mapping[str, Any]], second: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+def _joined(first: Mapping[str, Mapping[str, Any]], second: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Merges the settings of two recipes."""
     joined = {name: dict(section) for name, section in first.items()}
     for name, section in second.items():
@@ -141,9 +144,10 @@ def _joined(first: Mapping[str, Mapping[str, Any]], second: Mapping[str, Mapping
                 raise ValueError(
                     f"one recipe has {key} = {known!r} and the other {value!r}; add only the operators, list(recipe), and pass {key} to the loader"
                 )
-    return dict(joined)
+    return joined
 
 
+@suggesting("fw.train_recipe")
 def train_recipe(
     size: int,
     *,
@@ -164,6 +168,7 @@ def train_recipe(
     )
 
 
+@suggesting("fw.eval_recipe")
 def eval_recipe(
     size: int,
     *,

@@ -8,14 +8,12 @@ object of these classes, a mapping with the same keys is accepted.
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from ._names import nearest
-from ._settings import Placement, _Settings
+from ._settings import Placement, _Settings, given
 
 __all__ = ["Cache", "Decode", "Limits", "LoaderSettings", "Output", "Storage", "Targets"]
 
@@ -30,12 +28,6 @@ class Section(_Settings):
 
     #: Name of the section in a pipeline file, and of the parameter of :class:`feedwater.Loader`.
     SECTION: ClassVar[str]
-    #: Names of the settings of this section.
-    FIELDS: ClassVar[tuple[str, ...]]
-
-    def __init_subclass__(cls) -> None:
-        cls.FIELDS = tuple(name for name in inspect.signature(cls.__init__).parameters if name != "self")
-        cls.__init__ = _named(cls.__init__, cls)  # type: ignore[method-assign]
 
     def settings(self) -> dict[str, Any]:
         """The given settings, by their keys in a pipeline file."""
@@ -46,21 +38,6 @@ class Section(_Settings):
 
     def __hash__(self) -> int:
         return hash((self.SECTION, repr(self)))
-
-
-def _named(init: Callable[..., None], section: type[Section]) -> Callable[..., None]:
-    """Wraps ``__init__`` so that the error for an unknown setting suggests a similar one."""
-
-    @functools.wraps(init)
-    def checked(self: Section, *arguments: Any, **settings: Any) -> None:
-        for name in settings:
-            if name not in section.FIELDS:
-                near = nearest(name, section.FIELDS)
-                advice = f"its settings are {', '.join(section.FIELDS)}" if near is None else f"did you mean {near}?"
-                raise TypeError(f"fw.{section.__name__} has no setting {name}; {advice}")
-        init(self, *arguments, **settings)
-
-    return checked
 
 
 class Decode(Section):
@@ -360,18 +337,43 @@ _FORMER = {"batch": "batch_size", "workers": "num_workers", "last": "last_batch"
 
 
 def table_of(name: str, section: Section | Mapping[str, Any] | None) -> dict[str, Any]:
-    """Returns the settings of a section as a table. Converts former names of keys to today's."""
+    """Returns the given settings of a section as a table. Converts former names of keys to today's."""
     kind = SECTIONS[name]
     if section is None:
         return {}
     if isinstance(section, kind):
         return section.settings()
     if not isinstance(section, Mapping):
-        raise TypeError(f"{name} is {section!r}; it must be fw.{kind.__name__}(...), or a dictionary with the same keys")
+        shown = f"the class {section.__name__}, without parentheses" if isinstance(section, type) else repr(section)
+        raise TypeError(f"{name} is {shown}; it must be fw.{kind.__name__}(...), or a dictionary with the same keys")
     table: dict[str, Any] = {}
-    for key, value in section.items():
-        today = _FORMER.get(key, key) if name == "loader" else key
+    written: dict[str, Any] = {}
+    for key, value in given(section, [*kind.FIELDS, *former_keys(name)]).items():
+        today = former_keys(name).get(key, key)
         if today in table:
-            raise TypeError(f"{name} has the setting {today} twice, once by its former name; give only {today}")
-        table[today] = value
+            raise TypeError(f"{name} has the same setting twice, as {written[today]} and as {key}; give only {today}")
+        table[today], written[today] = value, key
     return table
+
+
+def written_keys(name: str, section: Section | Mapping[str, Any]) -> dict[str, str]:
+    """Returns the keys of a section as the program wrote them, by today's names."""
+    keys: Any = section.settings() if isinstance(section, Section) else section
+    return {former_keys(name).get(key, key): key for key in keys}
+
+
+def former_keys(name: str) -> Mapping[str, str]:
+    """Returns the former names of a section's keys, with today's."""
+    return _FORMER if name == "loader" else {}
+
+
+def checked_sections(sections: Any) -> dict[str, dict[str, Any]]:
+    """Checks the names of the sections of a recipe, and returns the sections as tables."""
+    if not isinstance(sections, Mapping):
+        raise TypeError(f'sections is {sections!r}; it must be a dictionary of groups of settings, such as {{"loader": {{"shuffle": True}}}}')
+    for name in sections:
+        if name not in SECTIONS:
+            near = nearest(str(name), SECTIONS)
+            advice = f"did you mean {near}?" if near else f"the sections are {', '.join(SECTIONS)}"
+            raise ValueError(f"a recipe has no section {name!r}; {advice}")
+    return {name: table_of(name, section) for name, section in sections.items()}

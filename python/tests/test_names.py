@@ -135,7 +135,7 @@ def test_what_is_advised_exists():
     parameters = {*inspect.signature(fw.Loader).parameters, *_names.RARE}
     for advice in _names._FOREIGN.values():
         for group, fields in re.findall(r"fw\.(\w+)\(([^)]*)\)", advice):
-            assert {field for field in re.findall(r"(\w+)=", fields)} <= set(getattr(fw, group).FIELDS)
+            assert {field for field in re.findall(r"(\w+)=", fields)} <= set(_names.settings_of(getattr(fw, group)))
         outside = re.sub(r"fw\.\w+\([^)]*\)|source\.select\([^)]*\)", "", advice)
         assert set(re.findall(r"(\w+)=", outside)) <= parameters, advice
 

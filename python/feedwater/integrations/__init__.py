@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .._checks import require_package
 from ..loader import Loader
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def torch_dataset(
       PyTorch ignore. Default: the label of the sample that padding repeats. With soft targets this setting raises
       ``ValueError``.
     """
+    _check(loader, "torch_dataset", "torch", "PyTorch")
     from ._torch import BatchDataset
 
     return BatchDataset(loader, keys, padding_label)
@@ -48,6 +50,14 @@ def keras_dataset(loader: Loader) -> PyDataset:
     Keras expects channels last, ``layout="nhwc"``, unless ``keras.config.set_image_data_format("channels_first")`` was
     called.
     """
+    _check(loader, "keras_dataset", "keras", "Keras")
     from ._keras import BatchDataset
 
     return BatchDataset(loader)
+
+
+def _check(loader: Any, user: str, package: str, name: str) -> None:
+    """Checks the argument ``loader``, and that the package that the function ``user`` needs is installed."""
+    if not isinstance(loader, Loader):
+        raise TypeError(f"loader is a {type(loader).__name__}; it must be a feedwater.Loader")
+    require_package(f"fw.integrations.{user}", package, name)

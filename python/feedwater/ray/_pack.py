@@ -13,9 +13,11 @@ from typing import Any, Literal, NamedTuple
 import ray
 
 from .. import _feedwater, _toml
+from .._checks import checked_amount, checked_whole
 from .._datasets import as_source
 from .._settings import Given, Source, written
 from ..errors import Error
+from ..sections import Decode, Limits, Storage, table_of
 from ._resources import PROCESS_BYTES, require
 
 #: Number of samples that are encoded to predict the memory of tasks.
@@ -68,9 +70,9 @@ def pack(
     samples_per_task: int = 256,
     tasks: int | None = None,
     ray_remote_args: Mapping[str, Any] | None = None,
-    decode: Mapping[str, Any] | None = None,
-    limits: Mapping[str, Any] | None = None,
-    storage: Mapping[str, Any] | None = None,
+    decode: Decode | Mapping[str, Any] | None = None,
+    limits: Limits | Mapping[str, Any] | None = None,
+    storage: Storage | Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Packs a source into shards, as ``feedwater pack`` does, on the machines of a Ray cluster. The files equal those
     that one machine writes, byte for byte. After an interruption or the loss of machines, the next call continues after
@@ -95,18 +97,18 @@ def pack(
     * ``tasks``: maximum number of concurrent tasks that encode. Default: the cluster's cores divided by ``num_cpus``,
       plus one. The object store holds the samples of these tasks and of the shards that are being written.
     * ``ray_remote_args``: other options of the tasks, such as ``resources``. ``memory`` replaces the memory that tasks reserve by default.
-    * ``decode``, ``limits``, ``storage``: sections of a pipeline file.
+    * ``decode``, ``limits``, ``storage``: groups of settings, as in :class:`feedwater.Loader`.
 
     Returns the manifest: ``shards``, ``skipped``, ``skipped_first``, ``classes``. Raises classes of :mod:`feedwater.errors`, and
     ``RuntimeError`` if no node has the cores and memory of a task.
     """
     if "://" in os.fspath(directory):
         raise ValueError(f"directory is {os.fspath(directory)!r}; shards are written to a file system, not to a URL")
-    for key, value in (("samples_per_task", samples_per_task), ("tasks", tasks)):
-        if value is not None and value < 1:
-            raise ValueError(f"{key} is {value}; it must be at least 1")
-    if num_cpus <= 0:
-        raise ValueError(f"num_cpus is {num_cpus}; it must be more than 0")
+    samples_per_task = checked_whole("samples_per_task", samples_per_task, 1)
+    shard_bytes, quality = checked_whole("shard_bytes", shard_bytes, 1), checked_whole("quality", quality, 1, 100, "100")
+    tasks = None if tasks is None else checked_whole("tasks", tasks, 1)
+    shorter = None if shorter is None else checked_whole("shorter", shorter, 1)
+    num_cpus = checked_amount("num_cpus", num_cpus, is_zero_allowed=False)
     threads = max(1, int(num_cpus))
     settings = {
         "format": format,
@@ -118,10 +120,11 @@ def pack(
         "threads": threads,
         "row_index": row_index,
     }
-    table, own = written(as_source(source))
-    lines = [f"source = {table}"]
+    text, own = written(as_source(source))
+    lines = [f"source = {text}"]
     sections = {"decode": decode, "limits": limits, "storage": storage}
-    lines += [f"{key} = {_toml.table(section)}" for key, section in sections.items() if section]
+    tables = {name: table_of(name, section) for name, section in sections.items()}
+    lines += [f"{name} = {_toml.table(table)}" for name, table in tables.items() if table]
     lines.append("chain = []")
     text = "\n".join(lines) + "\n"
     path = os.path.abspath(os.fspath(directory))

@@ -16,17 +16,18 @@ from ray.data.block import BlockMetadata
 from ray.data.datasource import ReadTask
 
 from .. import _feedwater
-from .._names import named
+from .._checks import check_epoch, checked_amount
+from .._names import settings_of, settled
 from .._settings import Given, Operator, Source
 from ..batch import Batch
-from ..loader import Loader
-from ..sections import table_of
+from ..loader import BATCH_SIZE, FIELDS, Loader
+from ..sections import checked_sections, table_of
 from ._columns import ELEMENTS, Fields, FieldType, table
 from ._parts import Order, Part
 from ._resources import PROCESS_BYTES, require
 
 #: Settings of a loader that users cannot set, because read tasks set them.
-_OF_TASKS = ("device", "framework", "positions", "rank", "world_size")
+_OF_TASKS = ("device", "framework", "positions", "rank", "world_size", "shard")
 #: Estimated size of a row without image and targets, in bytes. Ray chooses the number of tasks from the estimated size.
 _ROW_BYTES = 128
 
@@ -53,69 +54,75 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
     def __init__(
         self,
         source: Source | str | os.PathLike[str],
-        transform: Sequence[Operator] = (),
+        transform: Operator | Sequence[Operator] = (),
         *,
-        batch_size: int = 64,
-        epoch: int = 0,
-        epochs: int = 1,
+        batch_size: int | None = BATCH_SIZE,
+        epoch: int | None = 0,
+        epochs: int | None = 1,
         state: Mapping[str, Any] | None = None,
-        threads: int = 1,
-        num_gpus: float = 0,
+        threads: int | None = 1,
+        num_gpus: float | None = 0,
         fields: Mapping[str, FieldType] | None = None,
         masks: bool = False,
         **settings: Any,
     ) -> None:
         super().__init__()
-        settings = named(settings)
-        transform, batch_size = settings.pop("transform", transform), settings.pop("batch_size", batch_size)
-        refused = [name for name in _OF_TASKS if name in settings]
-        if refused:
-            raise TypeError(
-                f"{refused[0]} cannot be set, because Ray divides the set among its read tasks and chooses their device (the GPU if num_gpus is "
-                "set)"
-            )
-        if num_gpus < 0:
-            raise ValueError(f"num_gpus is {num_gpus}; it must be at least 0")
+        # All arguments of a loader are arguments of this class too.
+        own = {"source": source, "transform": transform or None, "batch_size": None if batch_size is BATCH_SIZE else batch_size}
+        given, wrote = settled({**dict.fromkeys(settings_of(Loader.__init__)), **own}, settings, FIELDS)
+        transform = given.get("transform", transform)
+        epoch, epochs, num_gpus, threads = epoch or 0, 1 if epochs is None else epochs, num_gpus or 0, threads or 1
+        check_epoch("epoch", epoch, 0)
+        check_epoch("epochs", epochs, 1)
+        checked_amount("num_gpus", num_gpus, is_zero_allowed=True)
         if getattr(transform, "rest", []):
             raise ValueError(
                 "the recipe has transforms that run in Python (keep_rest), which read tasks do not run; remove them from the recipe and apply "
                 "them with map_batches"
             )
-        if epochs < 1:
-            raise ValueError(f"epochs is {epochs}; it must be at least 1")
-        settings["loader"] = {**table_of("loader", settings.get("loader")), "shard": "none"}
-        chosen = {**getattr(transform, "sections", {}).get("loader", {}), **settings["loader"], **settings}
+        group = table_of("loader", given.get("loader"))
+        chosen = {**checked_sections(getattr(transform, "sections", {})).get("loader", {}), **group, **given}
+        for name in _OF_TASKS:
+            # Read tasks read the whole set, so this value changes nothing.
+            if name in chosen and (name, chosen[name]) != ("shard", "none"):
+                at = name if wrote.get(name, name) == name else f"{wrote[name]}: {name}"
+                raise TypeError(
+                    f"{at if name in given else f'loader.{name}'} cannot be set, because Ray divides the set among its read tasks and chooses their "
+                    "device (the GPU if num_gpus is set); leave it out"
+                )
         if chosen.get("on_error") == "drop":
             raise ValueError('on_error is "drop", but the number of rows must be known; set "substitute", and filter by the column outcome')
-        if "num_workers" not in settings["loader"]:
-            settings.setdefault("num_workers", threads)
+        if "num_workers" not in chosen:
+            given["num_workers"] = threads
+        group = given["loader"] if isinstance(given.get("loader"), Mapping) else group
+        given |= {"loader": {**group, "shard": "none"}, "epoch": epoch, "device": "cpu", "framework": "batch"}
         # Build a loader on the CPU to check the settings and the state, and to determine the order. So this machine needs no GPU.
-        with Loader(source, transform, batch_size=batch_size, epoch=epoch, device="cpu", framework="batch", **settings) as loader:
+        with Loader(**given) as loader:
             if state is not None:
                 loader.load_state_dict(state)
             self._state = loader.state_dict()
             inner = loader._inner
-            (_, *shape), kind = inner.shape
+            (batch, *shape), kind = inner.shape
             loader_bytes = inner.memory
             last = json.loads(inner.last)
-            text, own = loader._text, loader._own
+            text, sequences = loader._text, loader._own
             has_objects = inner.has_objects
         if masks and not has_objects:
             raise TypeError("masks=True needs annotated objects, which the source does not have; remove masks")
-        columns = Fields.of(own, fields, has_objects)
+        columns = Fields.of(sequences, fields, has_objects)
         if num_gpus > 0:
             # Ray makes only the task's own GPUs visible to it, so the first of them is number 0.
             text = text.replace('device = "cpu"', 'device = "cuda:0"', 1)
         begin = self._state["state"]
-        self._order = Order(begin["samples"], batch_size, last, begin["epoch"], begin["position"], epochs)
+        self._order = Order(begin["samples"], batch, last, begin["epoch"], begin["position"], epochs)
         self._image: int = math.prod(shape) * numpy.dtype(ELEMENTS[kind]).itemsize
         # Ray joins batches until a block has this size.
-        block = max(batch_size * self._image, ray.data.DataContext.get_current().target_max_block_size or 0)
+        block = max(batch * self._image, ray.data.DataContext.get_current().target_max_block_size or 0)
         #: Predicted memory of a task in bytes: its process, its loader, a block, and the batches from which the block is joined.
         self.task_memory = PROCESS_BYTES + loader_bytes + 2 * min(block, self.estimate_inmemory_data_size())
         #: Number of GPUs for a task.
         self.num_gpus = num_gpus
-        self._job = _Job(uuid.uuid4().hex, text, os.getcwd(), own, columns, masks, begin, batch_size)
+        self._job = _Job(uuid.uuid4().hex, text, os.getcwd(), sequences, columns, masks, begin, batch)
 
     def __len__(self) -> int:
         """Number of rows of all epochs, including padding."""
@@ -190,14 +197,14 @@ def _next(epoch: _feedwater.Epoch) -> _feedwater.Batch | None:
 
 def read(
     source: Datasource | Source | str | os.PathLike[str],
-    transform: Sequence[Operator] = (),
+    transform: Operator | Sequence[Operator] = (),
     *,
-    batch_size: int = 64,
-    epoch: int = 0,
-    epochs: int = 1,
+    batch_size: int | None = BATCH_SIZE,
+    epoch: int | None = 0,
+    epochs: int | None = 1,
     state: Mapping[str, Any] | None = None,
-    num_cpus: float = 1,
-    num_gpus: float = 0,
+    num_cpus: float | None = 1,
+    num_gpus: float | None = 0,
     memory: float | None = None,
     fields: Mapping[str, FieldType] | None = None,
     masks: bool = False,
@@ -251,9 +258,14 @@ def read(
     The data set keeps the order of rows (``preserve_order`` of its context). Raises classes of :mod:`feedwater.errors`, and ``RuntimeError``
     if no node has the cores, GPUs and memory of a task.
     """
+    if settings.get("threads") is not None:
+        raise TypeError("fw.ray.read has no parameter threads; write num_cpus=, or num_workers= for another number of threads than cores")
+    settings.pop("threads", None)
+    num_cpus = checked_amount("num_cpus", 1 if num_cpus is None else num_cpus, is_zero_allowed=True)
     if isinstance(source, Datasource):
-        given = settings or fields is not None or masks or state is not None
-        if transform or given or (batch_size, epoch, epochs, num_gpus) != (64, 0, 1, 0):
+        given = {name: value for name, value in settings.items() if value is not None} or fields is not None or masks or state is not None
+        other = batch_size not in (None, BATCH_SIZE) or epoch not in (None, 0) or epochs not in (None, 1) or num_gpus not in (None, 0)
+        if transform or given or other:
             raise TypeError("the source is a Datasource, which already has all settings of the loader; pass the settings to Datasource")
         datasource = source
     else:
