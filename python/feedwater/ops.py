@@ -7,8 +7,9 @@ classes but those of ``[[batch_operators]]`` also take ``placement``: ``"cpu"``,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, NoReturn
 
+from ._names import unknown_operator
 from ._settings import BatchOperator, Operator, Placement
 from .combine import OneOf, RandomApply, RandomOrder, SomeOf
 
@@ -1682,3 +1683,9 @@ class MixupOrCutMix(BatchOperator):
         cutmix_probability: float | None = None,
     ) -> None:
         super().__init__(mixup_alpha=mixup_alpha, cutmix_alpha=cutmix_alpha, probability=probability, cutmix_probability=cutmix_probability)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        raise unknown_operator(name, __all__)

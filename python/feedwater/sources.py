@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from ._names import suggesting
 from ._settings import Source
 
 Path = str | os.PathLike[str]
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 
+@suggesting("fw.beton")
 def beton(
     *paths: Path,
     image: str | None = None,
@@ -66,6 +68,7 @@ def beton(
     return Source({"beton": list(paths)}, image=image, label=label, on_bad_shard=on_bad_shard)
 
 
+@suggesting("fw.coco")
 def coco(
     path: Path,
     *,
@@ -116,6 +119,7 @@ def coco(
     return Source({"coco": path}, images=images, skip_empty=skip_empty, coordinates=coordinates)
 
 
+@suggesting("fw.directory")
 def directory(
     path: Path,
     *,
@@ -153,6 +157,7 @@ def directory(
     return Source({"directory": path}, extensions=extensions, allow_empty=allow_empty, class_to_index=class_to_index)
 
 
+@suggesting("fw.file_list")
 def file_list(
     path: Path,
     *,
@@ -204,6 +209,7 @@ def file_list(
     return Source({"list": path}, format=format, image=image, label=label, labels=labels, separator=separator)
 
 
+@suggesting("fw.lmdb")
 def lmdb(
     *paths: Path,
     database: str | None = None,
@@ -245,6 +251,7 @@ def lmdb(
     return Source({"lmdb": list(paths)}, database=database, values=values, keys=keys, skip_keys=skip_keys, on_bad_shard=on_bad_shard)
 
 
+@suggesting("fw.npy")
 def npy(
     *paths: Path,
     labels: Path | None = None,
@@ -279,6 +286,7 @@ def npy(
     return Source({"npy": list(paths)}, labels=labels)
 
 
+@suggesting("fw.parquet")
 def parquet(
     *paths: Path,
     image: str | None = None,
@@ -325,6 +333,7 @@ def parquet(
     return Source({"parquet": list(paths)}, image=image, label=label, labels=labels, cache_bytes=cache_bytes, on_bad_shard=on_bad_shard)
 
 
+@suggesting("fw.recordio")
 def recordio(
     *paths: Path,
     label: Literal["one", "first", "none"] | None = None,
@@ -356,6 +365,7 @@ def recordio(
     return Source({"recordio": list(paths)}, label=label, on_bad_shard=on_bad_shard)
 
 
+@suggesting("fw.tfrecord")
 def tfrecord(
     *paths: Path,
     image: str | None = None,
@@ -392,6 +402,7 @@ def tfrecord(
     return Source({"tfrecord": list(paths)}, image=image, label=label, on_bad_shard=on_bad_shard)
 
 
+@suggesting("fw.webdataset")
 def webdataset(
     *paths: Path,
     image: str | None = None,
@@ -426,9 +437,9 @@ def webdataset(
       file with a single frame, everything before the sample). The source's description states the
       number of compressed files. The first scan decompresses them one additional time and verifies
       the checksums of gzip and zstd.
-    * Opening fails with the byte offset if an archive is truncated, damaged or compressed in
-      another way, or if its samples have no label. The offset is in the decompressed contents. For
-      damaged compressed data, the message also contains the offset in the file.
+    * Opening fails if an archive is truncated, damaged, or compressed by anything but gzip and
+      zstd, or if its samples have no label. The error contains the byte offset in the decompressed
+      contents. For damaged compressed data, the error also contains the offset in the file.
 
     Settings:
 

@@ -111,6 +111,11 @@ def test_policies_of_dali_are_accepted(folder):
         ("prescal", "decode=fw.Decode(prescale=...)"),
         ("repeats", "loader=fw.LoaderSettings(repeats=...)"),
         ("host_memory", "limits=fw.Limits(host_memory=...)"),
+        ("decooded", "cache=fw.Cache(decoded=...)"),
+        ("maax_side", "limits=fw.Limits(max_side=...)"),
+        ("shufle_window", "loader=fw.LoaderSettings(shuffle_window=...)"),
+        ("num_thread", "did you mean num_workers"),
+        ("sede", "did you mean seed"),
     ],
 )
 def test_unknown_names_get_the_nearest(folder, name, nearest):
@@ -124,9 +129,17 @@ def test_names_of_other_loaders_get_what_to_do(folder, name):
     assert words == f"fw.Loader has no parameter {name}; {_names._FOREIGN[name]}"
 
 
-def test_a_name_like_none_lists_the_parameters(folder):
-    words = refused(folder, xyzzy=1)
-    assert "batch_size" in words and "num_workers" in words
+@pytest.mark.parametrize("name", ["xyzzy", "tests", "lr", "model", "optimizer", "sharding", "file", "size", "mode"])
+def test_a_name_like_none_lists_the_parameters(folder, name):
+    words = refused(folder, **{name: 1})
+    assert "did you mean" not in words and "batch_size" in words and "num_workers" in words
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "edits"), [("", "abc", 3), ("seed", "seed", 0), ("sede", "seed", 1), ("sed", "seed", 1), ("sead", "seed", 1), ("kitten", "sitting", 3)]
+)
+def test_edits_are_counted(first, second, edits):
+    assert _names._edits(first, second) == _names._edits(second, first) == edits
 
 
 def test_what_is_advised_exists():
@@ -199,6 +212,59 @@ def test_a_setting_is_given_once(folder):
         assert all(name in words for name in given if name not in ("targets", "output")), words
     # Settings of a recipe are only defaults, so the loader's arguments take precedence.
     assert "shuffle = false" in text(folder, transform=fw.train_recipe(4), loader={"shuffle": False})
+
+
+@pytest.mark.parametrize(
+    ("given", "keys"),
+    [
+        ({"drop_last": True, "loader": {"last": "pad"}}, "as drop_last and as last in loader"),
+        ({"batch": 3, "loader": {"batch_size": 3}}, "as batch and as batch_size in loader"),
+        ({"num_threads": 3, "loader": fw.LoaderSettings(num_workers=3)}, "as num_threads and as num_workers in loader"),
+        ({"loader": {"batch": 3, "batch_size": 3}}, "as batch and as batch_size"),
+    ],
+)
+def test_a_conflict_names_the_keys_that_were_written(folder, given, keys):
+    assert keys in refused(folder, **given)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "advice"),
+    [
+        (lambda: fw.LoaderSettings(batch=1), "did you mean batch_size"),
+        (lambda: fw.LoaderSettings(max_batch_size=1), "did you mean batch_size"),
+        (lambda: fw.LoaderSettings(drop_last=True), "did you mean last_batch"),
+        (lambda: fw.LoaderSettings(shufle=True), "did you mean shuffle"),
+        (lambda: fw.ops.Flip(horizontall=0.5), r"fw\.ops\.Flip has no setting horizontall; did you mean horizontal"),
+        (lambda: fw.ops.ColorJitter(p=0.5, brightnes=1), "did you mean|its settings are"),
+        (lambda: fw.ops.RandomApply([], p=0.5), "did you mean probability"),
+        (lambda: fw.ops.Invert(strength=1), r"its settings are placement"),
+        (lambda: fw.ops.Mixup(alfa=1), r"fw\.ops\.Mixup has no setting alfa"),
+        (lambda: fw.directory("data", extension=["jpg"]), r"fw\.directory has no setting extension; did you mean extensions"),
+        (lambda: fw.directory("data", class_to_idx={}), "did you mean class_to_index"),
+        (lambda: fw.train_recipe(224, sclae=(0.2, 1)), r"fw\.train_recipe has no setting sclae; did you mean scale"),
+        (lambda: fw.eval_recipe(224, crop=3), "its settings are size, resize, mean, std"),
+    ],
+)
+def test_other_settings_get_the_nearest(wrong, advice):
+    with pytest.raises(TypeError, match=advice):
+        wrong()
+
+
+@pytest.mark.parametrize("name", _names._FOREIGN_OPERATORS)
+def test_operators_of_other_libraries_get_what_to_write(name):
+    advice = _names._FOREIGN_OPERATORS[name]
+    with pytest.raises(AttributeError, match=f"no operator {name}; {re.escape(advice)}"):
+        getattr(fw.ops, name)
+    for operator, settings in re.findall(r"fw\.ops\.(\w+)(?:\(([^)]*)\))?", advice):
+        assert operator in fw.ops.__all__
+        assert set(re.findall(r"(\w+)=", settings)) <= set(getattr(fw.ops, operator).FIELDS)
+
+
+def test_unknown_operators_get_the_nearest():
+    for name, advice in [("Flipp", r"did you mean fw\.ops\.Flip"), ("ColourJitter", r"fw\.ops\.ColorJitter"), ("Xyzzy", "lists the operators")]:
+        with pytest.raises(AttributeError, match=f"no operator {name}; .*{advice}"):
+            getattr(fw.ops, name)
+    assert not hasattr(fw.ops, "__wrapped__")
 
 
 def test_groups_refuse_what_they_do_not_have(folder):
