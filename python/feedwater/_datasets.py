@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from . import _feedwater
+from ._names import suggesting
 from ._settings import Samples, Source, samples
 from .errors import ConfigError
 
@@ -22,6 +23,7 @@ class Dataset(Protocol):
     def __getitem__(self, index: int, /) -> Any: ...
 
 
+@suggesting("fw.dataset")
 def dataset(source: Dataset, *, image: str | None = None, label: str | None = None) -> Source:
     """Converts a data set of another library to a source. The source has only the encoded images and the labels. The
     loader decodes and transforms them. Unlike ``ImageFolder``, it turns images upright by their EXIF orientation,

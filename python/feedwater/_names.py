@@ -235,18 +235,37 @@ def settings_of(function: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(name for name, it in inspect.signature(function).parameters.items() if it.kind in kinds and name not in ("self", "cls"))
 
 
+def _positions(title: str, function: Callable[..., Any]) -> Callable[[Sequence[Any]], None]:
+    """Returns a function that checks the number of arguments without a name. ``title``: name of the function in the error."""
+    parameters = inspect.signature(function).parameters
+    places = [name for name, it in parameters.items() if it.kind is it.POSITIONAL_OR_KEYWORD]
+    has_all = any(it.kind is it.VAR_POSITIONAL for it in parameters.values())
+
+    def check(arguments: Sequence[Any]) -> None:
+        if has_all or len(arguments) <= len(places):
+            return
+        named = [name for name in settings_of(function) if name not in places]
+        without = [name for name in places if name not in ("self", "cls")]
+        only = f"only {' and '.join(without)} without a name" if without else "no arguments without a name"
+        advice = f"; name the others: {', '.join(f'{name}=' for name in named)}" if named else ""
+        raise TypeError(f"{title} takes {only}{advice}")
+
+    return check
+
+
 def suggesting(title: str, why: str | None = None) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
     """Returns a decorator for functions. The error for an unknown keyword argument then suggests a similar one. ``title``: name of the function in
     the error. ``why``: what to do if no argument is similar."""
 
     def wrapped(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-        known = settings_of(function)
+        known, check = settings_of(function), _positions(title, function)
 
         @functools.wraps(function)
         def checked(*arguments: Parameters.args, **settings: Parameters.kwargs) -> Result:
             for name in settings:
                 if name not in known:
                     raise unknown_setting(title, name, known, why)
+            check(arguments)
             return function(*arguments, **settings)
 
         return checked
@@ -259,7 +278,7 @@ def needing_source(fields: Mapping[str, str]) -> Callable[[Callable[Parameters, 
     if there is one. ``fields``: as for :func:`unknown`."""
 
     def wrapped(init: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-        known = settings_of(init)
+        known, check = settings_of(init), _positions("fw.Loader", init)
 
         @functools.wraps(init)
         def checked(*arguments: Parameters.args, **settings: Parameters.kwargs) -> Result:
@@ -269,6 +288,7 @@ def needing_source(fields: Mapping[str, str]) -> Callable[[Callable[Parameters, 
                     if name not in (*known, *RARE, *ALIASES):
                         raise unknown(name, known, fields)
                 raise TypeError(f"fw.Loader has no source; {_SOURCE}")
+            check(arguments)
             return init(*arguments, **settings)
 
         return checked

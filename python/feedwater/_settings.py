@@ -141,6 +141,7 @@ class Source(_Fixed):
         :func:`samples`, the key ``own`` has the source itself as its value."""
         return {key: value for key, value in self._table.items() if value is not None}
 
+    @suggesting("select")
     def select(
         self,
         *,
@@ -198,6 +199,8 @@ class Source(_Fixed):
             return Source({**table, "classes": names})
         if isinstance(classes, (str, os.PathLike)):
             return Source({**table, "classes": os.fspath(classes)})
+        if not isinstance(classes, Iterable):
+            raise TypeError(f"classes is {_short(classes)}; it must be a list of class names, a dictionary from class names to numbers, or the path of a file")
         return Source({**table, "classes": [name_of(name) for name in classes]})
 
     def __repr__(self) -> str:
@@ -245,6 +248,7 @@ class Samples(Source):
         return f"<feedwater.Samples of {len(self.items)} items>"
 
 
+@suggesting("fw.samples")
 def samples(items: Items, labels: Sequence[int] | None = None, *, classes: Sequence[str] = ()) -> Samples:
     """Returns a source for your own items: a sequence, or any object with ``__len__`` and ``__getitem__``.
 
@@ -287,27 +291,42 @@ def _label(label: Any, place: int) -> int:
     return number
 
 
+@suggesting("fw.concat")
 def concat(*sources: Source) -> Source:
     """Returns a source with the samples of several sources, one source after the other. Classes are merged by name."""
     return Source({"concat": [_part(source) for source in sources]})
 
 
+@suggesting("fw.mixture")
 def mixture(*sources: Source, weights: Sequence[float] | None = None, samples: int | None = None) -> Source:
     """Returns a source that draws samples from several sources in the proportion of ``weights``, by default all 1. After any ``n`` samples,
     the number drawn from a source differs from its share of ``n`` by less than 1. ``samples`` is the length of an epoch. Weights are any
     positive finite numbers, such as fractions, numbers of samples or outputs of a softmax. ``feedwater probe``, ``plan`` and ``run`` print
     how many samples are drawn from each source."""
-    if weights is None:
-        weights = [1.0] * len(sources)
-    if len(weights) != len(sources):
-        raise ValueError(f"weights has {len(weights)} values for {len(sources)} sources; give one weight for each source")
-    parts = [{**_part(source), "weight": weight if isinstance(weight, int) else float(weight)} for source, weight in zip(sources, weights)]
+    if weights is not None and (isinstance(weights, (str, bytes, Mapping)) or not isinstance(weights, Iterable)):
+        raise TypeError(f"weights is {_short(weights)}; it must be a list with one number for each source, such as [1, 3]")
+    given = [1.0] * len(sources) if weights is None else [_weight(weight, place) for place, weight in enumerate(weights)]
+    if len(given) != len(sources):
+        raise ValueError(f"weights has {len(given)} values for {len(sources)} sources; give one weight for each source")
+    parts = [{**_part(source), "weight": weight} for source, weight in zip(sources, given)]
     return Source({"mixture": parts}, samples=samples)
+
+
+def _weight(weight: Any, place: int) -> int | float:
+    if isinstance(weight, int) and not isinstance(weight, bool):
+        return weight
+    try:
+        if isinstance(weight, (str, bytes, bool)):
+            raise TypeError
+        return float(weight)
+    except (TypeError, ValueError):
+        raise TypeError(f"weights[{place}] is {_short(weight)}; it must be a positive number") from None
 
 
 def _part(source: Source) -> dict[str, Any]:
     if not isinstance(source, Source):
-        raise TypeError(f"a source to combine is a {type(source).__name__}; it must be a source such as fw.directory(path) or fw.samples(items)")
+        advice = ", and sources are arguments of their own: fw.concat(*sources)" if isinstance(source, (list, tuple)) else ""
+        raise TypeError(f"a source to combine is a {type(source).__name__}; it must be a source such as fw.directory(path) or fw.samples(items){advice}")
     return source.settings()
 
 

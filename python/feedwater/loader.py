@@ -255,6 +255,8 @@ class Loader:
         own: Mapping[str, Samples] | None = None,
     ) -> Loader:
         """Returns a loader for a pipeline file. If the file contains ``own = "NAME"``, pass ``own={"NAME": fw.samples(items)}``."""
+        if not isinstance(path, (str, os.PathLike)):
+            raise TypeError(f"path is {path!r}; it must be the path of a pipeline file. For settings in Python use fw.Loader(source, transform, ...)")
         if own is not None and not isinstance(own, Mapping):
             raise TypeError(f"own is {own!r}; it must be a dictionary of sources by name, such as {{'samples': fw.samples(items)}}")
         given = {}

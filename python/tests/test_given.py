@@ -221,3 +221,34 @@ def test_integrations_name_what_is_no_loader():
     for function in (fw.integrations.torch_dataset, fw.integrations.keras_dataset):
         with pytest.raises(TypeError, match="loader is a int"):
             function(3)
+
+
+def test_arguments_of_combinations_are_named(folder):
+    source = fw.directory(folder)
+    for weights in (3, "12", {"a": 1}):
+        with pytest.raises(TypeError, match="weights is"):
+            fw.mixture(source, source, weights=weights)
+    for weight in ("a", True, None, []):
+        with pytest.raises(TypeError, match=r"weights\[1\] is"):
+            fw.mixture(source, source, weights=[1, weight])
+    assert repr(fw.mixture(source, source, weights=iter([1, 2]))) == repr(fw.mixture(source, source, weights=[1, 2]))
+    with pytest.raises(TypeError, match=r"fw\.concat\(\*sources\)"):
+        fw.concat([source, source])
+    with pytest.raises(TypeError, match="classes is 3"):
+        source.with_classes(3)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "advice"),
+    [
+        (lambda: fw.ops.CenterCrop(224), r"fw\.ops\.CenterCrop takes no arguments without a name; name the others: width=, height="),
+        (lambda: fw.Decode(True), r"fw\.Decode takes no arguments without a name"),
+        (lambda: fw.Loader("data", CROP, 32), r"fw\.Loader takes only source and transform without a name; name the others: batch_size="),
+        (lambda: fw.train_recipe(224, 0.1), r"fw\.train_recipe takes only size without a name"),
+        (lambda: fw.Loader.from_toml("a.toml", "numpy"), "takes only path without a name"),
+        (lambda: fw.Loader.from_toml(3), "path is 3"),
+    ],
+)
+def test_arguments_without_a_name_are_explained(wrong, advice):
+    with pytest.raises(TypeError, match=advice):
+        wrong()

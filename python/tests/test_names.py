@@ -242,6 +242,11 @@ def test_a_conflict_names_the_keys_that_were_written(folder, given, keys):
         (lambda: fw.directory("data", extension=["jpg"]), r"fw\.directory has no setting extension; did you mean extensions"),
         (lambda: fw.directory("data", class_to_idx={}), "did you mean class_to_index"),
         (lambda: fw.train_recipe(224, sclae=(0.2, 1)), r"fw\.train_recipe has no setting sclae; did you mean scale"),
+        (lambda: fw.samples([b""], lables=[1]), r"fw\.samples has no setting lables; did you mean labels"),
+        (lambda: fw.mixture(fw.directory("a"), wieghts=[1]), "did you mean weights"),
+        (lambda: fw.directory("data").select(tkae=3), "select has no setting tkae; did you mean take"),
+        (lambda: fw.dataset([], imag="x"), "did you mean image"),
+        (lambda: fw.from_torchvision([], keep_rests=True), "did you mean keep_rest"),
         (lambda: fw.eval_recipe(224, crop=3), "its settings are size, resize, mean, std"),
     ],
 )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import _feedwater, _toml
+from .._names import suggesting
 from ..errors import ConfigError, ConversionError
 from ..recipes import Recipe
 
@@ -19,6 +20,7 @@ from .state import OF_BOXES, Form, Inconvertible, Misplaced, State, converted, f
 __all__ = ["from_torchvision"]
 
 
+@suggesting("fw.from_torchvision")
 def from_torchvision(transform: Any, *, keep_rest: bool = False, as_pil: bool = False) -> Recipe:
     """Returns the chain for transforms of torchvision or timm, such as a ``Compose``, a list, or ``transforms()`` of
     weights.

@@ -61,6 +61,8 @@ def map_batches(
     is_class = isinstance(model, type)
     if arguments and not is_class:
         raise TypeError("arguments for a constructor are given, but the model is a function; pass a class, or remove the arguments")
+    if isinstance(keep, str):
+        raise TypeError(f"keep is {keep!r}; it must be a list of columns, such as [{keep!r}]")
     settings = (framework, output, keep, batch_size is None)
     return dataset.map_batches(
         _Actor if is_class else _Applied(model, *settings).apply,
