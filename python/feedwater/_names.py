@@ -182,7 +182,7 @@ _OTHER_SETTINGS = {
     **{alias: (name,) for alias, name in ALIASES.items()},
     "drop_last": ("last_batch",),
     "p": ("probability", "horizontal"),
-    "size": ("width", "shorter"),
+    "size": ("shorter", "width"),
     "interpolation": ("filter",),
     "root": ("path",),
     "class_to_idx": ("class_to_index",),
@@ -197,6 +197,7 @@ def unknown_setting(title: str, name: str, known: Sequence[str], why: str | None
     return TypeError(f"{title} has no setting {name}; {advice}")
 
 
+_SOMETIMES = "fw.ops.RandomApply([...], probability=0.5)"
 #: Transforms of other libraries whose operator has another name, and what to write.
 _FOREIGN_OPERATORS = {
     "RandomHorizontalFlip": "write fw.ops.Flip(horizontal=0.5)",
@@ -210,12 +211,12 @@ _FOREIGN_OPERATORS = {
     "ToImage": "leave it out: batches are tensors",
     "ToTensorV2": "leave it out: batches are tensors",
     "ToDtype": "write dtype= of the loader; fw.ops.Normalize divides by 255",
-    "RandomSolarize": "write fw.ops.Solarize",
-    "RandomPosterize": "write fw.ops.Posterize",
-    "RandomInvert": "write fw.ops.Invert",
-    "RandomEqualize": "write fw.ops.Equalize",
-    "RandomAutocontrast": "write fw.ops.Autocontrast",
-    "RandomAdjustSharpness": "write fw.ops.Sharpness",
+    "RandomSolarize": f"write fw.ops.Solarize in {_SOMETIMES}",
+    "RandomPosterize": f"write fw.ops.Posterize in {_SOMETIMES}",
+    "RandomInvert": f"write fw.ops.Invert in {_SOMETIMES}",
+    "RandomEqualize": f"write fw.ops.Equalize in {_SOMETIMES}",
+    "RandomAutocontrast": f"write fw.ops.Autocontrast in {_SOMETIMES}",
+    "RandomAdjustSharpness": f"write fw.ops.Sharpness in {_SOMETIMES}",
     "ElasticTransform": "write fw.ops.Elastic",
     "MixUp": "write fw.ops.Mixup in batch_operators",
     "CoarseDropout": "write fw.ops.Cutout",
