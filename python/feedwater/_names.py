@@ -1,4 +1,4 @@
-"""Other names of the loader's parameters, and advice for parameters that only the loaders of other libraries have."""
+"""Other names of the loader's parameters, and errors for unknown names."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypedDict, TypeVar
+
+from . import _foreign
 
 if TYPE_CHECKING:
     from ._settings import Operator
@@ -33,74 +35,6 @@ ALIASES = {
 }
 #: Parameters that are not in the signature, because few programs need them.
 RARE = ("layout", "epoch", "positions", "classes", "smoothing", "classes_of")
-_SHUFFLES = "write shuffle=True for the whole set, or loader=fw.LoaderSettings(shuffle_window=4096) for files of many samples"
-_SOURCE = "write source=, or pass the path as the first argument"
-_STATE = "leave it out, and call loader.load_state_dict(state) after the loader is built"
-_LAYOUT = 'write layout="nhwc" for tensors whose last axis is the channels'
-_SIZE = "write transform=, such as fw.train_recipe(224) for images of 224x224 pixels"
-#: Parameters of other libraries' loaders that feedwater does not have, and what to write instead.
-_FOREIGN = {
-    "collate_fn": 'leave it out: batches are single tensors; framework="batch" returns objects with the labels, indices and other data of all samples',
-    "sampler": "write shuffle=True for a new order in each epoch, or source.select(subset=[...]) for samples in an order of your own",
-    "batch_sampler": "write batch_size=, and shuffle=True for a new order in each epoch",
-    "pin_memory": "leave it out: batches for a GPU are made on the GPU",
-    "pin_memory_device": 'write device="cuda:0"; batches are made there',
-    "prefetch_factor": "write prefetch=, the number of batches of the whole loader; prefetch_factor of PyTorch counts them for each worker",
-    "persistent_workers": "leave it out: worker threads live as long as the loader",
-    "multiprocessing_context": "leave it out: workers are threads, not processes",
-    "worker_init_fn": "leave it out: workers are threads without state in Python, and all random numbers depend on seed",
-    "generator": "write seed=0",
-    "timeout": "write storage=fw.Storage(timeout=10) for requests; no other wait has a limit",
-    "in_order": "leave it out: batches always come in order",
-    "device_id": 'write device="cuda:0"',
-    "gpu_id": 'write device="cuda:0"',
-    "initial_fill": _SHUFFLES,
-    "shuffle_buffer_size": _SHUFFLES,
-    "pad_last_batch": 'write last_batch="pad"',
-    "shard_options": "write rank= and world_size=; by default both come from the launcher",
-    "operations": "write transform=[...], a list of operators of fw.ops",
-    "read_options": "write num_workers= and prefetch=",
-    "worker_buffer_size": "write prefetch=, the number of batches of the whole loader",
-    "exec_async": "leave it out: batches are always prefetched",
-    "exec_pipelined": "leave it out: batches are always prefetched",
-    "buffer_size": _SHUFFLES,
-    "shuffle_buffer": _SHUFFLES,
-    "reshuffle_each_iteration": "leave it out: with shuffle=True each epoch has its own order",
-    "num_parallel_calls": "write num_workers=, the number of threads",
-    "num_parallel_reads": "write num_workers=, the number of threads",
-    "num_proc": "write num_workers=, the number of threads",
-    "deterministic": "leave it out: batches always come in order, and all random choices depend on seed",
-    "threads": "write num_workers=, the number of threads",
-    "gpu": 'write device="cuda:0"',
-    "cuda": 'write device="cuda:0"',
-    "num_classes": "write classes=, for soft targets; labels need no number of classes",
-    "label_smoothing": "write smoothing=, and classes=",
-    "class_names": "write classes_of=",
-    "random_seed": "write seed=",
-    "drop_remainder": "write drop_last=",
-    "take": "write source.select(take=1000)",
-    "skip": "write source.select(skip=1000)",
-    "subset": "write source.select(subset=[...])",
-    "indices": "write source.select(subset=[...])",
-    "memory_format": _LAYOUT,
-    "channels_last": _LAYOUT,
-    "data_format": _LAYOUT,
-    "dataset": _SOURCE,
-    "data": _SOURCE,
-    "data_dir": _SOURCE,
-    "file_root": _SOURCE,
-    "root": _SOURCE,
-    "path": _SOURCE,
-    "resume_from": _STATE,
-    "resume": _STATE,
-    "checkpoint": _STATE,
-    "state": _STATE,
-    "state_dict": _STATE,
-    "image_size": _SIZE,
-    "input_size": _SIZE,
-    "augment": "write transform=[...], a list of operators of fw.ops",
-    "augmentations": "write transform=[...], a list of operators of fw.ops",
-}
 
 
 class MoreParameters(TypedDict, total=False):
@@ -136,8 +70,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     most = max(1, len(plain) // 5)
     edits = {it: _edits(plain, _plain(it)) for it in known if abs(len(_plain(it)) - len(plain)) <= most}
     best = min(edits, key=edits.__getitem__, default=None)
-    # A name of two letters or less is within one edit of unrelated names.
-    return best if best is not None and edits[best] <= (most if len(plain) > 2 else 0) else None
+    # A name of three letters or less is within one edit of unrelated names.
+    return best if best is not None and edits[best] <= (most if len(plain) > 3 else 0) else None
 
 
 def _plain(name: str) -> str:
@@ -166,8 +100,8 @@ def unknown(name: str, parameters: Iterable[str], fields: Mapping[str, str]) -> 
 
 def advice(name: str, parameters: Iterable[str], fields: Mapping[str, str]) -> str:
     """Returns what to write instead of a parameter of the loader that does not exist."""
-    if name in _FOREIGN:
-        return _FOREIGN[name]
+    if name in _foreign.PARAMETERS:
+        return _foreign.PARAMETERS[name]
     if name in fields:
         return f"write {fields[name]}({name}=...)"
     near = nearest(name, [*parameters, *RARE, *ALIASES, *fields])
@@ -177,56 +111,18 @@ def advice(name: str, parameters: Iterable[str], fields: Mapping[str, str]) -> s
     return f"did you mean {fields[near]}({near}=...)?" if is_field else f"did you mean {ALIASES.get(near, near)}?"
 
 
-#: Names of settings in other libraries, with the names that settings of operators and groups have here. The first that exists is suggested.
-_OTHER_SETTINGS = {
-    **{alias: (name,) for alias, name in ALIASES.items()},
-    "drop_last": ("last_batch",),
-    "p": ("probability", "horizontal"),
-    "size": ("shorter", "width"),
-    "interpolation": ("filter",),
-    "root": ("path",),
-    "class_to_idx": ("class_to_index",),
-}
-
-
 def unknown_setting(title: str, name: str, known: Sequence[str], why: str | None = None) -> TypeError:
     """Returns the error for a setting that a class or function of the package does not have. ``why``: what to do if no setting is similar."""
-    other = [it for it in _OTHER_SETTINGS.get(name, ()) if it in known]
+    other = [it for it in (ALIASES.get(name, name), *_foreign.SETTINGS.get(name, ())) if it in known]
     near = other[0] if other else nearest(name, known)
     advice = f"did you mean {near}?" if near else why or (f"its settings are {', '.join(known)}" if known else "it has no settings")
     return TypeError(f"{title} has no setting {name}; {advice}")
 
 
-_SOMETIMES = "fw.ops.RandomApply([...], probability=0.5)"
-#: Transforms of other libraries whose operator has another name, and what to write.
-_FOREIGN_OPERATORS = {
-    "RandomHorizontalFlip": "write fw.ops.Flip(horizontal=0.5)",
-    "HorizontalFlip": "write fw.ops.Flip(horizontal=0.5)",
-    "RandomVerticalFlip": "write fw.ops.Flip(vertical=0.5)",
-    "VerticalFlip": "write fw.ops.Flip(vertical=0.5)",
-    "Compose": "a chain is a list of operators: transform=[...]",
-    "Sequential": "a chain is a list of operators: transform=[...]",
-    "RandomChoice": "write fw.ops.OneOf([...])",
-    "ToTensor": "leave it out: batches are tensors, and fw.ops.Normalize divides by 255",
-    "ToImage": "leave it out: batches are tensors",
-    "ToTensorV2": "leave it out: batches are tensors",
-    "ToDtype": "write dtype= of the loader; fw.ops.Normalize divides by 255",
-    "RandomSolarize": f"write fw.ops.Solarize in {_SOMETIMES}",
-    "RandomPosterize": f"write fw.ops.Posterize in {_SOMETIMES}",
-    "RandomInvert": f"write fw.ops.Invert in {_SOMETIMES}",
-    "RandomEqualize": f"write fw.ops.Equalize in {_SOMETIMES}",
-    "RandomAutocontrast": f"write fw.ops.Autocontrast in {_SOMETIMES}",
-    "RandomAdjustSharpness": f"write fw.ops.Sharpness in {_SOMETIMES}",
-    "ElasticTransform": "write fw.ops.Elastic",
-    "MixUp": "write fw.ops.Mixup in batch_operators",
-    "CoarseDropout": "write fw.ops.Cutout",
-}
-
-
 def unknown_operator(name: str, known: Sequence[str]) -> AttributeError:
     """Returns the error for an operator that does not exist."""
     near = nearest(name, known)
-    advice = _FOREIGN_OPERATORS.get(name) or (f"did you mean fw.ops.{near}?" if near else "docs/reference/operators.md lists the operators")
+    advice = _foreign.OPERATORS.get(name) or (f"did you mean fw.ops.{near}?" if near else "docs/reference/operators.md lists the operators")
     return AttributeError(f"fw.ops has no operator {name}; {advice}", name=name)
 
 
@@ -288,7 +184,7 @@ def needing_source(fields: Mapping[str, str]) -> Callable[[Callable[Parameters, 
                 for name in settings:
                     if name not in (*known, *RARE, *ALIASES):
                         raise unknown(name, known, fields)
-                raise TypeError(f"fw.Loader has no source; {_SOURCE}")
+                raise TypeError("fw.Loader has no source; write source=, or pass the path as the first argument")
             check(arguments)
             return init(*arguments, **settings)
 

@@ -8,7 +8,7 @@ import typing
 
 import feedwater as fw
 import pytest
-from feedwater import _feedwater, _names, sections
+from feedwater import _feedwater, _foreign, _names, sections
 
 CROP = [fw.ops.Crop(width=4, height=4)]
 GROUPS = [fw.Cache, fw.Decode, fw.Limits, fw.LoaderSettings, fw.Output, fw.Storage, fw.Targets]
@@ -123,10 +123,10 @@ def test_unknown_names_get_the_nearest(folder, name, nearest):
     assert name in words and nearest in words
 
 
-@pytest.mark.parametrize("name", _names._FOREIGN)
+@pytest.mark.parametrize("name", _foreign.PARAMETERS)
 def test_names_of_other_loaders_get_what_to_do(folder, name):
     words = refused(folder, **{name: None})
-    assert words == f"fw.Loader has no parameter {name}; {_names._FOREIGN[name]}"
+    assert words == f"fw.Loader has no parameter {name}; {_foreign.PARAMETERS[name]}"
 
 
 @pytest.mark.parametrize("name", ["xyzzy", "tests", "lr", "model", "optimizer", "sharding", "file", "size", "mode"])
@@ -146,7 +146,7 @@ def test_what_is_advised_exists():
     """Checks the advice: names before ``=`` are parameters of the loader, and names inside of ``fw.Group(...)`` are settings
     of this group."""
     parameters = {*inspect.signature(fw.Loader).parameters, *_names.RARE}
-    for advice in _names._FOREIGN.values():
+    for advice in _foreign.PARAMETERS.values():
         for group, fields in re.findall(r"fw\.(\w+)\(([^)]*)\)", advice):
             assert {field for field in re.findall(r"(\w+)=", fields)} <= set(_names.settings_of(getattr(fw, group)))
         outside = re.sub(r"fw\.\w+\([^)]*\)|source\.select\([^)]*\)", "", advice)
@@ -255,9 +255,9 @@ def test_other_settings_get_the_nearest(wrong, advice):
         wrong()
 
 
-@pytest.mark.parametrize("name", _names._FOREIGN_OPERATORS)
+@pytest.mark.parametrize("name", _foreign.OPERATORS)
 def test_operators_of_other_libraries_get_what_to_write(name):
-    advice = _names._FOREIGN_OPERATORS[name]
+    advice = _foreign.OPERATORS[name]
     with pytest.raises(AttributeError, match=re.escape(f"no operator {name}; {advice}")):
         getattr(fw.ops, name)
     for operator, settings in re.findall(r"fw\.ops\.(\w+)(?:\(([^)]*)\))?", advice):
