@@ -90,4 +90,8 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         return importlib.import_module(".ray", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ._names import nearest
+
+    near = "Loader" if name == "DataLoader" else nearest(name, __all__)
+    advice = f"; did you mean {near}?" if near and not name.startswith("_") else ""
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{advice}", name=name)

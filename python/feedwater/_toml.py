@@ -16,10 +16,12 @@ _PLAIN = (bool, int, float, str, bytes, type(None))
 
 
 def kept(item: Any, depth: int = 0) -> Any:
-    """Returns a copy of a setting's value, which later changes of the program's lists do not change. Iterators become lists, because they can be read
-    only once."""
-    if type(item) in _PLAIN or isinstance(item, (str, bytes, os.PathLike, type)) or hasattr(item, "tolist"):
+    """Returns a copy of a setting's value, which later changes of the program's lists and arrays do not change. Arrays become lists, and so do
+    iterators, because they can be read only once."""
+    if type(item) in _PLAIN or isinstance(item, (str, bytes, os.PathLike, type)):
         return item
+    if hasattr(item, "tolist"):
+        return item.tolist()
     if depth > _DEEPEST:
         raise ValueError(f"a setting has more than {_DEEPEST} levels of lists and tables, or contains itself; give lists of numbers, texts or operators")
     if isinstance(item, Mapping):

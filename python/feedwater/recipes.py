@@ -31,6 +31,7 @@ class Recipe(list[Operator]):
     contradict each other. ``list(recipe)`` returns only the operators.
     """
 
+    @suggesting("fw.Recipe")
     def __init__(
         self,
         operators: Operator | Iterable[Operator],

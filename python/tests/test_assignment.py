@@ -34,6 +34,15 @@ def test_settings_can_be_read_but_not_assigned(made, name, value, maker):
     assert repr(made) == before and getattr(made, name) == value
 
 
+def test_settings_from_arrays_are_lists():
+    numpy = pytest.importorskip("numpy")
+    routes = numpy.array(["cpu", "nvjpeg-gpu"])
+    decode = fw.Decode(routes=routes)
+    routes[0] = "nvjpeg-gpu"
+    assert decode == fw.Decode(routes=["cpu", "nvjpeg-gpu"]) and decode.routes == ["cpu", "nvjpeg-gpu"]
+    assert fw.ops.Flip(horizontal=numpy.float64(0.5)) == fw.ops.Flip(horizontal=0.5)
+
+
 def test_a_setting_that_is_not_given_is_none():
     assert fw.Decode().prescale is None and fw.ops.Flip().vertical is None
     assert fw.directory("data").extensions is None and fw.directory("data").select(take=1).extensions is None

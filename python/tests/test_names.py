@@ -270,6 +270,11 @@ def test_unknown_operators_get_the_nearest():
         with pytest.raises(AttributeError, match=f"no operator {name}; .*{advice}"):
             getattr(fw.ops, name)
     assert not hasattr(fw.ops, "__wrapped__")
+    for name, advice in [("DataLoader", "did you mean Loader"), ("LoaderSetting", "did you mean LoaderSettings"), ("Xyzzy", "'Xyzzy'$")]:
+        with pytest.raises(AttributeError, match=advice):
+            getattr(fw, name)
+    with pytest.raises(TypeError, match=r"fw\.Recipe has no setting section; did you mean sections"):
+        fw.Recipe([], section={})
 
 
 def test_groups_refuse_what_they_do_not_have(folder):

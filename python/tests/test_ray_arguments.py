@@ -96,6 +96,7 @@ def test_the_number_of_cores_is_named(folder):
         ({"decode": 3}, r"decode is 3; it must be fw\.Decode"),
         ({"limits": fw.Decode()}, r"limits is .* it must be fw\.Limits"),
         ({"decode": {"prescal": None}}, "did you mean prescale"),
+        ({"num_workers": 3}, r"fw\.ray\.pack has no setting num_workers"),
     ],
 )
 def test_arguments_of_a_pack_are_named(folder, tmp_path, given, message):

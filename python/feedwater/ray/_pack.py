@@ -15,6 +15,7 @@ import ray
 from .. import _feedwater, _toml
 from .._checks import checked_amount, checked_whole
 from .._datasets import as_source
+from .._names import suggesting
 from .._settings import Given, Source, written
 from ..errors import Error
 from ..sections import Decode, Limits, Storage, table_of
@@ -53,6 +54,7 @@ class _Encoded(NamedTuple):
     piece: Any
 
 
+@suggesting("fw.ray.pack")
 def pack(
     source: Source | str | os.PathLike[str],
     directory: str | os.PathLike[str],
