@@ -359,7 +359,7 @@ def table_of(name: str, section: Section | Mapping[str, Any] | None) -> dict[str
 def written_keys(name: str, section: Section | Mapping[str, Any]) -> dict[str, str]:
     """Returns the keys of a section as the program wrote them, by today's names."""
     keys: Any = section.settings() if isinstance(section, Section) else section
-    return {former_keys(name).get(key, key): key for key in keys}
+    return {former_keys(name).get(key, key): key for key, value in keys.items() if value is not None}
 
 
 def former_keys(name: str) -> Mapping[str, str]:

@@ -221,6 +221,7 @@ def test_a_setting_is_given_once(folder):
         ({"batch": 3, "loader": {"batch_size": 3}}, "as batch and as batch_size in loader"),
         ({"num_threads": 3, "loader": fw.LoaderSettings(num_workers=3)}, "as num_threads and as num_workers in loader"),
         ({"loader": {"batch": 3, "batch_size": 3}}, "as batch and as batch_size"),
+        ({"batch": 3, "loader": {"batch_size": 3, "batch": None}}, "as batch and as batch_size in loader"),
     ],
 )
 def test_a_conflict_names_the_keys_that_were_written(folder, given, keys):
