@@ -1,13 +1,15 @@
 //! Equivalents for names of torchvision, DALI, albumentations and PyTorch's `DataLoader`.
 //!
-//! To add a name, add an entry to `equivalents/tables.rs`. The tests parse every suggestion as a
-//! pipeline file.
+//! To add a name, add an entry to `equivalents/tables.rs`, or to `equivalents/keys.rs` for a
+//! setting. The tests parse every suggestion as a pipeline file.
 
 use super::nearest::nearest;
 use crate::op::NAMES;
 use crate::op::combine::NAMES as COMBINATORS;
-use tables::{CHOICES, KEYS, Key, OPERATORS, Operator};
+use keys::{KEYS, Key};
+use tables::{CHOICES, OPERATORS, Operator};
 
+mod keys;
 mod tables;
 #[cfg(test)]
 mod tests;
