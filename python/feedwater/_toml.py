@@ -58,7 +58,7 @@ def value(item: Any, depth: int = 0) -> str:
     if isinstance(item, int):
         if not -(2**63) <= item < 2**63:
             shown = int.__repr__(item) if item.bit_length() <= 256 else f"a number of {item.bit_length()} bits"
-            raise OverflowError(f"{shown} has more than 64 bits; the largest number that a setting accepts is {2**63 - 1}")
+            raise OverflowError(f"must be an integer from {-(2**63)} to {2**63 - 1}, is {shown}")
         # `str` of an enumeration member is not its number.
         return int.__repr__(item)
     if isinstance(item, float):

@@ -9,6 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::SECTIONS;
 use super::former;
+use super::node::join;
 use crate::error::{ConfigError, Error, IoCause, Location, Result};
 use crate::file;
 use crate::storage;
@@ -61,24 +62,38 @@ impl Document {
     }
 
     pub fn table(&self) -> Result<Table> {
-        self.text.parse().map_err(|error: toml::de::Error| {
-            let problem = error.message().trim().replace('\n', ", ");
-            let at = Some(Box::new(self.location(error.span().unwrap_or(0..0))));
-            Error::Config(ConfigError { at, ..ConfigError::new("", problem) })
-        })
+        let parsed = DeTable::parse(&self.text).map_err(|error| self.invalid(&error))?;
+        if let Some((key, problem)) = in_each(parsed.get_ref(), &mut number) {
+            return Err(self.locate(Error::config(key, problem)));
+        }
+        self.text.parse().map_err(|error| self.invalid(&error))
     }
 
-    /// Adds the position of the setting in the file to an error about a setting. An I/O error has
+    /// Error for a text that is not TOML.
+    fn invalid(&self, error: &toml::de::Error) -> Error {
+        let bytes = error.span().unwrap_or(0..0);
+        let (key, problem) = match error.message().trim() {
+            "duplicate key" => repeated(&self.text, bytes.clone()),
+            other => (String::new(), other.replace('\n', ", ")),
+        };
+        let at = Some(Box::new(self.location(bytes)));
+        Error::Config(ConfigError { at, ..ConfigError::new(key, problem) })
+    }
+
+    /// Adds the position of the setting in the file to an error about a setting, and names the
+    /// setting as the file does, which may be by a former name. An I/O error has
     /// no setting: if its path is the value of a setting, adds this setting and its position too.
     /// If the path does not exist, converts the error to [`Error::Config`].
     pub fn locate(&self, error: Error) -> Error {
         match error {
             Error::Config(mut error) if error.at.is_none() => {
                 error.at = self.find(&error.key).map(|bytes| Box::new(self.location(bytes)));
+                error.key = self.key_as_written(&error.key);
                 Error::Config(error)
             }
             Error::Unavailable { what, reason, asked: Some(mut asked) } => {
                 asked.at = self.find(&asked.key).map(|bytes| self.location(bytes));
+                asked.key = self.key_as_written(&asked.key);
                 Error::Unavailable { what, reason, asked: Some(asked) }
             }
             Error::Io { path, problem, source } => match self.written(&path) {
@@ -154,6 +169,87 @@ impl Document {
             None if SECTIONS.iter().any(|section| rest_after(key, section).is_some()) => Some(0..0),
             found => found,
         }
+    }
+
+    fn key_as_written(&self, key: &str) -> String {
+        DeTable::parse(&self.text)
+            .map_or_else(|_| key.into(), |table| as_written(table.get_ref(), key))
+    }
+}
+
+/// Key of a repeated key or section header, with a message. `bytes` is the range of its last name.
+fn repeated(text: &str, bytes: Range<usize>) -> (String, String) {
+    /// Name of a key that replaces the repeated one, so that the text before it can be parsed.
+    const PLACE: &str = "feedwater-repeated-key";
+    let name = text.get(bytes.clone()).unwrap_or_default().trim_matches(['"', '\'']);
+    let before = text.get(..bytes.start).unwrap_or_default();
+    let found = [" = 0", " = 0 }", " = 0 }]", "]", "]]"].into_iter().find_map(|end| {
+        let text = format!("{before}{PLACE}{end}");
+        let table = DeTable::parse(&text).ok()?;
+        let mut at_place = |key: &str, _: &DeValue<'_>| (key == PLACE).then(String::new);
+        in_each(table.get_ref(), &mut at_place).map(|(key, _)| (key, end))
+    });
+    let (key, is_header) = match found {
+        Some((key, end)) => (key.replace(PLACE, name), end.starts_with(']')),
+        None => (name.into(), false),
+    };
+    let problem = match is_header {
+        true => format!("is given twice; write its settings below one header [{key}]"),
+        false => "is given twice; remove one of the two".into(),
+    };
+    (key, problem)
+}
+
+/// Error message for a number that is too large for a setting.
+fn number(_: &str, value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::Integer(it) if i64::from_str_radix(it.as_str(), it.radix()).is_err() => {
+            let (bound, most) = match it.as_str().starts_with('-') {
+                true => ("at least", i64::MIN),
+                false => ("at most", i64::MAX),
+            };
+            Some(format!("must be {bound} {most}, is {it}"))
+        }
+        DeValue::Float(it) if !it.as_str().contains("inf") => {
+            let is_finite = it.as_str().parse().is_ok_and(f64::is_finite);
+            let found = it.as_str();
+            (!is_finite && !found.contains("nan")).then(|| {
+                format!("must be a number from {:e} to {:e}, is {found}", f64::MIN, f64::MAX)
+            })
+        }
+        _ => None,
+    }
+}
+
+/// Searches the values below a table, in their order. `find` gets the name and the value of each
+/// entry of a table, and each element of a list with an empty name. Returns the key of the first
+/// value for which `find` returns a text, and this text.
+fn in_each(
+    table: &DeTable<'_>,
+    find: &mut impl FnMut(&str, &DeValue<'_>) -> Option<String>,
+) -> Option<(String, String)> {
+    table.iter().find_map(|(name, value)| {
+        let found = in_one(name.get_ref(), value.get_ref(), find);
+        found.map(|(key, text)| (join(name.get_ref(), &key), text))
+    })
+}
+
+/// Like [`in_each`] for one value. The key is relative to the value.
+fn in_one(
+    name: &str,
+    value: &DeValue<'_>,
+    find: &mut impl FnMut(&str, &DeValue<'_>) -> Option<String>,
+) -> Option<(String, String)> {
+    if let Some(text) = find(name, value) {
+        return Some((String::new(), text));
+    }
+    match value {
+        DeValue::Table(table) => in_each(table, find),
+        DeValue::Array(items) => items.iter().enumerate().find_map(|(number, item)| {
+            let found = in_one("", item.get_ref(), find);
+            found.map(|(key, text)| (join(&format!("[{number}]"), &key), text))
+        }),
+        _ => None,
     }
 }
 

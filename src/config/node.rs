@@ -132,7 +132,8 @@ fn shortened(text: &str) -> String {
     short
 }
 
-fn join(key: &str, path: &str) -> String {
+/// Joins the key of a table or list and the key of a value inside of it.
+pub fn join(key: &str, path: &str) -> String {
     match (key.is_empty(), path.is_empty(), path.starts_with('[')) {
         (true, _, _) => path.into(),
         (_, true, _) => key.into(),

@@ -9,7 +9,7 @@ use super::{Error, Location, escaped, escaped_lines, shown};
 #[non_exhaustive]
 pub struct ConfigError {
     /// Key of the setting as in TOML, such as `chain[2].std[1]`. Empty if the pipeline file is not
-    /// valid TOML.
+    /// valid TOML, except for repeated keys.
     pub key: String,
     /// Message with the invalid value and a remedy.
     pub problem: String,

@@ -52,10 +52,10 @@ fn errors_in_the_text_have_line_and_column() {
         ("[loader]\nbatch_size = 0", "loader.batch_size", 4, 1),
         // These texts use former names of settings. In some of them a check of values finds the
         // error, in others serde does.
-        ("[loader]\nseed = 1\nbatch = 0", "loader.batch_size", 5, 1),
-        ("loader = { seed = 1, world = 0 }", "loader.world_size", 3, 22),
+        ("[loader]\nseed = 1\nbatch = 0", "loader.batch", 5, 1),
+        ("loader = { seed = 1, world = 0 }", "loader.world", 3, 22),
         ("[loader]\nlast = 3", "loader.last", 4, 1),
-        ("[[transform]]\nop = \"flip\"\n[[transform]]\nop = \"flap\"", "chain[1].op", 6, 1),
+        ("[[transform]]\nop = \"flip\"\n[[transform]]\nop = \"flap\"", "transform[1].op", 6, 1),
         ("[loader]\n\n  batchs = 4", "loader.batchs", 5, 3),
         ("[loader]\nseed = 1\nnum_workers = \"many\"", "loader.num_workers", 5, 1),
         ("[laoder]\nbatch_size = 4", "laoder", 3, 2),
@@ -232,17 +232,17 @@ fn settings_changed_by_the_program_have_no_location() {
 fn a_toml_syntax_error_has_a_location() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("p.toml");
-    for (bytes, line, column) in [
-        (&b"[source]\ndirectory = \"a\"\ndirectory = \"b\"\n"[..], 3, 1),
-        (b"[source]\ndirectory = \"a\"\nbatch = = 3\n", 3, 9),
-        (b"[source]\n[source]\n", 2, 2),
-        (b"[source]\ndirectory = \"caf\xe9\"\n", 2, 17),
-        (b"\xff\xfe[\0s\0", 1, 1),
-        (b"[source]\nseed = 99999999999999999999\n", 2, 8),
+    for (bytes, key, line, column) in [
+        (&b"[source]\ndirectory = \"a\"\ndirectory = \"b\"\n"[..], "source.directory", 3, 1),
+        (b"[source]\ndirectory = \"a\"\nbatch = = 3\n", "", 3, 9),
+        (b"[source]\n[source]\n", "source", 2, 2),
+        (b"[source]\ndirectory = \"caf\xe9\"\n", "", 2, 17),
+        (b"\xff\xfe[\0s\0", "", 1, 1),
+        (b"[source]\nseed = 99999999999999999999\n", "source.seed", 2, 1),
     ] {
         fs::write(&file, bytes).unwrap();
         let error = Pipeline::from_file(&file).unwrap_err();
-        assert_eq!(place(&error), (String::new(), line, column), "{error}");
+        assert_eq!(place(&error), (key.into(), line, column), "{error}");
         let start = format!("{}:{line}:{column}: ", file.display());
         assert!(error.to_string().starts_with(&start), "{error}");
     }
