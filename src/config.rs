@@ -22,19 +22,21 @@ use toml::{Table, Value};
 use crate::error::{Error, Result};
 use crate::loader::LoaderBuilder;
 use crate::op::{self, Chain, Operator, Placement};
-use crate::plan::Settings;
+use crate::plan::{DeviceChoice, Settings};
 use crate::source::{Source, SourceSettings};
 use crate::storage::{Storage, StorageSettings};
 
 use document::Document;
-use node::{NodeError, read, read_with, unknown};
+use node::{NodeError, read, read_with, type_name, unknown};
 use source::source;
 
 mod document;
 mod equivalents;
 mod former;
+mod homes;
 mod nearest;
 mod node;
+mod ranges;
 mod source;
 
 /// Keys and sections of a pipeline file.
@@ -294,7 +296,10 @@ fn parts(mut file: Table, base: &Path) -> Result<(SourceSettings, Settings, Chai
     }
     let source = source(file.remove("source"), base)?;
     let settings = Settings {
-        device: settings(&mut file, "device")?,
+        device: match file.remove("device") {
+            Some(value) => read(value).map_err(|problem| problem.into_error("device"))?,
+            None => DeviceChoice::default(),
+        },
         loader: settings(&mut file, "loader")?,
         decode: settings(&mut file, "decode")?,
         output: settings(&mut file, "output")?,
@@ -304,11 +309,12 @@ fn parts(mut file: Table, base: &Path) -> Result<(SourceSettings, Settings, Chai
         storage: storage_settings(&mut file, base)?,
     };
     settings.check()?;
-    let steps = match (file.remove("chain"), file.remove("transform")) {
+    let (name, steps) = match (file.remove("chain"), file.remove("transform")) {
         (Some(_), Some(_)) => return Err(Error::config("chain", former::twice("chain"))),
-        (steps, former) => steps.or(former),
+        (None, Some(steps)) => ("transform", Some(steps)),
+        (steps, None) => ("chain", steps),
     };
-    let (chain, steps) = chain(steps)?;
+    let (chain, steps) = chain(name, steps)?;
     let (chain, batch_operators) = batch_operators(file.remove("batch_operators"), chain)?;
     Ok((source, settings, chain, Written { chain: steps, batch_operators }))
 }
@@ -328,18 +334,34 @@ fn storage_settings(file: &mut Table, base: &Path) -> Result<StorageSettings> {
     Ok(storage)
 }
 
-/// Parses a section or key of the file. If it is missing, returns the default.
+/// Parses a section of the file. If it is missing, returns the default.
 fn settings<T: DeserializeOwned + Default>(file: &mut Table, key: &str) -> Result<T> {
     match file.remove(key) {
-        Some(value) => read(value).map_err(|problem| problem.into_error(key)),
+        Some(value @ Value::Table(_)) => read(value).map_err(|problem| problem.into_error(key)),
+        Some(other) => Err(not_a_section(key, &other)),
         None => Ok(T::default()),
     }
 }
 
-fn chain(value: Option<Value>) -> Result<(Chain, Vec<Table>)> {
+/// Error for a section that is not a table.
+fn not_a_section(key: &str, found: &Value) -> Error {
+    let has_tables = |list: &Vec<Value>| list.first().is_some_and(Value::is_table);
+    match found.as_array().is_some_and(has_tables) {
+        true => {
+            let problem = format!("must be one table: write [{key}] instead of [[{key}]]");
+            Error::config(key, problem)
+        }
+        false => {
+            wrong_type(key, &format!("a table: [{key}] with a key and a value per line"), found)
+        }
+    }
+}
+
+/// Parses the operators of the list `list`, which is `chain` or its other name.
+fn chain(list: &str, value: Option<Value>) -> Result<(Chain, Vec<Table>)> {
     let mut chain = Chain::new();
     let mut written = Vec::new();
-    for (key, mut table) in tables("chain", value)? {
+    for (key, mut table) in tables(list, value)? {
         let placement: Placement = match table.remove("placement") {
             Some(value) => read(value).map_err(|it| it.at("placement").into_error(&key))?,
             None => Placement::Auto,
@@ -380,7 +402,7 @@ fn tables(list: &str, value: Option<Value>) -> Result<Vec<(String, Table)>> {
     let tables = match value {
         None => Vec::new(),
         Some(Value::Array(tables)) => tables,
-        Some(value) => return Err(wrong_type(list, &format!("a list: [[{list}]]"), &value)),
+        Some(value) => return Err(wrong_type(list, &list_of(list), &value)),
     };
     let tables = tables.into_iter().enumerate().map(|(number, table)| {
         let key = format!("{list}[{number}]");
@@ -432,7 +454,7 @@ fn inner(value: Option<&Value>, key: &str) -> Result<Vec<Arc<dyn Operator>>> {
     let steps = match value {
         None => return Ok(Vec::new()),
         Some(Value::Array(steps)) => steps,
-        Some(value) => return Err(wrong_type(key, "a list: [[chain.operators]]", value)),
+        Some(value) => return Err(wrong_type(key, &list_of(key), value)),
     };
     let steps = steps.iter().enumerate().map(|(number, step)| {
         let key = format!("{key}[{number}]");
@@ -447,7 +469,14 @@ fn inner(value: Option<&Value>, key: &str) -> Result<Vec<Arc<dyn Operator>>> {
 }
 
 fn wrong_type(key: &str, wanted: &str, found: &Value) -> Error {
-    Error::config(key, format!("must be {wanted}, is {}", found.type_str()))
+    Error::config(key, format!("must be {wanted}, is {}", type_name(found)))
+}
+
+/// Description of a list of tables, with the header that begins each of its tables. `key` is the
+/// key of the list, such as `chain[1].operators`.
+fn list_of(key: &str) -> String {
+    let names = key.split('.').map(|name| name.split('[').next().unwrap_or_default());
+    format!("a list: [[{}]]", names.collect::<Vec<_>>().join("."))
 }
 
 fn value(key: &str, from: &impl Serialize) -> Result<Value> {

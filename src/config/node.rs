@@ -1,5 +1,6 @@
 //! Deserializer of TOML values. Its errors contain the full key and the data for a suggestion.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::value::{MapDeserializer, SeqDeserializer};
@@ -12,7 +13,9 @@ use toml::Value;
 
 use super::equivalents;
 use super::former;
+use super::homes;
 use super::nearest::nearest;
+use super::ranges;
 use crate::error::Error;
 use crate::op;
 
@@ -28,9 +31,12 @@ pub struct NodeError {
     path: String,
     text: String,
     /// Unknown key, and the known keys. [`NodeError::into_error`] formats the message.
-    unknown: Option<(String, Vec<&'static str>)>,
+    unknown: Option<(Box<str>, Vec<&'static str>)>,
     /// Operator whose settings are being read, if any.
-    operator: Option<String>,
+    operator: Option<Box<str>>,
+    /// The value that was found instead of an integer that is not negative.
+    /// [`NodeError::into_error`] states the range of the setting.
+    instead: Option<Box<str>>,
 }
 
 /// Deserializes a value.
@@ -65,8 +71,14 @@ impl NodeError {
     pub fn unknown_choice(noun: &str, found: &str, known: &[&str]) -> Self {
         let found = &shortened(found);
         let text = match equivalents::choice(found, known).or_else(|| nearest(found, known)) {
-            Some(name) => format!("unknown {noun} {found}, did you mean {name}?"),
-            None => format!("unknown {noun} {found}, choose one of {}", known.join(", ")),
+            Some(name) => {
+                let name = former::choice(name, known);
+                format!("unknown {noun} {found}, did you mean {name}?")
+            }
+            None => {
+                let known = former::current(known).join(", ");
+                format!("unknown {noun} {found}, choose one of {known}")
+            }
         };
         Self::custom(text)
     }
@@ -103,21 +115,42 @@ impl NodeError {
 
     /// Converts to an error with the full key. `key` is the key of the value that was deserialized.
     pub fn into_error(self, key: &str) -> Error {
-        let text = match self.unknown {
-            None => self.text,
-            Some((key, known)) => match equivalents::key(&key, self.operator.as_deref()) {
-                Some(answer) => format!("unknown key; {answer}"),
-                None => match nearest(&key, &known) {
-                    Some(name) => format!("unknown key, did you mean {}?", former::name(name)),
-                    None => {
-                        let known: Vec<_> =
-                            known.into_iter().filter(|it| former::name(it) == *it).collect();
-                        format!("unknown key, the known keys are {}", known.join(", "))
-                    }
-                },
+        let full = join(key, &self.path);
+        let text = match (self.unknown, self.instead) {
+            (Some((key, known)), _) => {
+                unknown_key(&key, &known, self.operator.as_deref(), !full.contains('.'))
+            }
+            (None, Some(found)) => match ranges::wanted(&full) {
+                Some(wanted) => format!("must be {wanted}, is {found}"),
+                None => self.text,
             },
+            (None, None) => self.text,
         };
-        Error::config(join(key, &self.path), text)
+        Error::config(full, text)
+    }
+}
+
+/// Error message for an unknown key. `is_top` states whether it stands outside of all sections.
+fn unknown_key(key: &str, known: &[&'static str], operator: Option<&str>, is_top: bool) -> String {
+    if let Some(name) = known.iter().find(|it| it.eq_ignore_ascii_case(key)) {
+        return format!("unknown key, did you mean {}?", former::name(name));
+    }
+    let elsewhere = || match is_top {
+        true => homes::operator(key),
+        false => homes::section(key),
+    };
+    let answer = homes::of(key).or_else(|| equivalents::key(key, operator)).or_else(elsewhere);
+    match answer {
+        Some(answer) => format!("unknown key; {answer}"),
+        None => match nearest(key, known) {
+            Some(name) => format!("unknown key, did you mean {}?", former::name(name)),
+            None => {
+                let mut seen = HashSet::new();
+                let is_first = |it: &&'static str| former::name(it) == *it && seen.insert(*it);
+                let known: Vec<_> = known.iter().copied().filter(is_first).collect();
+                format!("unknown key, the known keys are {}", known.join(", "))
+            }
+        },
     }
 }
 
@@ -139,6 +172,15 @@ pub fn join(key: &str, path: &str) -> String {
         (_, true, _) => key.into(),
         (_, _, true) => format!("{key}{path}"),
         _ => format!("{key}.{path}"),
+    }
+}
+
+/// Name of a value's type, for messages.
+pub fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Array(_) => "a list",
+        Value::Table(_) => "a table",
+        other => other.type_str(),
     }
 }
 
@@ -164,19 +206,25 @@ impl serde::de::Error for NodeError {
     }
 
     fn invalid_type(found: Unexpected<'_>, wanted: &dyn Expected) -> Self {
+        let is_unsigned = ["u32", "u64", "usize"].contains(&wanted.to_string().as_str());
         let wanted = match wanted.to_string().as_str() {
             "u32" => format!("an integer from 0 to {}", u32::MAX),
             "u64" | "usize" => "an integer from 0 up".to_string(),
             "i64" => "an integer".to_string(),
             "f32" | "f64" => "a number".to_string(),
-            other if other.starts_with("struct ") => "a table".to_string(),
+            "a sequence" => "a list".to_string(),
+            "path string" => "a path".to_string(),
+            other if other.starts_with("struct ") || other == "a map" => "a table".to_string(),
             other => other.to_string(),
         };
         let found = match found {
             Unexpected::Str(text) => format!("string {:?}", shortened(text)),
+            Unexpected::Seq => "a list".to_string(),
+            Unexpected::Map => "a table".to_string(),
             found => found.to_string(),
         };
-        Self::custom(format!("must be {wanted}, is {found}"))
+        let text = format!("must be {wanted}, is {found}");
+        Self { instead: is_unsigned.then(|| found.into()), ..Self::custom(text) }
     }
 
     fn invalid_value(found: Unexpected<'_>, wanted: &dyn Expected) -> Self {
@@ -255,14 +303,28 @@ impl<'de> Deserializer<'de> for Node {
         match self.0 {
             Value::String(text) => visitor.visit_enum(text.into_deserializer()),
             other => {
-                let found = other.type_str();
-                Err(NodeError::custom(format!("must be one of {}, is {found}", known.join(", "))))
+                let (known, found) = (former::current(known).join(", "), type_name(&other));
+                Err(NodeError::custom(format!("must be one of {known}, is {found}")))
             }
+        }
+    }
+
+    /// Structs that derive `Deserialize` also accept lists, and read the fields by their order. A
+    /// pipeline file names every setting.
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, NodeError> {
+        match self.0 {
+            Value::Array(_) => Err(NodeError::invalid_type(Unexpected::Seq, &"a table")),
+            _ => self.deserialize_any(visitor),
         }
     }
 
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
-        unit_struct seq tuple tuple_struct map struct identifier ignored_any
+        unit_struct seq tuple tuple_struct map identifier ignored_any
     }
 }

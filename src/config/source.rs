@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use super::node::{read, read_with, unknown};
-use super::wrong_type;
+use super::{list_of, not_a_section, wrong_type};
 use crate::error::{Error, Result};
 use crate::source::{
     self, BadShards, CLASS_TO_INDEX, Configured, DISABLED, Directory, JOINED, KEYS, OWN,
@@ -27,8 +27,10 @@ pub fn source(value: Option<Value>, base: &Path) -> Result<SourceSettings> {
 
 /// Reads the source at the key `at`. `level` is its nesting depth.
 fn nested(value: Value, at: &str, base: &Path, level: usize) -> Result<SourceSettings> {
-    let Value::Table(mut table) = value else {
-        return Err(wrong_type(at, "a table", &value));
+    let mut table = match value {
+        Value::Table(table) => table,
+        other if level == 0 => return Err(not_a_section(at, &other)),
+        other => return Err(wrong_type(at, "a table", &other)),
     };
     if level > MOST_LEVELS {
         let problem = format!("sources are nested more than {MOST_LEVELS} levels deep");
@@ -122,7 +124,8 @@ fn joined(
     level: usize,
 ) -> Result<SourceSettings> {
     let Value::Array(parts) = parts else {
-        return Err(wrong_type(&format!("{at}.{key}"), "a list: [[source.mixture]]", &parts));
+        let key = format!("{at}.{key}");
+        return Err(wrong_type(&key, &list_of(&key), &parts));
     };
     let is_mixture = key == JOINED[0];
     let samples = match beside.remove("samples").filter(|_| is_mixture) {

@@ -19,7 +19,7 @@ pub enum AutoCount {
 pub(super) const MOST: usize = 1024;
 
 /// Expected values, for messages.
-const WANTED: &str = "an integer from 1 up or \"auto\"";
+const WANTED: &str = "an integer from 1 to 1024 or \"auto\"";
 
 impl AutoCount {
     /// Returns the number if the count is fixed, else `None`.

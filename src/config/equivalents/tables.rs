@@ -242,6 +242,7 @@ pub const CHOICES: &[(&str, &[&str])] = &[
     ("lanczos", &["lanczos3", "lanczos4", "INTERP_LANCZOS3", "INTERP_LANCZOS4"]),
     ("gpu", &["cuda", "cuda:0", "mixed", "device"]),
     ("cpu", &["host"]),
+    ("nvjpeg-gpu", &["gpu", "nvjpeg"]),
     ("partial", &["keep", "LastBatchPolicy.PARTIAL"]),
     ("pad", &["fill", "LastBatchPolicy.FILL"]),
     ("skip", &["ignore", "continue"]),

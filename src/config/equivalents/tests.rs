@@ -69,6 +69,7 @@ fn every_choice_that_is_suggested_can_be_written() {
             format!("[output]\ndtype = \"{choice}\""),
             format!("[output]\nlayout = \"{choice}\""),
             format!("[decode]\nplacement = \"{choice}\""),
+            format!("[decode]\nroutes = [\"{choice}\"]"),
             format!("[loader]\nlast_batch = \"{choice}\""),
             format!("[loader]\non_error = \"{choice}\""),
             format!("[[chain]]\nop = \"resize\"\nshorter = 9\nfilter = \"{choice}\""),
@@ -138,18 +139,35 @@ fn operators_of_other_libraries_get_what_to_write() {
 fn settings_of_other_libraries_get_what_to_write() {
     for (text, words) in [
         ("[loader]\nmax_batch_size = 4", "batch_size = 64 under [loader]"),
-        ("[limits]\nbatch_size = 4", "batch_size = 64 under [loader]"),
+        ("[limits]\nbatch_size = 4", "write batch_size under [loader]"),
         ("[loader]\nworker_count = 4", "num_workers = 8 under [loader]"),
         ("[loader]\nnumThreads = 4", "num_workers = 8 under [loader]"),
         ("[loader]\nprefetch_factor = 2", "prefetch = 2 under [loader]"),
         ("[loader]\nprefetch_queue_depth = 2", "prefetch = 2 under [loader]"),
         ("[loader]\ndrop_last = true", "last_batch = \"drop\" under [loader]"),
+        ("[loader]\ndrop_last = false", "for false write last_batch = \"partial\""),
+        ("[loader]\ndrop_remainder = true", "last_batch = \"drop\" under [loader]"),
+        ("[[transforms]]\nop = \"flip\"", "[[chain]]"),
+        ("[[operations]]\nop = \"flip\"", "[[chain]]"),
+        ("[pipeline]\nop = \"flip\"", "[[chain]]"),
+        ("[dataloader]\nbatch_size = 4", "[loader]"),
+        ("[data_loader]\nbatch_size = 4", "[loader]"),
+        ("[LOADER]\nbatch_size = 4", "did you mean loader?"),
+        ("[loader]\nBatch_Size = 4", "did you mean batch_size?"),
+        ("[normalize]\nmean = 0", "write [[chain]] with op = \"normalize\""),
+        ("[one_of]\noperators = []", "write [[chain]] with op = \"one_of\""),
+        ("[data]\npath = \"a\"", "[source]"),
+        ("[dataset]\npath = \"a\"", "[source]"),
+        ("[loader]\nepochs = 3", "feedwater run --epochs"),
+        ("[targets]\nnum_classes = 3", "classes = 1000 under [targets]"),
+        ("[storage]\ncache_dir = \"a\"", "cache_directory = \"cache\" under [storage]"),
+        ("[storage]\nmax_retries = 3", "retries = 8 under [storage]"),
         ("[loader]\nrandom_shuffle = true", "shuffle = true under [loader]"),
         ("[loader]\nshard_id = 0", "rank = 0 and world_size = 1 under [loader]"),
         ("[loader]\nnum_shards = 2", "world_size = 1 under [loader]"),
         ("[loader]\npin_memory = true", "leave it out"),
-        ("[loader]\ndevice_id = 0", "device = \"cuda:0\" at the top of the file"),
-        ("[limits]\nnum_workers = 4", "num_workers = 8 under [loader]"),
+        ("[loader]\ndevice_id = 0", "device = \"cuda:0\" or \"cpu\" at the top of the file"),
+        ("[limits]\nnum_workers = 4", "write num_workers under [loader]"),
         ("[[chain]]\nop = \"center_crop\"\nsize = 224", "width = 224 and height = 224"),
         ("[[chain]]\nop = \"resize\"\nsize = 224", "shorter = 256"),
         ("[[chain]]\nop = \"resize\"\ninterpolation = \"bilinear\"", "filter = \"bilinear\""),
@@ -162,7 +180,7 @@ fn settings_of_other_libraries_get_what_to_write() {
         assert!(said.contains(words), "{text}: {said}");
     }
     let top = Pipeline::from_toml("num_workers = 3\n[source]\ndirectory = \"a\"", "").unwrap_err();
-    assert!(top.to_string().contains("num_workers = 8 under [loader]"), "{top}");
+    assert!(top.to_string().contains("write num_workers under [loader]"), "{top}");
     let source = Pipeline::from_toml("[source]\nfile_root = \"a\"", "").unwrap_err();
     assert!(source.to_string().contains("directory = "), "{source}");
 }

@@ -21,6 +21,13 @@ fn errors_name_the_full_key_and_the_nearest_name() {
             "chain",
             &["twice", "transform", "chain"],
         ),
+        ("[transform]\nop = \"flip\"", "transform", &["[[transform]]", "table"]),
+        ("[[transform]]\nop = \"flap\"", "transform[0].op", &["flap", "flip"]),
+        (
+            "[[chain]]\nop = \"one_of\"\noperators = 3",
+            "chain[0].operators",
+            &["[[chain.operators]]", "integer"],
+        ),
         ("[laoder]\nbatch_size = 1", "laoder", &["loader"]),
         ("[decode]\norientaton = true", "decode.orientaton", &["orientation"]),
         ("[output]\ntype = \"f32\"", "output.type", &["dtype"]),
@@ -39,7 +46,7 @@ fn errors_name_the_full_key_and_the_nearest_name() {
         ("[loader]\nnum_workers = 0", "loader.num_workers", &["1", "0"]),
         ("[loader]\nnum_workers = 1025", "loader.num_workers", &["1024", "1025"]),
         ("[limits]\ncpu_threads = 0", "limits.cpu_threads", &["1", "0"]),
-        ("[limits]\ncpu_threads = \"auto\"", "limits.cpu_threads", &["0", "\"auto\""]),
+        ("[limits]\ncpu_threads = \"auto\"", "limits.cpu_threads", &["1", "\"auto\""]),
         ("[[chain]]\nop = \"resise\"", "chain[0].op", &["resise", "resize"]),
         (
             "[[chain]]\nop = \"flip\"\n[[chain]]\nop = \"flip\"\nhorizontl = 0.5",
@@ -50,8 +57,11 @@ fn errors_name_the_full_key_and_the_nearest_name() {
         ("[[chain]]\nop = \"flip\"\nplacement = \"gpx\"", "chain[0].placement", &["gpx", "gpu"]),
         ("[[chain]]\nop = \"center_crop\"\nwidth = 3", "chain[0].height", &[]),
         ("[loader]\nbatch_size = 0", "loader.batch_size", &["1", "0"]),
-        ("[loader]\nbatch_size = -1", "loader.batch_size", &["0", "-1"]),
-        ("[loader]\nbatch_size = \"x\"", "loader.batch_size", &["0", "\"x\""]),
+        ("[loader]\nbatch_size = -1", "loader.batch_size", &["1", "1048576", "-1"]),
+        ("[loader]\nbatch_size = \"x\"", "loader.batch_size", &["1", "1048576", "\"x\""]),
+        ("[loader]\nbatch = \"x\"", "loader.batch", &["1", "1048576", "\"x\""]),
+        ("[loader]\nbatch = 0", "loader.batch", &["1", "0"]),
+        ("[loader]\nseed = -1", "loader.seed", &["0", "9223372036854775807", "-1"]),
         ("[decode]\nprescale = 1", "decode.prescale", &["boolean", "1"]),
         ("[loader]\nrepeats = 0", "loader.repeats", &["1", "256", "0"]),
         ("[loader]\nrepeats = 257", "loader.repeats", &["1", "256", "257"]),
@@ -108,6 +118,7 @@ fn errors_name_the_full_key_and_the_nearest_name() {
             &["nvjpeg-hardware", "nvjpeg-gpu", "nvjpeg-hybrid", "cpu"],
         ),
         ("[decode]\nroutes = [\"cpu\", \"nvjpeg-hybrid\", \"cpu\"]", "decode.routes[2]", &["cpu"]),
+        ("[decode]\nroutes = \"cpu\"", "decode.routes", &["a list", "\"cpu\""]),
         ("[decode]\nmax_cpu_threads = 0", "decode.max_cpu_threads", &["1", "0"]),
         ("[decode]\nhardware_group = 0", "decode.hardware_group", &["1", "1024", "0"]),
         ("[decode]\nhardware_group = 1025", "decode.hardware_group", &["1", "1024", "1025"]),
@@ -132,7 +143,7 @@ fn errors_name_the_full_key_and_the_nearest_name() {
             &["0", "4294967295", "\"x\""],
         ),
         ("chain = 3", "chain", &["[[chain]]", "integer"]),
-        ("loader = 3", "loader", &["integer", "3"]),
+        ("loader = 3", "loader", &["[loader]", "integer"]),
     ] {
         // In TOML, keys outside of sections must precede the first section.
         let text = if text.starts_with('[') {
@@ -262,4 +273,149 @@ fn a_wrong_device_is_an_error_at_its_place() {
     let text = format!("device = \"gpu\"\n{SOURCE}");
     let settings = Pipeline::from_toml(&text, "").unwrap().settings;
     assert_eq!(settings.device, DeviceChoice::LocalGpu);
+}
+
+/// serde reads lists as structs, by the order of the fields.
+#[test]
+fn sections_and_tables_cannot_be_lists() {
+    for (key, list) in [
+        ("loader", "[4, 2]"),
+        ("decode", "[\"cpu\"]"),
+        ("output", "[\"u8\"]"),
+        ("targets", "[3, 0.5]"),
+        ("cache", "[1]"),
+        ("limits", "[100, 50]"),
+        ("storage", "[3]"),
+        ("loader", "[]"),
+    ] {
+        let error = config_error(Pipeline::from_toml(&format!("{key} = {list}\n{SOURCE}"), ""));
+        assert_eq!((error.key.as_str(), error.at.is_some()), (key, true), "{error}");
+        assert!(has_words(&error.problem, &[&format!("[{key}]"), "table", "list"]), "{error}");
+    }
+    for key in ["loader", "decode", "source"] {
+        let source = if key == "source" { "" } else { SOURCE };
+        let error = config_error(Pipeline::from_toml(&format!("[[{key}]]\n{source}"), ""));
+        assert_eq!(error.key, key, "{error}");
+        let words = [format!("[{key}]"), format!("[[{key}]]")];
+        assert!(has_words(&error.problem, &[&words[0], &words[1]]), "{error}");
+    }
+    for (text, key) in [
+        ("source = [\"data\"]", "source"),
+        ("[source]\ndirectory = \"a\"\nfilter = [[1], [\"a\"]]", "source.filter"),
+        ("[[source.concat]]\nlist = \"a\"\nfilter = []", "source.concat[0].filter"),
+        ("source.concat = [[\"a\"]]", "source.concat[0]"),
+        ("chain = [[\"flip\", 0.5]]\n[source]\ndirectory = \"a\"", "chain[0]"),
+        ("batch_operators = [[\"mixup\"]]\n[source]\nlist = \"a\"", "batch_operators[0]"),
+    ] {
+        let error = config_error(Pipeline::from_toml(text, ""));
+        assert_eq!(error.key, key, "{text}: {error}");
+        assert!(has_words(&error.problem, &["a table", "a list"]), "{text}: {error}");
+    }
+    let error = config_error(Pipeline::from_toml("[source.concat]\nlist = \"a\"", ""));
+    assert!(has_words(&error.problem, &["[[source.concat]]"]), "{error}");
+}
+
+#[test]
+fn choices_are_listed_by_their_current_names() {
+    let problem = |routes: &str| {
+        let text = format!("{SOURCE}[decode]\nroutes = {routes}");
+        config_error(Pipeline::from_toml(&text, "")).problem
+    };
+    for routes in ["[\"something\"]", "[3]"] {
+        let problem = problem(routes);
+        assert!(has_words(&problem, &Route::ALL.map(Route::name)), "{problem}");
+        let former = Route::ALL.into_iter().filter_map(Route::former_name);
+        for former in former.map(|name| format!(" {name}")) {
+            assert!(!format!("{problem},").contains(&format!("{former},")), "{problem}");
+        }
+    }
+    for (found, name) in [
+        ("gpu", "nvjpeg-gpu"),
+        ("hardwre", "nvjpeg-hardware"),
+        ("CPU", "cpu"),
+        ("hsot", "nvjpeg-hybrid"),
+    ] {
+        let problem = problem(&format!("[\"{found}\"]"));
+        assert!(problem.ends_with(&format!("did you mean {name}?")), "{problem}");
+    }
+}
+
+#[test]
+fn a_repeated_key_is_named() {
+    for (text, key, line, column) in [
+        ("[loader]\nseed = 1\nseed = 2", "loader.seed", 5, 1),
+        ("[loader]\nseed = 1\n\"seed\" = 2", "loader.seed", 5, 1),
+        ("loader.seed = 1\nloader.seed = 2", "source.loader.seed", 4, 8),
+        ("[loader]\nseed = 1\n[limits]\n[loader]\n", "loader", 6, 2),
+        ("[[chain]]\nop = \"flip\"\n[[chain]]\nop = \"flip\"\nop = \"hue\"", "chain[1].op", 7, 1),
+        ("[loader]\nx = [{ seed = 1 }, { seed = 1, seed = 2 }]", "loader.x[1].seed", 4, 32),
+        ("filter = { labels = [1], labels = [2] }", "source.filter.labels", 3, 26),
+    ] {
+        let error = config_error(Pipeline::from_toml(&format!("{SOURCE}{text}"), ""));
+        assert_eq!(error.key, key, "{text}: {error}");
+        assert!(has_words(&error.problem, &["twice"]), "{text}: {error}");
+        let at = error.at.as_ref().unwrap();
+        assert_eq!((at.line, at.column), (line, column), "{text}: {error}");
+    }
+}
+
+#[test]
+fn numbers_that_no_setting_accepts_are_named() {
+    for (text, key, bound) in [
+        ("[loader]\nseed = 9223372036854775808", "loader.seed", "9223372036854775807"),
+        ("[loader]\nseed = 99999999999999999999", "loader.seed", "9223372036854775807"),
+        (
+            "[loader]\nignore_label = -9223372036854775809",
+            "loader.ignore_label",
+            "-9223372036854775808",
+        ),
+        ("subset = [0, 0xffffffffffffffff]", "source.subset[1]", "9223372036854775807"),
+        ("[[chain]]\nop = \"flip\"\nhorizontal = 1e999", "chain[0].horizontal", "1e999"),
+        (
+            "[[chain]]\nop = \"hue\"\nx = 999999999999999999999999999999999999999999",
+            "chain[0].x",
+            "9223372036854775807",
+        ),
+    ] {
+        let error = config_error(Pipeline::from_toml(&format!("{SOURCE}{text}"), ""));
+        assert_eq!((error.key.as_str(), error.at.is_some()), (key, true), "{text}: {error}");
+        assert!(has_words(&error.problem, &[bound]), "{text}: {error}");
+        let found = text.rsplit([' ', ']']).find(|it| !it.is_empty()).unwrap();
+        assert!(has_words(&error.problem, &[found]), "{text}: {error}");
+    }
+    let text = format!("{SOURCE}[loader]\nseed = 9223372036854775807");
+    assert_eq!(Pipeline::from_toml(&text, "").unwrap().settings.loader.seed, i64::MAX as u64);
+}
+
+#[test]
+fn a_setting_at_the_wrong_place_gets_its_section() {
+    for (text, section) in [
+        ("seed = 1", "write seed under [loader]"),
+        ("shuffle = true", "write shuffle under [loader]"),
+        ("rank = 1", "write rank under [loader]"),
+        ("prefetch = 1", "write prefetch under [loader]"),
+        ("workers = 1", "write num_workers under [loader]"),
+        ("host_memory = 1", "write host_memory under [limits]"),
+        ("dtype = \"u8\"", "write dtype under [output]"),
+        ("Seed = 1", "write seed under [loader]"),
+        ("directory = \"a\"", "write directory under [source]"),
+        ("[loader]\ndtype = \"u8\"", "write dtype under [output]"),
+        ("[loader]\nprescale = true", "write prescale under [decode]"),
+        ("[loader]\nhost_memory = 1", "write host_memory under [limits]"),
+        ("[loader]\ntimeout = 1", "write timeout under [storage]"),
+        ("[limits]\nworkers = 1", "write num_workers under [loader]"),
+        ("[loader]\nlimits = 1", "write [limits]"),
+        ("[loader]\nchain = []", "write [[chain]]"),
+        ("[[chain]]\nop = \"flip\"\nseed = 1", "write seed under [loader]"),
+    ] {
+        let text = match text.starts_with('[') {
+            true => format!("{SOURCE}{text}"),
+            false => format!("{text}\n{SOURCE}"),
+        };
+        let error = config_error(Pipeline::from_toml(&text, ""));
+        assert!(error.problem.contains(section), "{text}: {error}");
+    }
+    let text = "[source]\ndirectory = \"a\"\nsomething_else = 1";
+    let error = config_error(Pipeline::from_toml(text, ""));
+    assert_eq!(error.problem.matches("class_to_index").count(), 1, "{error}");
 }
