@@ -26,14 +26,15 @@ use feedwater::internals::error::{Redacted, escaped, escaped_json, escaped_lines
 use feedwater::internals::gpu::nvjpeg::set_checking_program;
 use feedwater::internals::loader::open_device;
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
-use feedwater::plan::AutoCount;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 pub use sheet::normalization;
 
+use arguments::{count, threads};
 use requests::shown;
 
+mod arguments;
 mod bench;
 mod bench_ops;
 mod check_windows;
@@ -219,9 +220,9 @@ pub fn main() -> ExitCode {
 pub fn main_as(program: Vec<OsString>, arguments: impl IntoIterator<Item = OsString>) -> u8 {
     set_checking_program(PROGRAM.get_or_init(|| program).iter().cloned());
     let arguments: Vec<OsString> = iter::once("feedwater".into()).chain(arguments).collect();
-    let command = match Cli::try_parse_from(&arguments) {
+    let command = match arguments::parse(&arguments) {
         Ok(cli) => cli.command,
-        Err(error) => return not_parsed(error, &arguments),
+        Err(code) => return code,
     };
     interrupt::listen();
     // If the limit of open files cannot be raised, files are closed and opened again more often,
@@ -252,32 +253,11 @@ pub fn main_as(program: Vec<OsString>, arguments: impl IntoIterator<Item = OsStr
         Err(CommandError::Misused(text)) => (2, text, String::new()),
         Err(CommandError::Explained { code, text, more }) => (code, text, more),
     };
-    tell(format!("feedwater: {text}"));
+    tell(format!("feedwater: {}", arguments::as_written(&text, &arguments)));
     if !more.is_empty() {
         let _ = writeln!(io::stderr(), "{}", escaped_lines(&more));
     }
     code
-}
-
-/// Prints the help if it was requested, or otherwise the error in the arguments. Returns the exit
-/// code.
-fn not_parsed(error: clap::Error, arguments: &[OsString]) -> u8 {
-    // The error message quotes arguments, which may contain control characters. So parse escaped
-    // copies of the arguments. They cause the same error, with a message that is safe to print.
-    let shown = arguments.iter().map(|it| escaped(&it.to_string_lossy()).into_owned());
-    let error = Cli::try_parse_from(shown).err().unwrap_or(error);
-    // Printing fails only if the reader has closed the output, which is no error.
-    let _ = error.print();
-    error.exit_code() as u8
-}
-
-/// Parses a number of threads, or `auto`, from the command line.
-fn count(text: &str) -> Result<AutoCount, String> {
-    match (text, text.parse()) {
-        ("auto", _) => Ok(AutoCount::Auto),
-        (_, Ok(number @ 1..=1024)) => Ok(AutoCount::Fixed(number)),
-        _ => Err("must be a number from 1 to 1024, or auto".into()),
-    }
 }
 
 /// Prints a line of the result. Secrets in URLs are redacted.

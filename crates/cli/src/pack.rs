@@ -12,7 +12,7 @@ use feedwater_tools::pack::{self, Gain, Manifest, Presize, Settings, ShardFormat
 use serde_json::json;
 
 use super::probe::{Opened, open};
-use super::{CommandError, interrupt, print, print_json, progress};
+use super::{CommandError, interrupt, print, print_json, progress, threads};
 
 /// Packs a folder or any other source into shards that load faster, optionally with smaller images
 #[derive(Args)]
@@ -60,7 +60,7 @@ pub struct Options {
     #[arg(long, requires = "shorter")]
     dry_run: bool,
     /// Number of threads [default: one per core]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, alias = "num-workers", value_parser = threads)]
     workers: Option<u16>,
     /// Print the result as one line of JSON
     #[arg(long)]

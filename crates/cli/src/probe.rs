@@ -17,7 +17,7 @@ use feedwater_tools::probe::{self, Report, Settings};
 use serde_json::json;
 
 use super::requests::shown;
-use super::{CommandError, print, print_json, progress, tell};
+use super::{CommandError, print, print_json, progress, tell, threads};
 
 /// Shows what a source contains: formats, sizes, labels, unusable samples, and the routes on which
 /// a GPU would decode its images
@@ -38,7 +38,7 @@ pub struct Options {
     #[arg(long)]
     tolerant: bool,
     /// Number of threads [default: one per core]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, alias = "num-workers", value_parser = threads)]
     workers: Option<u16>,
     /// Print the result as one line of JSON
     #[arg(long)]

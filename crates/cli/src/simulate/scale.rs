@@ -26,7 +26,7 @@ const MAX_BYTES: u64 = 64 << 20;
 #[derive(Args)]
 pub struct Hardware {
     /// Number of workers of each GPU's loader
-    #[arg(long, requires = "from")]
+    #[arg(long, alias = "num-workers", requires = "from")]
     workers: Option<u32>,
     /// Number of CPU cores per host
     #[arg(long, requires = "from")]
@@ -35,7 +35,7 @@ pub struct Hardware {
     #[arg(long, requires = "from")]
     prefetch: Option<u32>,
     /// Number of samples per batch
-    #[arg(long, requires = "from")]
+    #[arg(long, alias = "batch-size", requires = "from")]
     batch: Option<u32>,
     /// Number of GPUs per host
     #[arg(long, requires = "from", default_value_t = 1)]

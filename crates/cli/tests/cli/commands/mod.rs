@@ -2,6 +2,7 @@
 
 mod dump;
 mod interrupt;
+mod options;
 mod outputs;
 mod plan;
 
@@ -226,25 +227,6 @@ fn a_missing_folder_is_a_usage_error_in_a_mixture_too() {
         assert!(words.contains(place) && has_words(&words, &["\"dta\""]), "{command}: {words}");
         assert!(words.contains(&*dir.path().to_string_lossy()), "{command}: {words}");
     }
-}
-
-#[test]
-fn an_error_names_the_option_instead_of_the_key() {
-    let dir = workplace();
-    let limits = "[limits]\ncpu_threads = 2\n";
-    write(&dir, "limited.toml", &format!("{PIPELINE}num_workers = 1\n{limits}{TRAINING}"));
-    let words =
-        refused(dir.path(), &["run", "limited.toml", "--device", "cpu", "--workers", "3"], 2);
-    let (_, problem) =
-        words.split_once(": limits.cpu_threads: ").unwrap_or_else(|| panic!("{words}"));
-    assert!(has_words(problem, &["2", "--workers", "3"]), "{words}");
-    assert!(!words.contains("loader.num_workers"), "{words}");
-    let args = ["bench", "pipeline.toml", "--device", "cpu", "--batch", "64", "--epochs", "1"];
-    write(&dir, "drop.toml", &format!("{PIPELINE}last_batch = \"drop\"\n{TRAINING}"));
-    let output = feedwater(dir.path(), &[&args[..1], &["drop.toml"], &args[2..]].concat());
-    let words = text(&output.stdout) + &text(&output.stderr);
-    let (_, problem) = words.split_once("--batch: ").unwrap_or_else(|| panic!("{words}"));
-    assert!(has_words(problem, &["64", "10"]) && !words.contains("loader.batch_size"), "{words}");
 }
 
 #[test]
