@@ -55,6 +55,7 @@
 //! | inspect the plan, and measurements of a run | [`plan::Plan`], [`footprint::Footprint`], [`loader::Stats`], [`Profile`], [`loader::Loader::report`] |
 //! | hand batches to PyTorch, JAX, cudarc and others | [`handoff`] |
 //! | read the tensor | [`loader::Batch::as_f32`] and similar methods, [`loader::Batch::array_shape`] |
+//! | read any column of a batch | [`loader::Batch::column`], [`loader::Column`] |
 //! | read boxes and masks | [`loader::Batch::objects`], [`annotation`] |
 //!
 //! # Features
@@ -146,7 +147,7 @@ pub use source::Source;
 #[doc(no_inline)]
 pub use storage::Storage;
 #[doc(inline)]
-pub use tensor::{DType, Layout, Tensor, TensorShape};
+pub use tensor::{DType, Element, ElementType, Layout, Tensor, TensorShape};
 
 /// Compiles the Rust code blocks of the pages in `docs`. `crates/cli/tests/docs.rs` checks that
 /// every page is listed.

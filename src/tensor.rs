@@ -7,6 +7,10 @@ use bytemuck::Zeroable;
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 
+mod element;
+
+pub use element::{Element, ElementType};
+
 /// Element type of the output tensor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

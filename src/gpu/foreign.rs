@@ -5,49 +5,30 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use bytemuck::AnyBitPattern;
 use cudarc::driver::{CudaSlice, CudaStream, CudaView, CudaViewMut, DeviceRepr};
-use half::{bf16, f16};
 
 use super::{DeviceBuffer, Stream};
 use crate::error::{Error, Result};
-use crate::tensor::DType;
+use crate::tensor::Element;
 
-/// Rust type of a tensor element.
-pub trait Element: DeviceRepr + AnyBitPattern + Send + Sync + 'static {
-    /// Corresponding [`DType`].
-    const DTYPE: DType;
-}
+/// Rust type of the elements of a column that cudarc supports.
+pub trait DeviceElement: Element + DeviceRepr {}
 
-impl Element for u8 {
-    const DTYPE: DType = DType::U8;
-}
-
-impl Element for f16 {
-    const DTYPE: DType = DType::F16;
-}
-
-impl Element for bf16 {
-    const DTYPE: DType = DType::BF16;
-}
-
-impl Element for f32 {
-    const DTYPE: DType = DType::F32;
-}
+impl<T: Element + DeviceRepr> DeviceElement for T {}
 
 /// A cudarc `CudaSlice` over pool memory. cudarc never frees the memory.
 ///
 /// The value dereferences to the slice for reading, and provides views of the slice. Dropping the
 /// value makes the slice's stream wait for all uses of the slice that cudarc has tracked, and then
 /// drops `keep`. Until then, `keep` prevents the memory from being reused.
-pub struct BorrowedSlice<T: Element, K> {
+pub struct BorrowedSlice<T: DeviceElement, K> {
     slice: ManuallyDrop<CudaSlice<T>>,
     /// Owner of the memory. Dropped after the slice.
     keep: K,
     buffer: Arc<DeviceBuffer>,
 }
 
-impl<T: Element, K> BorrowedSlice<T, K> {
+impl<T: DeviceElement, K> BorrowedSlice<T, K> {
     /// Creates a slice of the first `len` elements of a buffer, for work in a cudarc stream.
     ///
     /// # Errors
@@ -69,7 +50,7 @@ impl<T: Element, K> BorrowedSlice<T, K> {
             let bytes = buffer.len();
             let problem = format!(
                 "{len} elements of type {} do not fit into a buffer of {bytes} bytes",
-                T::DTYPE
+                T::TYPE
             );
             return Err(Error::Internal { problem });
         }
@@ -97,7 +78,7 @@ impl<T: Element, K> BorrowedSlice<T, K> {
     }
 }
 
-impl<T: Element, K> Deref for BorrowedSlice<T, K> {
+impl<T: DeviceElement, K> Deref for BorrowedSlice<T, K> {
     type Target = CudaSlice<T>;
 
     fn deref(&self) -> &CudaSlice<T> {
@@ -105,7 +86,7 @@ impl<T: Element, K> Deref for BorrowedSlice<T, K> {
     }
 }
 
-impl<T: Element, K> Drop for BorrowedSlice<T, K> {
+impl<T: DeviceElement, K> Drop for BorrowedSlice<T, K> {
     fn drop(&mut self) {
         let _entered = self.buffer.device().enter();
         // SAFETY: the slice is taken only once, in this destructor. `leak` frees what cudarc
@@ -115,8 +96,8 @@ impl<T: Element, K> Drop for BorrowedSlice<T, K> {
     }
 }
 
-impl<T: Element, K> fmt::Debug for BorrowedSlice<T, K> {
+impl<T: DeviceElement, K> fmt::Debug for BorrowedSlice<T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "BorrowedSlice {{ {} x {} }}", self.slice.len(), T::DTYPE)
+        write!(f, "BorrowedSlice {{ {} x {} }}", self.slice.len(), T::TYPE)
     }
 }

@@ -32,7 +32,7 @@ pub use runtime::Runtime;
 pub use stream::{Event, Stream};
 
 pub(crate) use foreign::BorrowedSlice;
-pub use foreign::Element;
+pub use foreign::DeviceElement;
 pub(crate) use kernel::{Kernel, compiler};
 pub(crate) use pool::{DeviceBuffer, DevicePool, PinnedBuffer, PinnedPool};
 pub(crate) use shape::{BLOCK, LaunchGoal, Multiprocessors, PROGRAM_THREADS, Shape};

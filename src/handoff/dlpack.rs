@@ -41,7 +41,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::gpu::Stream;
 use crate::loader::Batch;
-use crate::tensor::DType;
+use crate::tensor::ElementType;
 
 /// Version of the DLPack structures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub const CUDA: i32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct DLDataType {
-    /// Type code: 1 is `kDLUInt`, 2 is `kDLFloat`, 4 is `kDLBfloat`.
+    /// Type code: 0 is `kDLInt`, 1 is `kDLUInt`, 2 is `kDLFloat`, 4 is `kDLBfloat`.
     pub code: u8,
     /// Number of bits of an element.
     pub bits: u8,
@@ -86,14 +86,15 @@ pub struct DLDataType {
     pub lanes: u16,
 }
 
-impl From<DType> for DLDataType {
-    fn from(dtype: DType) -> Self {
-        let code = match dtype {
-            DType::U8 => 1,
-            DType::F16 | DType::F32 => 2,
-            DType::BF16 => 4,
+impl From<ElementType> for DLDataType {
+    fn from(element: ElementType) -> Self {
+        let code = match element {
+            ElementType::I64 => 0,
+            ElementType::U8 => 1,
+            ElementType::F16 | ElementType::F32 => 2,
+            ElementType::BF16 => 4,
         };
-        Self { code, bits: 8 * dtype.bytes() as u8, lanes: 1 }
+        Self { code, bits: 8 * element.bytes() as u8, lanes: 1 }
     }
 }
 
@@ -105,7 +106,7 @@ pub struct DLTensor {
     pub data: *mut c_void,
     /// Device of the memory.
     pub device: DLDevice,
-    /// Number of axes: 4, or 2 for soft targets.
+    /// Number of axes: 4 for images, 1 for labels, 2 for soft targets.
     pub ndim: i32,
     /// Element type.
     pub dtype: DLDataType,
@@ -218,8 +219,8 @@ impl ConsumerStream {
     }
 }
 
-/// Exports a batch as a DLPack tensor. The consumer may write to an unshared batch. A shared batch
-/// is exported as read-only.
+/// Exports the images of a batch as a DLPack tensor. The consumer may write to an unshared batch. A
+/// shared batch is exported as read-only.
 ///
 /// # Errors
 /// [`Error::Config`] if the stream belongs to another GPU. [`Error::Device`] if a driver call
@@ -228,7 +229,20 @@ pub fn export(
     batch: impl Into<Arc<Batch>>,
     stream: &ConsumerStream,
 ) -> Result<Exported<DLManagedTensorVersioned>> {
-    export_as(batch.into(), stream, TensorView::images)
+    export_as(batch.into(), stream, IMAGE)
+}
+
+/// Exports the column of a batch with this name ([`Batch::column`]) as a DLPack tensor. Share the
+/// batch ([`Arc`]) to export several columns. The stream waits only for a column in device memory.
+///
+/// # Errors
+/// Errors of [`export`], and [`Error::Config`] if the batch has no such column.
+pub fn export_column(
+    batch: impl Into<Arc<Batch>>,
+    name: &str,
+    stream: &ConsumerStream,
+) -> Result<Exported<DLManagedTensorVersioned>> {
+    export_as(batch.into(), stream, name)
 }
 
 /// Exports the soft targets of a batch as a DLPack tensor of f32, `[samples, classes]`. Share the
@@ -246,7 +260,7 @@ pub fn export_soft_targets(
             "is not set, so the batch has no soft targets; set it to the number of classes";
         return Err(Error::config("targets.classes", problem));
     }
-    export_as(batch, stream, TensorView::soft_targets)
+    export_as(batch, stream, "target")
 }
 
 /// Exports a batch as a DLPack tensor in the form before version 1, for consumers that support only
@@ -265,7 +279,7 @@ pub fn export_legacy(
                        export it versioned, or drop the other references first";
         return Err(Error::config("batch", problem));
     }
-    export_as(batch, stream, TensorView::images)
+    export_as(batch, stream, IMAGE)
 }
 
 /// Exported tensor that no consumer has taken yet. Dropping it calls the deleter.
@@ -364,72 +378,57 @@ struct Holder<M> {
     /// The DLPack structure, which points to the other fields. `None` until the holder has its
     /// final address.
     managed: Option<M>,
-    shape: [i64; 4],
-    strides: [i64; 4],
+    shape: Box<[i64]>,
+    strides: Box<[i64]>,
     _batch: Arc<Batch>,
 }
 
-/// Data and shape of one tensor of a batch: the images or the soft targets.
-struct TensorView {
-    data: *mut c_void,
-    read_only: bool,
-    dtype: DType,
-    /// Extents of the axes, padded with ones to four.
-    shape: [usize; 4],
-    axes: usize,
-}
+/// Name of the column of the images.
+const IMAGE: &str = "image";
 
-impl TensorView {
-    fn images(batch: &mut Arc<Batch>) -> Self {
-        // Other owners of a shared batch may read its memory through `host`, so no writable pointer
-        // to that memory may be exported.
-        let (read_only, host) = match Arc::get_mut(batch) {
-            Some(batch) => (false, batch.host_mut().map(|bytes| bytes.as_mut_ptr())),
-            None => (true, batch.host().map(|bytes| bytes.as_ptr().cast_mut())),
-        };
-        let data = host.map_or(batch.device_ptr().unwrap_or(0) as *mut c_void, |data| data.cast());
-        let (shape, dtype) = (batch.shape().dims(), batch.shape().dtype);
-        Self { data, read_only, dtype, shape, axes: 4 }
-    }
-
-    fn soft_targets(batch: &mut Arc<Batch>) -> Self {
-        let (read_only, host) = match Arc::get_mut(batch) {
-            Some(batch) => (false, batch.soft_targets_mut().map(|all| all.as_mut_ptr())),
-            None => (true, batch.soft_targets().map(|all| all.as_ptr().cast_mut())),
-        };
-        let on_device = batch.soft_targets_ptr().unwrap_or(0) as *mut c_void;
-        let data = host.map_or(on_device, |data| data.cast());
-        let shape = [batch.len(), batch.classes(), 1, 1];
-        Self { data, read_only, dtype: DType::F32, shape, axes: 2 }
+/// Address of a column of a batch in host memory, and whether the column must not be written. Other
+/// owners of a shared batch may read its memory through `Column::bytes`, so no writable pointer to
+/// that memory may be exported.
+fn host_data(batch: &mut Arc<Batch>, name: &str) -> (Option<*mut u8>, bool) {
+    match Arc::get_mut(batch) {
+        Some(batch) => (batch.column_bytes_mut(name).map(|bytes| bytes.as_mut_ptr()), false),
+        None => {
+            let bytes = batch.column(name).and_then(|column| column.bytes());
+            (bytes.map(|bytes| bytes.as_ptr().cast_mut()), true)
+        }
     }
 }
 
 fn export_as<M: Managed>(
     mut batch: Arc<Batch>,
     stream: &ConsumerStream,
-    part: fn(&mut Arc<Batch>) -> TensorView,
+    name: &str,
 ) -> Result<Exported<M>> {
-    stream.let_in(&batch)?;
-    let device = match batch.stream() {
+    let Some(column) = batch.column(name) else {
+        let names: Vec<_> = batch.columns().map(|column| column.name()).collect();
+        let problem = format!("{name:?} is not a column of the batch, which has {names:?}");
+        return Err(Error::config("column", problem));
+    };
+    let shape: Box<[i64]> = column.shape().into_iter().map(|len| len as i64).collect();
+    let strides = (0..shape.len()).map(|axis| shape[axis + 1..].iter().product()).collect();
+    let (dtype, on_device) = (column.element_type().into(), column.device_ptr());
+    let device = match batch.stream().filter(|_| on_device.is_some()) {
         Some(stream) => DLDevice { device_type: CUDA, device_id: stream.device().ordinal() as i32 },
         None => DLDevice { device_type: CPU, device_id: 0 },
     };
-    let TensorView { data, read_only, dtype, shape, axes } = part(&mut batch);
-    let shape = shape.map(|extent| extent as i64);
-    let strides = [shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1];
+    if on_device.is_some() {
+        stream.let_in(&batch)?;
+    }
+    let (host, read_only) = host_data(&mut batch, name);
+    let data = host.map_or(on_device.unwrap_or(0) as *mut c_void, |data| data.cast());
     let holder = Holder::<M> { managed: None, shape, strides, _batch: batch };
     let holder = Box::into_raw(Box::new(holder));
     // SAFETY: the holder was just created and is not shared.
     let managed = unsafe {
-        let tensor = DLTensor {
-            data,
-            device,
-            ndim: axes as i32,
-            dtype: dtype.into(),
-            shape: (&raw mut (*holder).shape).cast(),
-            strides: (&raw mut (*holder).strides).cast(),
-            byte_offset: 0,
-        };
+        let [shape, strides] = [&mut (*holder).shape, &mut (*holder).strides];
+        let (ndim, shape) = (shape.len() as i32, shape.as_mut_ptr());
+        let strides = strides.as_mut_ptr();
+        let tensor = DLTensor { data, device, ndim, dtype, shape, strides, byte_offset: 0 };
         let managed = M::new(tensor, holder.cast(), read_only);
         ptr::from_mut((*holder).managed.insert(managed))
     };

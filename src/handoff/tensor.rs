@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cudarc::driver::{CudaSlice, CudaStream, CudaView, CudaViewMut};
 
 use crate::error::{Error, Result};
-use crate::gpu::{BorrowedSlice, Element, Stream};
+use crate::gpu::{BorrowedSlice, DeviceElement, Stream};
 use crate::loader::Batch;
 
 /// Batch on the device, as memory that cudarc 0.19 can use in one of its streams.
@@ -20,11 +20,11 @@ use crate::loader::Batch;
 /// A library that needs an owned `CudaSlice`, such as candle for its storage, must copy the data,
 /// because the batch owns the memory.
 #[derive(Debug)]
-pub struct CudaTensor<T: Element> {
+pub struct CudaTensor<T: DeviceElement> {
     slice: BorrowedSlice<T, Batch>,
 }
 
-impl<T: Element> CudaTensor<T> {
+impl<T: DeviceElement> CudaTensor<T> {
     /// Passes a batch to a cudarc stream. The stream must belong to the primary context of the same
     /// GPU, which `CudaContext::new` returns.
     ///
@@ -33,10 +33,10 @@ impl<T: Element> CudaTensor<T> {
     /// stream belongs to another context. [`Error::Device`] if a driver call fails.
     pub fn new(batch: Batch, stream: &Arc<CudaStream>) -> Result<Self> {
         let dtype = batch.shape().dtype;
-        if dtype != T::DTYPE {
+        if batch.images().element_type() != T::TYPE {
             let problem = format!(
                 "is {dtype}, but the elements of the CudaTensor are of type {}; make both the same",
-                T::DTYPE
+                T::TYPE
             );
             return Err(Error::config("output.dtype", problem));
         }
@@ -66,7 +66,7 @@ impl<T: Element> CudaTensor<T> {
     }
 }
 
-impl<T: Element> Deref for CudaTensor<T> {
+impl<T: DeviceElement> Deref for CudaTensor<T> {
     type Target = CudaSlice<T>;
 
     fn deref(&self) -> &CudaSlice<T> {

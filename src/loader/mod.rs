@@ -35,7 +35,7 @@ pub use api::Loader;
 pub use api::builder::LoaderBuilder;
 pub use api::epoch::{Batches, Epoch, SharedEpoch};
 pub use api::state::LoaderState;
-pub use batch::Batch;
+pub use batch::{Batch, Column};
 pub use engine::stop_handle::StopHandle;
 pub use sample::cache::{CacheEpoch, CacheStats};
 pub use sample::record::{Outcome, Pair, PairOutcome, SampleRecord};

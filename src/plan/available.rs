@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::footprint::{self, Available, Footprint, Memory};
 
 use super::Plan;
-use super::memory::{RECORD_BYTES, SOURCE};
+use super::memory::SOURCE;
 
 /// A slot beyond the plan is allocated only if this much host memory remains available afterwards,
 /// in bytes.
@@ -56,10 +56,12 @@ impl Plan {
     /// batches on a device), or if too little host memory is available and `limits.overcommit` is
     /// not set.
     pub(crate) fn check_slot(&self, added: usize) -> Result<()> {
-        let records = (self.shape.batch as u64).saturating_mul(RECORD_BYTES);
-        let each = (self.shape.bytes() as u64)
-            .saturating_add(self.target_bytes() as u64)
-            .saturating_add(records);
+        let (memory, records) = match self.uses_gpu() {
+            true => (Memory::Device, 0),
+            false => (Memory::Host, self.record_bytes()),
+        };
+        let columns = self.columns_in(memory).map(|column| column.slot_bytes(self.shape.batch));
+        let each = columns.fold(records, u64::saturating_add);
         let held = self.slots() + added - 1;
         let refused = |available: u64, limit: &str| {
             let problem = format!(

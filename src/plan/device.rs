@@ -16,6 +16,7 @@ use crate::op::device_chain::{DeviceChain, Sample};
 use crate::op::kernel_text::Leaf;
 use crate::op::{Actions, Bounds};
 
+use super::column::aligned;
 use super::route::nvjpeg::{DEVICE_SLACK_BYTES, PINNED_SLACK_BYTES};
 use super::route::{DecoderMemory, DecoderSizes, MeasuredMemory};
 use super::windows::Stage;
@@ -93,8 +94,7 @@ pub struct RoutePlan {
 pub mod rows {
     use crate::plan::Route;
 
-    /// Row for the tensors of batches.
-    pub const OUTPUT_SLOTS: &str = "output slots";
+    pub use crate::plan::column::OUTPUT_SLOTS;
     /// Decoded windows.
     pub const PIXELS: &str = "decoded pixels";
     /// Encoded files.
@@ -105,8 +105,6 @@ pub mod rows {
     pub const LAUNCHES: &str = "launch parameters";
     /// Row for intermediate images between kernels or passes of a kernel.
     pub const SCRATCH: &str = "kernel scratch";
-    /// Row for the soft targets of batches.
-    pub const TARGETS: &str = "soft targets";
     /// Row for the parameters of a launch of the kernel `mix` (batch operators and soft targets).
     pub const PAIRS: &str = "pair parameters";
 
@@ -132,9 +130,6 @@ const LEAST_DEFAULT_GROUP: usize = 7;
 /// Maximum of the default images per call. A larger call delays the first batch, and its speed has
 /// not been measured.
 const MOST_DEFAULT_GROUP: usize = 32;
-
-/// Pool allocations are rounded up to a multiple of this many bytes.
-const ALIGN_BYTES: usize = 256;
 
 /// Size of a page relative to the largest scanned image, as numerator and denominator.
 const HEAD_ROOM: (u64, u64) = (5, 4);
@@ -355,7 +350,6 @@ impl DevicePlan {
         };
         let launch =
             format!("{} x ({} B + tables)", counted(self.group, "sample"), self.sample_bytes());
-        let (slots, slot) = (plan.slots(), plan.slots_note());
         let states = |route: &RoutePlan| {
             let known = if route.is_measured { "measured" } else { "estimated" };
             match route.route.batches() {
@@ -384,13 +378,10 @@ impl DevicePlan {
             for memory in [Memory::Pinned, Memory::Device] {
                 add(memory, rows::PAIRS, self.pairs_bytes(), LAUNCH_BLOCKS, &pairs);
             }
-            let targets = plan.targets_note();
-            add(Memory::Device, rows::TARGETS, plan.target_bytes(), slots, &targets);
         }
         for it in &self.routes {
             add(Memory::Pinned, it.route.row(), it.pinned_bytes, it.decoders, &states(it));
         }
-        add(Memory::Device, rows::OUTPUT_SLOTS, plan.shape.bytes(), slots, &slot);
         let windows = "windows between decoder and kernel";
         add(Memory::Device, rows::PIXELS, self.pixels_bytes, self.pages, windows);
         add(Memory::Device, rows::LAUNCHES, self.launch_bytes(), LAUNCH_BLOCKS, &launch);
@@ -468,10 +459,6 @@ impl DeviceSplit {
 pub(super) fn on_cpu(plan: &Plan) -> usize {
     let workers = plan.workers.most;
     plan.settings.decode.max_cpu_threads.map_or(workers, |most| most.min(workers))
-}
-
-const fn aligned(bytes: usize) -> usize {
-    bytes.next_multiple_of(ALIGN_BYTES)
 }
 
 /// Size of all tables of a sample, in bytes, for the operators from index `first` and a window of

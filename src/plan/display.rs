@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{AutoCount, DeviceSplit, Offload, Place, Plan, PlannedStep, RoutePlan};
+use super::{AutoCount, ColumnRole, DeviceSplit, Offload, Place, Plan, PlannedStep, RoutePlan};
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -31,7 +31,9 @@ impl fmt::Display for Plan {
             for operator in &stage.operators {
                 writeln!(f, "{:<8}batch {operator:?}", last.name())?;
             }
-            writeln!(f, "{:<8}targets {}", last.name(), self.targets_note())?;
+        }
+        if let Some(targets) = self.column(ColumnRole::Target) {
+            writeln!(f, "{:<8}targets {}", last.name(), targets.note(self.shape.batch))?;
         }
         if let Some(device) = &self.device {
             let DeviceSplit { first, chain } = device.planned();

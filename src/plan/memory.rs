@@ -3,16 +3,18 @@
 use crate::footprint::{Footprint, Memory, counted};
 use crate::measure::{OTHER_TRACKS, trace_bytes};
 
-use super::device;
 use super::need::sum;
-use super::{CacheSettings, DevicePlan, Facts, Place, Plan, SampleRoom, Shuffle};
+use super::{CacheSettings, ColumnRole, DevicePlan, Facts, Place, Plan, SampleRoom, Shuffle};
 
 /// Name of the source's row in the footprint. The source's memory is in use before the loader is
 /// built.
 pub(super) const SOURCE: &str = "source";
 
-/// Maximum memory per sample in a slot besides the tensor, in bytes.
+/// Maximum memory per sample in a slot besides its columns, in bytes.
 pub(crate) const RECORD_BYTES: u64 = 648;
+
+/// Memory per sample and host column, in bytes: the pointer to the sample's part of the column.
+pub(crate) const PART_BYTES: u64 = 32;
 
 /// Maximum memory per pair of samples in a slot, in bytes, if there are batch operators or soft
 /// targets.
@@ -62,28 +64,20 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
         rows.add(Memory::Host, LARGE_IMAGES, large, 1, note);
     }
     add_caches(plan, facts, &mut rows);
-    match &plan.device {
-        Some(device) => {
-            let note = "tables of samples waiting for launch";
-            rows.add(
-                Memory::Host,
-                "sample plans",
-                share.waiting_tables(),
-                device.pages as u64,
-                note,
-            );
-            device.add_rows(plan, &mut rows);
-        }
-        None => {
-            let (each, count) = (plan.shape.bytes() as u64, plan.slots() as u64);
-            rows.add(Memory::Host, "output slots", each, count, plan.slots_note());
-            if plan.stage.is_some() {
-                let each = plan.target_bytes() as u64;
-                rows.add(Memory::Host, device::rows::TARGETS, each, count, plan.targets_note());
-            }
-        }
+    if let Some(device) = &plan.device {
+        let note = "tables of samples waiting for launch";
+        let tables = share.waiting_tables();
+        rows.add(Memory::Host, "sample plans", tables, device.pages as u64, note);
+        device.add_rows(plan, &mut rows);
     }
-    let records = (plan.shape.batch as u64).saturating_mul(RECORD_BYTES);
+    for column in &*plan.columns {
+        let note = match column.role {
+            ColumnRole::Image => plan.slots_note(),
+            _ => column.note(plan.shape.batch),
+        };
+        column.add_row(&mut rows, plan.shape.batch, plan.slots(), &note);
+    }
+    let records = plan.record_bytes();
     let note = "index, label, size and window of each sample of a batch";
     rows.add(Memory::Host, "records", records, plan.slots() as u64, note);
     if plan.stage.is_some() {
@@ -119,6 +113,14 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     rows.add(Memory::Host, SOURCE, facts.source_bytes, 1, "names of the samples");
     rows.add(Memory::Host, "process", PROCESS_BYTES, 1, "code, stacks, allocator (measured)");
     rows
+}
+
+impl Plan {
+    /// Memory of a slot besides its columns and pairs, in bytes.
+    pub(super) fn record_bytes(&self) -> u64 {
+        let parts = PART_BYTES * self.columns_in(Memory::Host).count() as u64;
+        (self.shape.batch as u64).saturating_mul(RECORD_BYTES + parts)
+    }
 }
 
 /// Adds the rows for the caches, which are assumed to be full, and for the memory in which workers

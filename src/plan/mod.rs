@@ -4,10 +4,12 @@
 //!
 //! A plan needs no GPU: `feedwater plan` works on a machine without CUDA.
 
+use std::sync::Arc;
+
 use feedwater_insight::model::slots;
 
 use crate::error::{Asked, Error, Result};
-use crate::footprint::{Available, Footprint};
+use crate::footprint::{Available, Footprint, Memory};
 use crate::image::PixelType;
 use crate::op::{Chain, ChainStep, Placement};
 use crate::tensor::{DType, TensorShape};
@@ -15,6 +17,7 @@ use crate::tensor::{DType, TensorShape};
 mod available;
 pub(crate) mod bounds;
 pub(crate) mod budget;
+pub(crate) mod column;
 pub(crate) mod counts;
 pub(crate) mod device;
 mod device_choice;
@@ -34,26 +37,25 @@ mod shard_from;
 pub(crate) mod shuffle;
 pub(crate) mod stage;
 pub(crate) mod step;
-mod targets;
 mod values;
 mod windows;
 
 pub use device_choice::DeviceChoice;
-pub(crate) use memory::{PAIR_BYTES, RECORD_BYTES};
+pub(crate) use memory::{PAIR_BYTES, PART_BYTES, RECORD_BYTES};
 pub(crate) use route::AssumedCost;
 pub use route::Route;
 pub(crate) use route::{DecoderMemory, MeasuredMemory};
 pub use row_index::RowIndexGain;
 pub use settings::{
-    CacheSettings, DecodeSettings, Limits, LoaderSettings, OutputSettings, Settings,
+    CacheSettings, DecodeSettings, Limits, LoaderSettings, OutputSettings, Settings, TargetSettings,
 };
 pub use shard_from::ShardFrom;
 pub(crate) use stage::BatchStage;
-pub use targets::TargetSettings;
 pub use values::{AutoCount, LastBatch, OnError};
 
 pub(crate) use bounds::Bounds;
 pub(crate) use budget::Reduction;
+pub(crate) use column::{ColumnPlan, ColumnRole};
 pub(crate) use counts::Counts;
 pub(crate) use device::{DevicePlan, DeviceSplit, LAUNCH_BLOCKS, RoutePlan, rows};
 pub(crate) use device_facts::DeviceFacts;
@@ -85,6 +87,8 @@ pub struct Plan {
     /// Shape of the largest batch that can occur: with `last_batch = "partial"` at most all samples
     /// of the shard, else `loader.batch_size`.
     pub shape: TensorShape,
+    /// Columns of a batch: images, labels, and soft targets if there are any.
+    pub columns: Arc<[ColumnPlan]>,
     /// Batch stage: soft targets and batch operators, which process finished batches. `None` if
     /// there are neither.
     pub stage: Option<BatchStage>,
@@ -174,6 +178,7 @@ impl Plan {
             decode,
             steps,
             shape,
+            columns: Arc::new([]),
             stage: BatchStage::new(chain, settings, facts)?,
             // This value is preliminary and is replaced below, when the number of GPU threads is
             // known.
@@ -200,6 +205,9 @@ impl Plan {
         if !plan.uses_gpu() && plan.runs_on.gpu.is_some() {
             plan.runs_on = DevicePick::cpu("every operator is placed on the cpu");
         }
+        let memory = if plan.uses_gpu() { Memory::Device } else { Memory::Host };
+        let classes = plan.stage.as_ref().map(|stage| stage.classes);
+        plan.columns = ColumnPlan::all(shape, classes, memory).into();
         let routes = plan.routes(&facts.device);
         plan.offloads = Offload::all(&plan, chain, &routes);
         let device = plan.uses_gpu().then(|| DevicePlan::new(&plan, facts, routes));
@@ -252,16 +260,14 @@ impl Plan {
         format!("{}, {} ahead + 1", self.shape, self.prefetch)
     }
 
-    /// Size in bytes of a batch's soft targets; 0 if there are none.
-    pub fn target_bytes(&self) -> usize {
-        let each = self.stage.as_ref().map_or(0, BatchStage::row_bytes);
-        self.shape.batch.saturating_mul(each)
+    /// Returns the column with this role, if there is one.
+    pub(crate) fn column(&self, role: ColumnRole) -> Option<&ColumnPlan> {
+        self.columns.iter().find(|column| column.role == role)
     }
 
-    /// Footprint note for the soft targets.
-    fn targets_note(&self) -> String {
-        let classes = self.stage.as_ref().map_or(0, |stage| stage.classes);
-        format!("{}x{classes} f32", self.shape.batch)
+    /// Columns in this kind of memory, in the order of their [`slot`](ColumnPlan::slot).
+    pub(crate) fn columns_in(&self, memory: Memory) -> impl Iterator<Item = &ColumnPlan> {
+        self.columns.iter().filter(move |column| column.memory == memory)
     }
 
     /// Decode routes in use. If decoding is on the GPU: routes of the settings that the GPU

@@ -11,9 +11,12 @@ use crate::op::Placement;
 use crate::storage::StorageSettings;
 use crate::tensor::{DType, Layout};
 
-use super::{AutoCount, DeviceChoice, LastBatch, OnError, Route, ShardFrom, TargetSettings};
+use super::{AutoCount, DeviceChoice, LastBatch, OnError, Route, ShardFrom};
 
 mod check;
+mod targets;
+
+pub use targets::TargetSettings;
 
 /// All user settings except source and chain. Field names are the TOML keys.
 #[derive(Clone, Debug, Default, PartialEq)]

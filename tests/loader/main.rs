@@ -1,6 +1,7 @@
 //! The loader on the CPU: lifecycle, order, resuming, caches, tuning, and single images.
 
 mod cache;
+mod columns;
 mod lifecycle;
 mod order;
 mod preprocessor;

@@ -24,14 +24,14 @@ use std::sync::Arc;
 
 use arrow_array::types::{ArrowPrimitiveType, Float16Type, Float32Type, Int64Type, UInt8Type};
 use arrow_array::{Array, ArrayRef, FixedSizeListArray, PrimitiveArray, RecordBatch};
-use arrow_buffer::{Buffer, ScalarBuffer, ToByteSlice};
+use arrow_buffer::{Buffer, ScalarBuffer};
 use arrow_schema::extension::FixedShapeTensor;
 use arrow_schema::{ArrowError, DataType, Field, Schema};
-use feedwater::loader::Batch;
-use feedwater::{DType, Error, Layout, Result};
+use feedwater::loader::{Batch, Column};
+use feedwater::{ElementType, Error, Layout, Result};
 
-/// Converts a batch to a record batch with the columns `image`, `label` and, if the batch has soft
-/// targets, `target`.
+/// Converts a batch to a record batch with all columns of the batch: `image`, `label` and, if the
+/// batch has soft targets, `target`.
 ///
 /// # Errors
 /// [`Error::Config`] in three cases: the batch is in device memory, its element type is bf16, which
@@ -42,34 +42,41 @@ pub fn record_batch(batch: Batch) -> Result<RecordBatch> {
         return Err(Error::config("device", problem));
     }
     let batch = Arc::new(batch);
-    let (image, images) = images(&batch)?;
-    let labels: ArrayRef = Arc::new(array::<Int64Type>(&batch, Part::Labels));
-    let mut fields = vec![image, Field::new("label", DataType::Int64, false)];
-    let mut columns = vec![images, labels];
-    if batch.classes() > 0 {
-        let values = array::<Float32Type>(&batch, Part::Targets);
-        let targets = list(values, batch.classes())?;
-        fields.push(Field::new("target", targets.data_type().clone(), false));
-        columns.push(Arc::new(targets));
-    }
+    let converted = batch.columns().map(|it| column(&batch, it)).collect::<Result<Vec<_>>>()?;
+    let (fields, columns): (Vec<_>, _) = converted.into_iter().unzip();
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(internal)
 }
 
-/// Returns the column `image`, and its field with the name and metadata of the extension type
-/// `arrow.fixed_shape_tensor`.
-fn images(batch: &Arc<Batch>) -> Result<(Field, ArrayRef)> {
-    let shape = &batch.array_shape()[1..];
-    let len = shape.iter().product();
-    let images = match batch.shape().dtype {
-        DType::U8 => list(array::<UInt8Type>(batch, Part::Images), len),
-        DType::F16 => list(array::<Float16Type>(batch, Part::Images), len),
-        DType::F32 => list(array::<Float32Type>(batch, Part::Images), len),
+/// Converts a column, and creates its field.
+fn column(batch: &Arc<Batch>, column: Column<'_>) -> Result<(Field, ArrayRef)> {
+    let name = column.name();
+    let values: ArrayRef = match column.element_type() {
+        ElementType::U8 => array::<UInt8Type>(batch, name),
+        ElementType::I64 => array::<Int64Type>(batch, name),
+        ElementType::F16 => array::<Float16Type>(batch, name),
+        ElementType::F32 => array::<Float32Type>(batch, name),
         other => {
             let problem = format!("is {other}, which Arrow does not have: use u8, f16 or f32");
             return Err(Error::config("output.dtype", problem));
         }
-    }?;
-    let names = match batch.shape().layout {
+    };
+    let shape = &column.shape()[1..];
+    if shape.is_empty() {
+        return Ok((Field::new(name, values.data_type().clone(), false), values));
+    }
+    let element = values.data_type().clone();
+    let lists = list(values, shape.iter().product())?;
+    let mut field = Field::new(name, lists.data_type().clone(), false);
+    if name == "image" {
+        let tensor = image_type(batch.shape().layout, element, shape)?;
+        field.try_with_extension_type(tensor).map_err(internal)?;
+    }
+    Ok((field, Arc::new(lists)))
+}
+
+/// Returns the extension type `arrow.fixed_shape_tensor` of images.
+fn image_type(layout: Layout, element: DataType, shape: &[usize]) -> Result<FixedShapeTensor> {
+    let names = match layout {
         Layout::Nchw => ["C", "H", "W"],
         Layout::Nhwc => ["H", "W", "C"],
     };
@@ -77,51 +84,36 @@ fn images(batch: &Arc<Batch>) -> Result<(Field, ArrayRef)> {
     // The axes are in the order of memory, which is Arrow's default. The order is set anyway,
     // because arrow-schema 60.1 would otherwise write metadata that it cannot read.
     let order = Some(vec![0, 1, 2]);
-    let tensor = FixedShapeTensor::try_new(images.value_type(), shape.to_vec(), names, order);
-    let mut field = Field::new("image", images.data_type().clone(), false);
-    field.try_with_extension_type(tensor.map_err(internal)?).map_err(internal)?;
-    Ok((field, Arc::new(images)))
+    FixedShapeTensor::try_new(element, shape.to_vec(), names, order).map_err(internal)
 }
 
 /// Divides the values into lists of `len` values.
-fn list<T: ArrowPrimitiveType>(
-    values: PrimitiveArray<T>,
-    len: usize,
-) -> Result<FixedSizeListArray> {
+fn list(values: ArrayRef, len: usize) -> Result<FixedSizeListArray> {
     let Ok(len) = i32::try_from(len) else {
         let problem =
             format!("an image has {len} values, and Arrow's lists have at most {}", i32::MAX);
         return Err(Error::config("output", problem));
     };
-    let field = Arc::new(Field::new("item", T::DATA_TYPE, false));
-    FixedSizeListArray::try_new(field, len, Arc::new(values), None).map_err(internal)
+    let field = Arc::new(Field::new("item", values.data_type().clone(), false));
+    FixedSizeListArray::try_new(field, len, values, None).map_err(internal)
 }
 
-/// Returns a part of a batch as an array that shares the batch.
-fn array<T: ArrowPrimitiveType>(batch: &Arc<Batch>, part: Part) -> PrimitiveArray<T> {
-    let bytes = bytes::Bytes::from_owner(Shared { batch: Arc::clone(batch), part });
-    PrimitiveArray::new(ScalarBuffer::from(Buffer::from(bytes)), None)
+/// Returns the values of a column as an array that shares the batch.
+fn array<T: ArrowPrimitiveType>(batch: &Arc<Batch>, column: &str) -> ArrayRef {
+    let shared = Shared { batch: Arc::clone(batch), column: column.to_string() };
+    let buffer = Buffer::from(bytes::Bytes::from_owner(shared));
+    Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(buffer), None))
 }
 
-/// A part of a batch in host memory, as bytes.
+/// A column of a batch in host memory, as bytes.
 struct Shared {
     batch: Arc<Batch>,
-    part: Part,
-}
-
-enum Part {
-    Images,
-    Labels,
-    Targets,
+    column: String,
 }
 
 impl AsRef<[u8]> for Shared {
     fn as_ref(&self) -> &[u8] {
-        match self.part {
-            Part::Images => self.batch.host().unwrap_or_default(),
-            Part::Labels => self.batch.labels().to_byte_slice(),
-            Part::Targets => self.batch.soft_targets().unwrap_or_default().to_byte_slice(),
-        }
+        self.batch.column(&self.column).and_then(|column| column.bytes()).unwrap_or_default()
     }
 }
 

@@ -6,7 +6,7 @@ use candle_core::op::BackpropOp;
 use candle_core::{
     CpuStorage, CudaStorage, DType, Device, Error, InplaceOp1, Layout, Result, Storage, Tensor,
 };
-use feedwater::gpu::Element;
+use feedwater::gpu::DeviceElement;
 use feedwater::half::{bf16, f16};
 use feedwater::handoff::CudaTensor;
 use feedwater::loader::Batch;
@@ -40,7 +40,7 @@ pub fn copy_images(batch: Batch, tensor: &Tensor) -> Result<()> {
     }
 }
 
-fn copy<T: Element + CudaDType>(batch: Batch, device: &CudaDevice) -> Result<Tensor> {
+fn copy<T: DeviceElement + CudaDType>(batch: Batch, device: &CudaDevice) -> Result<Tensor> {
     let (shape, stream) = (batch.array_shape(), device.cuda_stream());
     let tensor = CudaTensor::<T>::new(batch, &stream).map_err(Error::wrap)?;
     let slice = stream.clone_dtod(&tensor.view()).w()?;
@@ -50,15 +50,15 @@ fn copy<T: Element + CudaDType>(batch: Batch, device: &CudaDevice) -> Result<Ten
 
 /// The operation that copies a batch into the storage of a tensor with the same number of elements,
 /// in candle's stream.
-struct Copy<T: Element>(CudaTensor<T>);
+struct Copy<T: DeviceElement>(CudaTensor<T>);
 
-impl<T: Element> Copy<T> {
+impl<T: DeviceElement> Copy<T> {
     fn new(batch: Batch, stream: &std::sync::Arc<CudaStream>) -> Result<Self> {
         Ok(Self(CudaTensor::new(batch, stream).map_err(Error::wrap)?))
     }
 }
 
-impl<T: Element + CudaDType> InplaceOp1 for Copy<T> {
+impl<T: DeviceElement + CudaDType> InplaceOp1 for Copy<T> {
     fn name(&self) -> &'static str {
         "copy of a batch in device memory"
     }

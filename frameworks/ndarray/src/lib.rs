@@ -15,17 +15,16 @@
 //! # }
 //! ```
 
-use feedwater::half::{bf16, f16};
-use feedwater::loader::Batch;
-use feedwater::{Error, Result};
-use ndarray::{ArrayView1, ArrayView2, ArrayView4, ArrayViewMut4};
+use feedwater::loader::{Batch, Column};
+use feedwater::{Element, Error, Result};
+use ndarray::{ArrayView1, ArrayView2, ArrayView4, ArrayViewD, ArrayViewMut4};
 
 /// Returns a view of the images of a batch. Its four axes are in the order of the loader's layout.
 ///
 /// # Errors
 /// [`Error::Config`] if the batch has another element type than `T`, or is in device memory.
 pub fn images<T: Element>(batch: &Batch) -> Result<ArrayView4<'_, T>> {
-    let values = T::values(batch).ok_or_else(|| unfit::<T>(batch))?;
+    let values = values(batch.images(), "output.dtype")?;
     ArrayView4::from_shape(batch.array_shape(), values).map_err(internal)
 }
 
@@ -35,9 +34,28 @@ pub fn images<T: Element>(batch: &Batch) -> Result<ArrayView4<'_, T>> {
 /// # Errors
 /// The same errors as those of [`images`].
 pub fn images_mut<T: Element>(batch: &mut Batch) -> Result<ArrayViewMut4<'_, T>> {
-    let (shape, unfit) = (batch.array_shape(), unfit::<T>(batch));
-    let values = T::values_mut(batch).ok_or(unfit)?;
+    let shape = batch.array_shape();
+    values::<T>(batch.images(), "output.dtype")?;
+    let values = batch.column_mut("image").unwrap_or_default();
     ArrayViewMut4::from_shape(shape, values).map_err(internal)
+}
+
+/// Returns a view of the column with this name, see [`Batch::column`]. The first axis is the number
+/// of samples.
+///
+/// # Errors
+/// [`Error::Config`] if the batch has no such column, or if the column has another element type
+/// than `T` or is in device memory.
+pub fn column<'batch, T: Element>(
+    batch: &'batch Batch,
+    name: &str,
+) -> Result<ArrayViewD<'batch, T>> {
+    let Some(column) = batch.column(name) else {
+        let names: Vec<_> = batch.columns().map(|it| it.name()).collect();
+        let problem = format!("{name:?} is not a column of the batch, which has {names:?}");
+        return Err(Error::config("column", problem));
+    };
+    ArrayViewD::from_shape(column.shape(), values(column, "column")?).map_err(internal)
 }
 
 /// Returns a view `[samples]` of the labels. A sample without a label has -1.
@@ -57,51 +75,17 @@ pub fn soft_targets(batch: &Batch) -> Result<ArrayView2<'_, f32>> {
     ArrayView2::from_shape((batch.len(), batch.classes()), values).map_err(internal)
 }
 
-/// Element type of a batch: u8, f16, bf16 or f32.
-pub trait Element: Sized + 'static {
-    /// The value of `output.dtype` for this element type.
-    const DTYPE: feedwater::DType;
-    /// Returns the values of a batch, or `None` if it has another element type or is in device
-    /// memory.
-    fn values(batch: &Batch) -> Option<&[Self]>;
-    /// Returns the values of a batch like [`values`](Self::values), for changes in place.
-    fn values_mut(batch: &mut Batch) -> Option<&mut [Self]>;
-}
-
-macro_rules! element {
-    ($type:ty, $dtype:ident, $values:ident, $values_mut:ident) => {
-        impl Element for $type {
-            const DTYPE: feedwater::DType = feedwater::DType::$dtype;
-
-            fn values(batch: &Batch) -> Option<&[Self]> {
-                batch.$values()
-            }
-
-            fn values_mut(batch: &mut Batch) -> Option<&mut [Self]> {
-                batch.$values_mut()
-            }
+/// Returns the values of a column. `key` is the key of an error about the element type.
+fn values<'batch, T: Element>(column: Column<'batch>, key: &str) -> Result<&'batch [T]> {
+    column.as_slice().ok_or_else(|| {
+        let element = column.element_type();
+        if element != T::TYPE {
+            let problem = format!("is {element}, but the array has elements of {}", T::TYPE);
+            return Error::config(key, problem);
         }
-    };
-}
-
-element!(u8, U8, as_u8, as_u8_mut);
-element!(f16, F16, as_f16, as_f16_mut);
-element!(bf16, BF16, as_bf16, as_bf16_mut);
-element!(f32, F32, as_f32, as_f32_mut);
-
-/// Returns the error for a batch without values of this type in host memory.
-fn unfit<T: Element>(batch: &Batch) -> Error {
-    let dtype = batch.shape().dtype;
-    if dtype != T::DTYPE {
-        return Error::config(
-            "output.dtype",
-            format!("is {dtype}, but the array has elements of {}", T::DTYPE),
-        );
-    }
-    Error::config(
-        "device",
-        "the batch is in device memory, which ndarray does not support: build the loader on the CPU",
-    )
+        let problem = "the batch is in device memory, which ndarray does not support: build the loader on the CPU";
+        Error::config("device", problem)
+    })
 }
 
 /// Converts an error that cannot occur, because a batch has as many values as its shape requires.

@@ -4,7 +4,7 @@ use common::small_batch;
 use feedwater::half::{bf16, f16};
 use feedwater::loader::Batch;
 use feedwater::{DType, Layout};
-use feedwater_ndarray::{images, images_mut, labels, soft_targets};
+use feedwater_ndarray::{column, images, images_mut, labels, soft_targets};
 
 fn address(batch: &Batch) -> *const u8 {
     batch.host().unwrap().as_ptr()
@@ -44,6 +44,22 @@ fn labels_are_those_of_the_batch() {
     let batch = small_batch(DType::U8, Layout::Nchw);
     assert_eq!(labels(&batch).as_ptr(), batch.labels().as_ptr());
     assert_eq!(labels(&batch).to_vec(), [0, 1, 2, 3]);
+}
+
+#[test]
+fn every_column_has_a_view() {
+    let batch = small_batch(DType::F32, Layout::Nchw);
+    let image = column::<f32>(&batch, "image").unwrap();
+    assert_eq!((image.shape(), image.as_ptr().cast()), (&[4, 3, 32, 32][..], address(&batch)));
+    let label = column::<i64>(&batch, "label").unwrap();
+    assert_eq!((label.shape(), label.as_ptr()), (&[4][..], batch.labels().as_ptr()));
+    for (error, words) in [
+        (column::<u8>(&batch, "label").unwrap_err(), ["column", "i64", "u8"]),
+        (column::<f32>(&batch, "target").unwrap_err(), ["target", "image", "label"]),
+    ] {
+        let message = error.to_string();
+        assert!(words.iter().all(|word| message.contains(word)), "{message}");
+    }
 }
 
 #[test]

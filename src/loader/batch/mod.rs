@@ -1,5 +1,6 @@
 //! Batch as delivered to the consumer.
 
+mod column;
 mod copy;
 mod views;
 
@@ -8,15 +9,17 @@ use std::sync::Arc;
 use crate::annotation::Objects;
 use crate::error::{Result, SampleError};
 use crate::geometry::BoundingBox;
-use crate::gpu::{self, DeviceBuffer, Event, Stream};
+use crate::gpu::{DeviceBuffer, Event, Stream};
 use crate::loader::device::DeviceSlot;
 use crate::loader::host::HostSlot;
 use crate::loader::sample::record::{Pair, SampleRecord};
 use crate::loader::slot::{BatchInfo, BatchSlot};
-use crate::plan::Plan;
+use crate::plan::{ColumnPlan, ColumnRole, Plan};
 use crate::ring::Using;
 use crate::source::Source;
 use crate::tensor::TensorShape;
+
+pub use column::Column;
 
 /// One batch, ready for the model. Dropping the batch returns its slot to the loader.
 ///
@@ -25,8 +28,8 @@ use crate::tensor::TensorShape;
 pub struct Batch {
     slot: BatchMemory,
     shape: TensorShape,
-    /// Number of classes of the soft targets, or 0.
-    classes: usize,
+    /// The plan's columns, all in host memory if this batch is a copy.
+    columns: Arc<[ColumnPlan]>,
     source: Arc<dyn Source>,
     plan: Arc<Plan>,
     /// Process id of the process that built the loader.
@@ -46,11 +49,8 @@ impl Batch {
         plan: Arc<Plan>,
         process: u32,
     ) -> Self {
-        let full = plan.shape;
-        let classes = plan.stage.as_ref().map_or(0, |stage| stage.classes as usize);
-        let mut this = Self { slot, shape: full, classes, source, plan, process };
-        this.shape.batch = this.info().records.len();
-        this
+        let shape = TensorShape { batch: slot.info().records.len(), ..plan.shape };
+        Self { slot, shape, columns: plan.columns.clone(), source, plan, process }
     }
 
     /// Shape, element type and layout of this batch. The last batch of an epoch may have fewer
@@ -81,7 +81,7 @@ impl Batch {
 
     /// Label of each sample; -1 for samples without a label.
     pub fn labels(&self) -> &[i64] {
-        &self.info().labels
+        self.column_of(ColumnRole::Label).and_then(|it| it.as_slice()).unwrap_or_default()
     }
 
     /// Soft targets of shape `[samples, classes]`, row-major. `None` if
@@ -89,53 +89,31 @@ impl Batch {
     /// device memory. The targets are all zeros for a sample that was replaced by zeros and has no
     /// label.
     pub fn soft_targets(&self) -> Option<&[f32]> {
-        match &self.slot {
-            BatchMemory::Host(slot) if self.classes > 0 => {
-                Some(&bytemuck::cast_slice(slot.targets())[..self.len() * self.classes])
-            }
-            _ => None,
-        }
+        self.column_of(ColumnRole::Target)?.as_slice()
     }
 
     /// Mutable [`soft_targets`](Self::soft_targets).
     pub fn soft_targets_mut(&mut self) -> Option<&mut [f32]> {
-        let len = self.len() * self.classes;
-        match &mut self.slot {
-            BatchMemory::Host(slot) if len > 0 => {
-                Some(&mut bytemuck::cast_slice_mut(slot.targets_mut())[..len])
-            }
-            _ => None,
-        }
+        self.column_mut(ColumnRole::Target.name())
     }
 
     /// Address of the soft targets: f32, `[samples, classes]`, row-major. `None` without soft
     /// targets or if the batch is in host memory. A stream may use the targets whenever it may use
     /// the tensor, see [`device_ptr`](Self::device_ptr).
     pub fn soft_targets_ptr(&self) -> Option<u64> {
-        match &self.slot {
-            BatchMemory::Host(_) => None,
-            BatchMemory::Device(slot) => slot.targets.as_ref().map(|buffer| buffer.address()),
-        }
+        self.column_of(ColumnRole::Target)?.device_ptr()
     }
 
     /// Copies the soft targets to host memory, and waits for the device. Empty without soft
     /// targets.
     pub fn soft_targets_to_host(&self) -> Result<Vec<f32>> {
-        match &self.slot {
-            BatchMemory::Host(_) => Ok(self.soft_targets().unwrap_or_default().to_vec()),
-            BatchMemory::Device(slot) => {
-                let Some(buffer) = &slot.targets else { return Ok(Vec::new()) };
-                let mut targets = vec![0.0; self.len() * self.classes];
-                let bytes = bytemuck::cast_slice_mut(&mut targets);
-                gpu::read_back(slot.tensor.consumer(), buffer, 0, bytes)?;
-                Ok(targets)
-            }
-        }
+        let Some(column) = self.column_of(ColumnRole::Target) else { return Ok(Vec::new()) };
+        Ok(bytemuck::pod_collect_to_vec(&column.to_host()?))
     }
 
     /// Number of classes of the soft targets; 0 without soft targets.
     pub fn classes(&self) -> usize {
-        self.classes
+        self.plan.stage.as_ref().map_or(0, |stage| stage.classes as usize)
     }
 
     /// Result of the batch operators for each pair of samples, at the places 2k and 2k + 1. A last
@@ -194,19 +172,12 @@ impl Batch {
     /// The tensor as bytes, if it is in host memory: dense, in the shape's layout, native byte
     /// order. [`as_f32`](Self::as_f32) and similar methods return typed elements.
     pub fn host(&self) -> Option<&[u8]> {
-        match &self.slot {
-            BatchMemory::Host(slot) => Some(&slot.tensor()[..self.shape.bytes()]),
-            BatchMemory::Device(_) => None,
-        }
+        self.images().bytes()
     }
 
     /// Mutable [`host`](Self::host).
     pub fn host_mut(&mut self) -> Option<&mut [u8]> {
-        let bytes = self.shape.bytes();
-        match &mut self.slot {
-            BatchMemory::Host(slot) => Some(&mut slot.tensor_mut()[..bytes]),
-            BatchMemory::Device(_) => None,
-        }
+        self.column_bytes_mut(ColumnRole::Image.name())
     }
 
     /// Address of the tensor, if it is in device memory. Work enqueued in [`stream`](Self::stream)
@@ -214,10 +185,7 @@ impl Batch {
     /// address is valid until the batch is dropped. Work that is already in the stream at that time
     /// may still use the tensor.
     pub fn device_ptr(&self) -> Option<u64> {
-        match &self.slot {
-            BatchMemory::Host(_) => None,
-            BatchMemory::Device(slot) => Some(slot.tensor.buffer().address()),
-        }
+        self.images().device_ptr()
     }
 
     /// Stream of the consumer, if the batch is in device memory. The stream was given to the
@@ -280,14 +248,7 @@ impl Batch {
 
     /// Copies the tensor to host memory, and waits for the device.
     pub fn to_host(&self) -> Result<Vec<u8>> {
-        match &self.slot {
-            BatchMemory::Host(slot) => Ok(slot.tensor()[..self.shape.bytes()].to_vec()),
-            BatchMemory::Device(slot) => {
-                let mut bytes = vec![0; self.shape.bytes()];
-                gpu::read_back(slot.tensor.consumer(), slot.tensor.buffer(), 0, &mut bytes)?;
-                Ok(bytes)
-            }
-        }
+        self.images().to_host()
     }
 
     pub(super) fn info(&self) -> &BatchInfo {

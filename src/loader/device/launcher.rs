@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::held::Held;
 use super::parts::Parts;
-use super::{Cell, DevicePage, DeviceSlot, Mixer, Payload, Pixels, Work};
+use super::{DevicePage, DeviceSlot, Mixer, Payload, Pixels, Work};
 use crate::error::Result;
 use crate::gpu::{self, DeviceBuffer, Event, LaunchGoal, Staged, Stopwatch, Stream};
 use crate::loader::slot::feed::{Done, Feed, Job};
@@ -192,24 +192,24 @@ impl Launcher {
         count: usize,
     ) -> Result<bool> {
         let sample_bytes = self.parts.plan.shape.sample_bytes();
-        let Cell { buffer, offset, .. } = &work.job.cell;
+        let (buffer, offset) = work.job.cell.image();
         match std::mem::replace(&mut work.payload, Payload::Nothing) {
             Payload::Nothing => Ok(false),
             Payload::Zeros => {
-                gpu::fill(&self.stream, buffer, *offset..offset + sample_bytes, 0)?;
+                gpu::fill(&self.stream, buffer, offset..offset + sample_bytes, 0)?;
                 Ok(false)
             }
             Payload::Finished(mut upload) => {
                 let mut lap = self.copies.lap()?;
                 lap.start(&self.stream)?;
-                upload.copy(&self.stream, 0..sample_bytes, buffer, *offset)?;
+                upload.copy(&self.stream, 0..sample_bytes, buffer, offset)?;
                 lap.stop(&self.stream, 1)?;
                 self.parts.uploads.put_back(upload);
                 Ok(false)
             }
             Payload::Pixels(pixels) => {
                 work.payload = Payload::Pixels(pixels);
-                let out = buffer.address() + *offset as u64;
+                let out = buffer.address() + offset as u64;
                 self.describe((device, cut), page, out, pixels, count)?;
                 Ok(true)
             }

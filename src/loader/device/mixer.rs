@@ -9,7 +9,7 @@ use crate::gpu::{Event, Kernel, LaunchGoal, Staged, Stopwatch, Stream};
 use crate::loader::slot::feed::Feed;
 use crate::loader::slot::pair::PairJob;
 use crate::op::batch::PairParams;
-use crate::plan::Plan;
+use crate::plan::{ColumnRole, Plan};
 
 /// Runs the kernel `mix`, which applies batch operators and writes soft targets, on pairs whose
 /// samples are written by earlier work in the producer's stream. After each launch of the fused
@@ -17,7 +17,8 @@ use crate::plan::Plan;
 /// their samples are in the L2 cache.
 pub(in crate::loader) struct Mixer {
     size: Size,
-    classes: u32,
+    /// Number of the soft targets' column, and number of classes.
+    targets: (usize, u32),
     kernel: Kernel,
     blocks: Vec<Block>,
     jobs: Vec<PairJob<Cell>>,
@@ -48,7 +49,9 @@ impl Mixer {
         let group = plan.device.as_ref().map_or(0, |device| device.group);
         let size = Size::new(plan.shape.width, plan.shape.height);
         let classes = plan.stage.as_ref().map_or(0, |stage| stage.classes);
-        Ok(Self { size, classes, kernel, blocks, jobs: Vec::with_capacity(group), launches })
+        let targets = plan.column(ColumnRole::Target).map_or(0, |column| column.slot);
+        let targets = (targets, classes);
+        Ok(Self { size, targets, kernel, blocks, jobs: Vec::with_capacity(group), launches })
     }
 
     /// Adds a pair to the next launch.
@@ -74,7 +77,7 @@ impl Mixer {
         let bytes = self.jobs.len() * size_of::<PairParams>();
         let params: &mut [PairParams] = bytemuck::cast_slice_mut(&mut staged.bytes()?[..bytes]);
         for (params, job) in params.iter_mut().zip(&self.jobs) {
-            *params = params_of(job, self.classes);
+            *params = params_of(job, self.targets);
         }
         tables.wait(read)?;
         staged.upload(tables, 0..bytes)?;
@@ -91,9 +94,9 @@ impl Mixer {
     }
 }
 
-fn params_of(job: &PairJob<Cell>, classes: u32) -> PairParams {
+fn params_of(job: &PairJob<Cell>, (targets, classes): (usize, u32)) -> PairParams {
     let [first, second] = &job.cells;
     let of =
-        |address: fn(&Cell) -> u64| [first, second].map(|cell| cell.as_ref().map_or(0, address));
-    PairParams::new(of(Cell::address), of(Cell::target_address), job.rows, classes, &job.blends)
+        |column| [first, second].map(|cell| cell.as_ref().map_or(0, |cell| cell.address(column)));
+    PairParams::new(of(0), of(targets), job.rows, classes, &job.blends)
 }

@@ -40,15 +40,16 @@
 use std::sync::Arc;
 
 use crate::error::{Result, SampleError};
+use crate::footprint::Memory;
 use crate::geometry::{Orientation, Roi, Size};
 use crate::gpu::{self, DeviceBuffer, Event, PinnedBuffer, Stopwatch, Stream, TensorSlot, Upload};
 use crate::header::{FrameKind, Header, Sampling};
 use crate::loader::sample::record::SampleRecord;
+use crate::loader::slot::column::{HostCell, HostColumns};
 use crate::loader::slot::feed::Job;
 use crate::loader::slot::{BatchInfo, BatchSlot};
-use crate::plan::SamplePlan;
+use crate::plan::{ColumnPlan, ColumnRole, Plan, SamplePlan};
 use crate::ring::{Filling, Slot};
-use crate::tensor::TensorShape;
 
 pub(super) use decoder::Decoders;
 pub(super) use gatherer::Gatherer;
@@ -84,46 +85,74 @@ pub(super) use object_pool::ObjectPool;
 
 /// Memory of a batch on the device.
 pub(super) struct DeviceSlot {
+    /// The images, with the events that order work on all columns.
     pub tensor: TensorSlot,
-    /// Soft targets, if there are any. They are filled and used in the same order as the tensor.
-    pub targets: Option<Arc<DeviceBuffer>>,
-    sample_bytes: usize,
-    target_bytes: usize,
+    /// Columns on the device, in the order of [`ColumnPlan::slot`]. The first one has the memory of
+    /// `tensor`.
+    pub columns: Arc<[DeviceColumn]>,
+    host: HostColumns,
     info: BatchInfo,
     /// Stopwatch for waits of the consumer's stream, shared by all slots.
     waits: Arc<Stopwatch>,
 }
 
+/// A column in device memory.
+pub(super) struct DeviceColumn {
+    pub buffer: Arc<DeviceBuffer>,
+    sample_bytes: usize,
+}
+
 /// Memory of one sample of a batch.
 pub(super) struct Cell {
-    buffer: Arc<DeviceBuffer>,
-    offset: usize,
-    /// Buffer and offset of the soft target.
-    target: Option<(Arc<DeviceBuffer>, usize)>,
+    columns: Arc<[DeviceColumn]>,
+    place: usize,
+    host: HostCell,
 }
 
 impl Cell {
-    fn address(&self) -> u64 {
-        self.buffer.address() + self.offset as u64
+    /// Buffer of the images, and offset of the sample's image in bytes.
+    fn image(&self) -> (&DeviceBuffer, usize) {
+        let DeviceColumn { buffer, sample_bytes } = &self.columns[0];
+        (buffer, self.place * sample_bytes)
     }
 
-    /// Address of the soft target; 0 without soft targets.
-    fn target_address(&self) -> u64 {
-        self.target.as_ref().map_or(0, |(buffer, offset)| buffer.address() + *offset as u64)
+    /// Address of the sample's part of the device column with this number.
+    fn address(&self, column: usize) -> u64 {
+        let DeviceColumn { buffer, sample_bytes } = &self.columns[column];
+        buffer.address() + (self.place * sample_bytes) as u64
     }
 }
 
 impl DeviceSlot {
+    /// Creates a slot whose images are in `tensor`. `buffer` returns memory for each other column
+    /// on the device.
     pub fn new(
+        plan: &Plan,
         tensor: TensorSlot,
-        targets: Option<DeviceBuffer>,
-        shape: TensorShape,
+        mut buffer: impl FnMut(&ColumnPlan) -> Result<DeviceBuffer>,
         waits: Arc<Stopwatch>,
     ) -> Result<Self> {
-        let info = BatchInfo::with_room(shape.batch, targets.is_some())?;
-        let target_bytes = targets.as_ref().map_or(0, |it| it.len() / shape.batch);
-        let (targets, sample_bytes) = (targets.map(Arc::new), shape.sample_bytes());
-        Ok(Self { tensor, targets, sample_bytes, target_bytes, info, waits })
+        let columns = plan.columns_in(Memory::Device).map(|column| {
+            let buffer = match column.role {
+                ColumnRole::Image => tensor.buffer().clone(),
+                _ => Arc::new(buffer(column)?),
+            };
+            Ok(DeviceColumn { buffer, sample_bytes: column.sample_bytes() })
+        });
+        let columns = columns.collect::<Result<_>>()?;
+        let host = HostColumns::new(&plan.columns, plan.shape.batch)?;
+        let info = BatchInfo::with_room(plan.shape.batch, plan.stage.is_some())?;
+        Ok(Self { tensor, columns, host, info, waits })
+    }
+
+    /// Columns in host memory.
+    pub fn host(&self) -> &HostColumns {
+        &self.host
+    }
+
+    /// Columns in host memory, for writing.
+    pub fn host_mut(&mut self) -> &mut HostColumns {
+        &mut self.host
     }
 }
 
@@ -134,11 +163,12 @@ impl Slot for DeviceSlot {
     /// The samples are written in the producer's stream. The moves that close the gaps of dropped
     /// samples run in that stream too.
     fn end_fill(&mut self) -> Result<()> {
-        for (to, from) in self.info.drop_failed() {
-            let (stream, targets) = (self.tensor.producer(), self.targets.as_deref());
-            gpu::copy_within(stream, self.tensor.buffer(), [from, to], self.sample_bytes)?;
-            if let Some(targets) = targets {
-                gpu::copy_within(stream, targets, [from, to], self.target_bytes)?;
+        let moves = self.info.drop_failed();
+        self.host.join(&moves)?;
+        let stream = self.tensor.producer();
+        for (to, from) in moves {
+            for DeviceColumn { buffer, sample_bytes } in &*self.columns {
+                gpu::copy_within(stream, buffer, [from, to], *sample_bytes)?;
             }
         }
         self.tensor.end_fill()
@@ -166,11 +196,15 @@ impl BatchSlot for DeviceSlot {
     fn info_mut(&mut self) -> &mut BatchInfo {
         &mut self.info
     }
-    fn take_cell(&mut self, place: usize) -> Cell {
-        let target = self.targets.clone().map(|buffer| (buffer, place * self.target_bytes));
-        Cell { buffer: self.tensor.buffer().clone(), offset: place * self.sample_bytes, target }
+    fn host_columns(&mut self) -> &mut HostColumns {
+        &mut self.host
     }
-    fn return_cell(&mut self, _: usize, _: Cell) {}
+    fn take_cell(&mut self, place: usize) -> Cell {
+        Cell { columns: self.columns.clone(), place, host: self.host.take(place) }
+    }
+    fn return_cell(&mut self, place: usize, cell: Cell) {
+        self.host.put_back(place, cell.host);
+    }
 }
 
 /// Buffers of one sample on its way from a worker to the launcher.

@@ -14,7 +14,7 @@ use crate::gpu::{
 };
 use crate::loader::balance::RouteQueue;
 use crate::op::batch::{PairParams, mix_kernel_text};
-use crate::plan::{DevicePlan, LAUNCH_BLOCKS, Plan, rows};
+use crate::plan::{ColumnPlan, DevicePlan, LAUNCH_BLOCKS, Plan, rows};
 use crate::transform::ChainKernels;
 
 /// Buffers, decoders, streams and kernels of a loader on a device.
@@ -50,18 +50,26 @@ impl SpareSlots {
     /// Creates a slot with its own memory.
     pub fn slot(&self, plan: &Plan) -> Result<DeviceSlot> {
         let mut footprint = Footprint::default();
-        let note = "a batch beyond the plan";
-        footprint.add(Sort::Device, rows::OUTPUT_SLOTS, plan.shape.bytes() as u64, 1, note);
-        let targets = plan.stage.as_ref().map(|_| plan.target_bytes());
-        if let Some(bytes) = targets {
-            footprint.add(Sort::Device, rows::TARGETS, bytes as u64, 1, note);
+        for column in plan.columns_in(Sort::Device) {
+            column.add_row(&mut footprint, plan.shape.batch, 1, "a batch beyond the plan");
         }
         let pool = DevicePool::take(&self.device, &footprint)?;
-        let buffer = pool.buffer(rows::OUTPUT_SLOTS, plan.shape.bytes())?;
-        let targets = targets.map(|bytes| pool.buffer(rows::TARGETS, bytes)).transpose()?;
-        let tensor = TensorSlot::new(buffer, self.producer.clone(), self.consumer.clone())?;
-        DeviceSlot::new(tensor, targets, plan.shape, self.waits.clone())
+        slot(plan, &pool, (&self.producer, &self.consumer), &self.waits)
     }
+}
+
+/// Creates a slot in memory of a pool.
+fn slot(
+    plan: &Plan,
+    pool: &DevicePool,
+    (producer, consumer): (&Arc<Stream>, &Arc<Stream>),
+    waits: &Arc<Stopwatch>,
+) -> Result<DeviceSlot> {
+    let buffer = |row, bytes| pool.buffer(row, bytes);
+    let images = buffer(rows::OUTPUT_SLOTS, plan.shape.bytes())?;
+    let tensor = TensorSlot::new(images, producer.clone(), consumer.clone())?;
+    let other = |column: &ColumnPlan| buffer(column.row(), column.bytes(plan.shape.batch));
+    DeviceSlot::new(plan, tensor, other, waits.clone())
 }
 
 /// The loader's memory pools, kept for their statistics.
@@ -106,13 +114,8 @@ impl Taken {
             consumer: consumer.clone(),
             waits: waits.clone(),
         };
-        let slots = (0..plan.slots()).map(|_| {
-            let buffer = pools.device.buffer(rows::OUTPUT_SLOTS, plan.shape.bytes())?;
-            let tensor = TensorSlot::new(buffer, stream.clone(), consumer.clone())?;
-            let targets = plan.stage.as_ref();
-            let targets = targets.map(|_| pools.device.buffer(rows::TARGETS, plan.target_bytes()));
-            DeviceSlot::new(tensor, targets.transpose()?, plan.shape, waits.clone())
-        });
+        let streams = (&stream, &consumer);
+        let slots = (0..plan.slots()).map(|_| slot(plan, &pools.device, streams, &waits));
         let slots = slots.collect::<Result<_>>()?;
         let pages = (0..on_device.pages).map(|_| pools.page(on_device, &stream));
         let pages = pages.collect::<Result<_>>()?;

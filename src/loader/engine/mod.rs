@@ -29,7 +29,7 @@ use crate::loader::slot::feed::Feed;
 use crate::loader::slot::pair::Pairs;
 use crate::loader::stats::MemoryStats;
 use crate::measure::Meters;
-use crate::plan::{BatchStage, Plan};
+use crate::plan::Plan;
 use crate::ring::{Consumer, ring};
 use crate::source::Source;
 use crate::threads::refused;
@@ -86,7 +86,7 @@ pub(super) struct Running<S: BatchSlot> {
 impl Engine {
     /// Allocates host memory and starts the workers.
     pub fn on_host(parts: &Parts) -> Result<Self> {
-        let slots = (0..parts.plan.slots()).map(|_| host_slot(&parts.plan));
+        let slots = (0..parts.plan.slots()).map(|_| HostSlot::new(&parts.plan));
         let slots = slots.collect::<Result<_>>()?;
         let mut running = Running::new(parts, slots);
         for number in 0..parts.plan.workers.most {
@@ -207,7 +207,7 @@ impl Engine {
     /// [`Error::Memory`] and [`Error::Budget`] if a limit or the available memory is too small.
     pub fn add_slot(&self, plan: &Plan) -> Result<usize> {
         match self {
-            Engine::Host(running) => running.add(plan, || host_slot(plan)),
+            Engine::Host(running) => running.add(plan, || HostSlot::new(plan)),
             Engine::Device(running, on_device) => running.add(plan, || on_device.spare.slot(plan)),
         }
     }
@@ -404,11 +404,6 @@ impl<S: BatchSlot> Drop for Running<S> {
             let _ = thread.join();
         }
     }
-}
-
-fn host_slot(plan: &Plan) -> Result<HostSlot> {
-    let target_bytes = plan.stage.as_ref().map_or(0, BatchStage::row_bytes);
-    HostSlot::new(plan.shape.batch, plan.shape.sample_bytes(), target_bytes)
 }
 
 /// Closes the pool when it is dropped, even by a panic, so no thread waits for upload buffers that

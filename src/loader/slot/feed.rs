@@ -189,6 +189,7 @@ impl<S: BatchSlot> Feed<S> {
             }
             let len = cursor.order.batch_len(cursor.number);
             slot.info_mut().start(cursor.epoch, cursor.number, len, self.pairs.is_some());
+            slot.host_columns().split();
             let sequence = cursor.sequence;
             cursor.sequence += 1;
             let open = Open {
@@ -237,11 +238,12 @@ impl<S: BatchSlot> Feed<S> {
         info.errors.extend(done.errors);
         match done.result {
             Ok(record) => {
-                info.labels[done.place] = match record.outcome {
+                info.records[done.place] = record;
+                let label = match record.outcome {
                     Outcome::Substituted => self.ignore_label,
                     _ => record.label.unwrap_or(NO_LABEL),
                 };
-                info.records[done.place] = record;
+                batch.slot.host_columns().set_label(done.place, label);
             }
             Err(error) => {
                 if batch.failure.as_ref().is_none_or(|(place, _)| done.place < *place) {

@@ -1,24 +1,24 @@
-//! Slots of the ring of batches: the common part of host slots and device slots.
+//! Slots of the ring of batches: the parts that host slots and device slots have in common.
 
+pub mod column;
 pub mod feed;
 pub mod pair;
-
-use bytes::BytesMut;
 
 use crate::error::{Error, Result, SampleError, reserve};
 use crate::footprint;
 use crate::loader::sample::record::{Outcome, Pair, SampleRecord};
-use crate::plan::{PAIR_BYTES, RECORD_BYTES};
+use crate::plan::{PAIR_BYTES, PART_BYTES, RECORD_BYTES};
 use crate::ring::Slot;
 
-/// Data of a slot besides its tensor, such as labels and records. The memory is reused for later
+use column::{HostCell, HostColumns, HostPart};
+
+/// Data of a slot besides its columns: records, pairs and errors. The memory is reused for later
 /// batches.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BatchInfo {
     pub epoch: u32,
     pub number: u64,
     pub records: Vec<SampleRecord>,
-    pub labels: Vec<i64>,
     /// Pairs of samples at the places 2k and 2k + 1. Empty without batch operators and soft
     /// targets.
     pub pairs: Vec<Pair>,
@@ -38,13 +38,16 @@ pub(super) fn no_slot(bytes: u64) -> Error {
     Error::Memory { needed: bytes, available: None, problem }
 }
 
+/// Memory that the allocator adds to an allocation, in bytes.
+const ALLOCATION_BYTES: usize = 16;
+
 // The footprint's entries `records` and `pairs` must cover each sample and each pair of a slot.
 const _: () = assert!(
-    (size_of::<SampleRecord>() + size_of::<i64>() + size_of::<Option<BytesMut>>()) as u64
+    (size_of::<SampleRecord>() + size_of::<Option<HostCell>>() + ALLOCATION_BYTES) as u64
         <= RECORD_BYTES
 );
-const _: () =
-    assert!((size_of::<Pair>() + 1 + 2 * size_of::<Option<BytesMut>>()) as u64 <= PAIR_BYTES);
+const _: () = assert!(size_of::<HostPart>() as u64 <= PART_BYTES);
+const _: () = assert!((size_of::<Pair>() + 1) as u64 <= PAIR_BYTES);
 
 impl BatchInfo {
     /// Allocates memory for batches of at most `samples` samples. `paired` is whether the samples
@@ -53,7 +56,6 @@ impl BatchInfo {
         let mut info = Self::default();
         let pairs = if paired { samples.div_ceil(2) } else { 0 };
         reserve::reserve(&mut info.records, samples)
-            .and_then(|()| reserve::reserve(&mut info.labels, samples))
             .and_then(|()| reserve::reserve(&mut info.pairs, pairs))
             .and_then(|()| reserve::reserve(&mut info.finished, pairs))
             .map_err(|_| no_slot((samples as u64).saturating_mul(RECORD_BYTES)))?;
@@ -67,8 +69,6 @@ impl BatchInfo {
         self.number = number;
         self.records.clear();
         self.records.resize(len, SampleRecord::SUBSTITUTED);
-        self.labels.clear();
-        self.labels.resize(len, -1);
         let pairs = if paired { len.div_ceil(2) } else { 0 };
         self.pairs.clear();
         self.pairs.resize(pairs, Pair::UNFINISHED);
@@ -78,8 +78,8 @@ impl BatchInfo {
         self.dropped = 0;
     }
 
-    /// Removes the samples that failed under the policy `drop`. Returns the moves that the tensor
-    /// needs, in order: the new and the former place of a sample.
+    /// Removes the samples that failed under the policy `drop`. Returns the moves that the columns
+    /// need, in order: the new and the former place of a sample.
     pub fn drop_failed(&mut self) -> Vec<(usize, usize)> {
         let is_kept = |record: &SampleRecord| record.outcome != Outcome::Dropped;
         if self.records.iter().all(is_kept) {
@@ -90,10 +90,8 @@ impl BatchInfo {
         self.dropped += (self.records.len() - kept.len()) as u64;
         for (to, &from) in kept.iter().enumerate() {
             self.records[to] = self.records[from];
-            self.labels[to] = self.labels[from];
         }
         self.records.truncate(kept.len());
-        self.labels.truncate(kept.len());
         // The policy `drop` cannot be combined with batch operators. So no pair of samples is
         // mixed, and pairs need no moves.
         self.pairs.truncate(kept.len().div_ceil(2));
@@ -108,10 +106,12 @@ pub(super) trait BatchSlot: Slot {
     /// Whether filling must begin before cells are handed out. On a device, filling begins as late
     /// as possible, because waiting for the slot's last use would delay previous batches.
     const BEGIN_BEFORE_CELLS: bool;
-    /// Data of the batch besides the tensor, such as labels and records.
+    /// Data of the batch besides its columns.
     fn info(&self) -> &BatchInfo;
-    /// Data of the batch besides the tensor, such as labels and records.
+    /// Data of the batch besides its columns.
     fn info_mut(&mut self) -> &mut BatchInfo;
+    /// Columns in host memory.
+    fn host_columns(&mut self) -> &mut HostColumns;
     /// Hands out the memory of a sample.
     fn take_cell(&mut self, place: usize) -> Self::Cell;
     /// Takes back a filled cell.

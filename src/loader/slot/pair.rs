@@ -47,15 +47,16 @@ impl Pairs {
         extent: &Extent,
     ) -> Option<PairJob<S::Cell>> {
         let stage = self.plan.stage.as_ref()?;
-        let info = slot.info_mut();
         let first = place & !1;
+        let labels = [first, first + 1].map(|place| slot.host_columns().label(place));
+        let info = slot.info_mut();
         let members = (info.records.len() - first).min(2);
         let finished = &mut info.finished[place / 2];
         *finished += 1;
         if *finished < members as u8 {
             return None;
         }
-        let (rows, outcome, blends) = self.draw(stage, info, first, extent);
+        let (rows, outcome, blends) = self.draw(stage, info, (first, labels), extent);
         info.pairs[place / 2] = Pair { outcome, blends };
         let second = (members == 2).then(|| slot.take_cell(first + 1));
         let cells = [Some(slot.take_cell(first)), second];
@@ -67,11 +68,10 @@ impl Pairs {
         &self,
         stage: &BatchStage,
         info: &BatchInfo,
-        first: usize,
+        (first, labels): (usize, [Option<i64>; 2]),
         extent: &Extent,
     ) -> ([TargetRow; 2], PairOutcome, Blends) {
-        let class = |place: usize| info.labels.get(place).and_then(|&label| stage.class(label));
-        let classes = [first, first + 1].map(class);
+        let classes = labels.map(|label| label.and_then(|label| stage.class(label)));
         let mixable = |place: usize| info.records.get(place).is_some_and(is_mixable);
         if !(mixable(first) && mixable(first + 1)) {
             let rows = classes.map(|class| plain_row(class, stage.coding));

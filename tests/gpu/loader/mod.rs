@@ -10,6 +10,7 @@
 mod architectures;
 mod bad_images;
 mod batch_operators;
+mod columns;
 mod devices;
 mod hardware;
 mod held;

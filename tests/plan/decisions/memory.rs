@@ -25,8 +25,9 @@ fn the_footprint_is_the_sum_of_its_rows_and_grows_by_whole_slots() {
     let total = |plan: &Plan| plan.footprint.total_bytes(Memory::Host);
     assert_eq!(base.shape.bytes(), 64 * 3 * 20 * 24 * 4);
     assert_eq!(base.slots(), 3);
-    let records = base.footprint.row("records").unwrap().each_bytes;
-    let slot = base.shape.bytes() as u64 + records;
+    let row = |name| base.footprint.row(name).unwrap().each_bytes;
+    assert_eq!(row("labels"), 64 * 8);
+    let slot = base.shape.bytes() as u64 + row("labels") + row("records");
     assert_eq!(total(&with(64, 5)) - total(&base), 3 * slot);
     assert_eq!(total(&with(128, 2)) - total(&base), 3 * slot);
 }

@@ -1,0 +1,154 @@
+//! Columns of a batch.
+
+use super::{Batch, BatchMemory};
+use crate::error::Result;
+use crate::footprint::Memory;
+use crate::gpu::{self, DeviceBuffer};
+use crate::plan::{ColumnPlan, ColumnRole};
+use crate::tensor::{Element, ElementType};
+
+/// Named part of a batch, such as its images or its labels: a dense array of shape `[samples, …]`,
+/// row-major without padding, in host or device memory.
+#[derive(Clone, Copy)]
+pub struct Column<'batch> {
+    batch: &'batch Batch,
+    plan: &'batch ColumnPlan,
+}
+
+impl Batch {
+    /// All columns: `image`, `label`, and `target` if
+    /// [`targets.classes`](crate::plan::TargetSettings::classes) is set.
+    pub fn columns(&self) -> impl ExactSizeIterator<Item = Column<'_>> {
+        self.columns.iter().map(|plan| Column { batch: self, plan })
+    }
+
+    /// The column with this name. `None` if there is none.
+    pub fn column(&self, name: &str) -> Option<Column<'_>> {
+        self.columns().find(|column| column.name() == name)
+    }
+
+    /// The images: the chain's outputs, in the shape of [`shape`](Self::shape).
+    pub fn images(&self) -> Column<'_> {
+        self.column_at(0)
+    }
+
+    /// Elements of a column for writing, row-major. `None` if there is no such column, or if it is
+    /// in device memory or has another element type.
+    pub fn column_mut<T: Element>(&mut self, name: &str) -> Option<&mut [T]> {
+        let element = self.column(name)?.element_type();
+        self.column_bytes_mut(name).filter(|_| element == T::TYPE).map(bytemuck::cast_slice_mut)
+    }
+
+    /// All bytes of a column for writing. `None` if there is no such column or if it is in device
+    /// memory.
+    pub(crate) fn column_bytes_mut(&mut self, name: &str) -> Option<&mut [u8]> {
+        let samples = self.len();
+        let plan = self.columns.iter().find(|plan| plan.name() == name)?;
+        match &mut self.slot {
+            BatchMemory::Host(slot) => {
+                Some(&mut slot.columns_mut().bytes_mut(plan.slot)[..plan.bytes(samples)])
+            }
+            BatchMemory::Device(slot) if plan.memory == Memory::Host => {
+                Some(&mut slot.host_mut().bytes_mut(plan.slot)[..plan.bytes(samples)])
+            }
+            BatchMemory::Device(_) => None,
+        }
+    }
+
+    /// The column with this number, in the order of [`columns`](Self::columns).
+    pub(super) fn column_at(&self, number: usize) -> Column<'_> {
+        Column { batch: self, plan: &self.columns[number] }
+    }
+
+    /// The column with this role, if there is one.
+    pub(super) fn column_of(&self, role: ColumnRole) -> Option<Column<'_>> {
+        let plan = self.columns.iter().find(|plan| plan.role == role)?;
+        Some(Column { batch: self, plan })
+    }
+}
+
+impl<'batch> Column<'batch> {
+    /// The batch.
+    pub(crate) fn batch(&self) -> &'batch Batch {
+        self.batch
+    }
+
+    /// Name of the column, for [`Batch::column`].
+    pub fn name(&self) -> &'batch str {
+        self.plan.name()
+    }
+
+    /// Element type.
+    pub fn element_type(&self) -> ElementType {
+        self.plan.element
+    }
+
+    /// Lengths of the axes, slowest first. The first axis is the number of samples.
+    pub fn shape(&self) -> Vec<usize> {
+        [&[self.batch.len()], &self.plan.dims[..]].concat()
+    }
+
+    /// Size in bytes.
+    pub fn len_bytes(&self) -> usize {
+        self.plan.bytes(self.batch.len())
+    }
+
+    /// Bytes of the column in native byte order. `None` if the column is in device memory.
+    pub fn bytes(&self) -> Option<&'batch [u8]> {
+        let columns = match &self.batch.slot {
+            BatchMemory::Host(slot) => slot.columns(),
+            BatchMemory::Device(slot) => slot.host(),
+        };
+        let on_host = self.plan.memory == Memory::Host;
+        on_host.then(|| &columns.bytes(self.plan.slot)[..self.len_bytes()])
+    }
+
+    /// Elements of the column, row-major. `None` if the column is in device memory or has another
+    /// element type.
+    pub fn as_slice<T: Element>(&self) -> Option<&'batch [T]> {
+        let same = self.element_type() == T::TYPE;
+        // The cast cannot fail: a column is aligned to 256 bytes and has whole elements.
+        self.bytes().filter(|_| same).map(bytemuck::cast_slice)
+    }
+
+    /// Address in device memory. `None` if the column is in host memory. The rules of
+    /// [`Batch::device_ptr`] apply to all columns of the batch.
+    pub fn device_ptr(&self) -> Option<u64> {
+        self.buffer().map(DeviceBuffer::address)
+    }
+
+    /// Copies the column to host memory. Waits for the device if the column is in device memory.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) if the driver fails.
+    pub fn to_host(&self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.len_bytes()];
+        self.copy_to(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Copies the column to `to`, which has [`len_bytes`](Self::len_bytes) bytes.
+    pub(super) fn copy_to(&self, to: &mut [u8]) -> Result<()> {
+        if let Some(bytes) = self.bytes() {
+            to.copy_from_slice(bytes);
+        } else if let (Some(stream), Some(buffer)) = (self.batch.stream(), self.buffer()) {
+            gpu::read_back(stream, buffer, 0, to)?;
+        }
+        Ok(())
+    }
+
+    fn buffer(&self) -> Option<&'batch DeviceBuffer> {
+        match &self.batch.slot {
+            BatchMemory::Device(slot) if self.plan.memory == Memory::Device => {
+                Some(&slot.columns[self.plan.slot].buffer)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Debug for Column<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {:?} {}", self.name(), self.shape(), self.element_type())
+    }
+}

@@ -1,0 +1,199 @@
+//! Columns of a slot in host memory, and the cells into which they are split.
+
+use bytes::BytesMut;
+
+use super::no_slot;
+use crate::error::{Error, Result, reserve};
+use crate::footprint::Memory;
+use crate::plan::{ColumnPlan, ColumnRole, RECORD_BYTES};
+
+/// Alignment of a column in bytes, as DLPack requires.
+const ALIGN: usize = 256;
+
+/// Columns of a slot that are in host memory. While the slot is filled, each column is split into
+/// one part per sample, so many threads can write at the same time. A column is one allocation that
+/// is split and joined again without a copy and without `unsafe`.
+pub struct HostColumns {
+    columns: Vec<HostColumn>,
+    /// One cell per sample; `None` while another thread fills the sample.
+    cells: Vec<Option<HostCell>>,
+    is_split: bool,
+    /// Number of the labels' column.
+    labels: usize,
+}
+
+/// One column.
+struct HostColumn {
+    /// The whole column. Empty while it is split.
+    whole: BytesMut,
+    sample_bytes: usize,
+}
+
+/// Memory of one sample.
+#[derive(Default)]
+pub struct HostCell {
+    /// One part per column. Empty while the columns are not split.
+    parts: Vec<HostPart>,
+}
+
+/// Memory of one sample in one column.
+pub type HostPart = BytesMut;
+
+impl HostCell {
+    /// The part in the column with this number ([`ColumnPlan::slot`]).
+    pub fn part(&mut self, column: usize) -> &mut HostPart {
+        &mut self.parts[column]
+    }
+}
+
+impl HostColumns {
+    /// Allocates those of `columns` that are in host memory, for batches of at most `samples`
+    /// samples. Touches every page of memory, so the system provides the memory now and not while
+    /// the loader runs.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] if the allocation fails.
+    pub fn new(columns: &[ColumnPlan], samples: usize) -> Result<Self> {
+        let on_host = columns.iter().filter(|it| it.memory == Memory::Host);
+        let created = on_host.map(|it| {
+            let whole = aligned(it.bytes(samples))?;
+            Ok(HostColumn { whole, sample_bytes: it.sample_bytes() })
+        });
+        let created: Vec<HostColumn> = created.collect::<Result<_>>()?;
+        let mut cells = Vec::new();
+        let refused = |_| no_slot(RECORD_BYTES.saturating_mul(samples as u64));
+        reserve::reserve(&mut cells, samples).map_err(refused)?;
+        for _ in 0..samples {
+            let mut cell = HostCell::default();
+            reserve::reserve(&mut cell.parts, created.len()).map_err(refused)?;
+            cells.push(Some(cell));
+        }
+        Ok(Self { columns: created, cells, is_split: false, labels: labels(columns) })
+    }
+
+    /// Creates columns of a finished batch of `samples` samples, which are not filled again. `copy`
+    /// writes the bytes of the column with a number.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] if the allocation fails, and errors of `copy`.
+    pub fn filled(
+        columns: &[ColumnPlan],
+        samples: usize,
+        mut copy: impl FnMut(usize, &mut [u8]) -> Result<()>,
+    ) -> Result<Self> {
+        let created = columns.iter().enumerate().map(|(number, it)| {
+            let mut whole = aligned(it.bytes(samples))?;
+            copy(number, &mut whole)?;
+            Ok(HostColumn { whole, sample_bytes: it.sample_bytes() })
+        });
+        let labels = labels(columns);
+        Ok(Self {
+            columns: created.collect::<Result<_>>()?,
+            cells: Vec::new(),
+            is_split: false,
+            labels,
+        })
+    }
+
+    /// All bytes of a column; empty while the column is split.
+    pub fn bytes(&self, column: usize) -> &[u8] {
+        &self.columns[column].whole
+    }
+
+    /// All bytes of a column for writing; empty while the column is split.
+    pub fn bytes_mut(&mut self, column: usize) -> &mut [u8] {
+        &mut self.columns[column].whole
+    }
+
+    /// Splits the columns into cells. Does nothing if a batch was abandoned while the columns were
+    /// split.
+    pub fn split(&mut self) {
+        if std::mem::replace(&mut self.is_split, true) {
+            return;
+        }
+        for cell in self.cells.iter_mut().flatten() {
+            for HostColumn { whole, sample_bytes } in &mut self.columns {
+                cell.parts.push(whole.split_to(*sample_bytes));
+            }
+        }
+    }
+
+    /// Hands out the cell of a sample.
+    pub fn take(&mut self, place: usize) -> HostCell {
+        self.cells.get_mut(place).and_then(Option::take).unwrap_or_default()
+    }
+
+    /// Takes back the cell of a sample.
+    pub fn put_back(&mut self, place: usize, cell: HostCell) {
+        if let Some(place) = self.cells.get_mut(place) {
+            *place = Some(cell);
+        }
+    }
+
+    /// Writes the label of a sample whose cell is not handed out.
+    pub fn set_label(&mut self, place: usize, label: i64) {
+        if let Some(part) = self.label_part(place) {
+            part.copy_from_slice(&label.to_ne_bytes());
+        }
+    }
+
+    /// Returns the label of a sample whose cell is not handed out.
+    pub fn label(&mut self, place: usize) -> Option<i64> {
+        let bytes = <[u8; 8]>::try_from(&self.label_part(place)?[..]).ok()?;
+        Some(i64::from_ne_bytes(bytes))
+    }
+
+    fn label_part(&mut self, place: usize) -> Option<&mut HostPart> {
+        self.cells.get_mut(place)?.as_mut()?.parts.get_mut(self.labels)
+    }
+
+    /// Joins the cells, then closes gaps: `moves` are the new and the former place of samples, in
+    /// order.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] if a cell is missing.
+    pub fn join(&mut self, moves: &[(usize, usize)]) -> Result<()> {
+        let missing =
+            || Error::Internal { problem: "a cell of a finished batch is missing".into() };
+        for cell in &mut self.cells {
+            let HostCell { parts } = cell.as_mut().ok_or_else(missing)?;
+            if parts.len() != self.columns.len() {
+                return Err(missing());
+            }
+            for (HostColumn { whole, .. }, part) in self.columns.iter_mut().zip(parts.drain(..)) {
+                // The parts are neighbours in one allocation, so `unsplit` joins them in constant
+                // time.
+                if whole.is_empty() {
+                    *whole = part;
+                } else {
+                    whole.unsplit(part);
+                }
+            }
+        }
+        self.is_split = false;
+        for HostColumn { whole, sample_bytes: bytes } in &mut self.columns {
+            for (to, from) in moves {
+                whole.copy_within(from * *bytes..(from + 1) * *bytes, to * *bytes);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Number of the labels' column.
+fn labels(columns: &[ColumnPlan]) -> usize {
+    let labels = columns.iter().find(|it| it.role == ColumnRole::Label);
+    labels.map_or(0, |column| column.slot)
+}
+
+/// Allocates an aligned column of `bytes` bytes and touches every page.
+fn aligned(bytes: usize) -> Result<BytesMut> {
+    let mut whole = BytesMut::new();
+    if bytes > 0 {
+        whole = reserve::buffer(bytes.saturating_add(ALIGN)).map_err(|_| no_slot(bytes as u64))?;
+        let offset = whole.as_ptr().align_offset(ALIGN).min(ALIGN);
+        whole.resize(bytes + offset, 1);
+        drop(whole.split_to(offset));
+    }
+    Ok(whole)
+}

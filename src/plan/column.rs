@@ -1,0 +1,166 @@
+//! Columns: the named parts of a batch, and the memory that they need.
+
+use crate::footprint::{Footprint, Memory};
+use crate::tensor::{ElementType, TensorShape};
+
+/// Name of the footprint's row for the images of batches.
+pub const OUTPUT_SLOTS: &str = "output slots";
+
+/// Alignment of every buffer in page-locked and device memory, in bytes. It must equal that of the
+/// pools, which the plan does not import.
+const ALIGN_BYTES: usize = 256;
+
+/// A named part of a batch. All columns have one entry per sample.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnPlan {
+    /// How the column is made.
+    pub role: ColumnRole,
+    /// Element type.
+    pub element: ElementType,
+    /// Lengths of the axes of one sample, slowest first. Empty if a sample has a single element.
+    pub dims: Vec<usize>,
+    /// Memory that holds the column.
+    pub memory: Memory,
+    /// Number of columns before this one in the same memory.
+    pub slot: usize,
+}
+
+/// How a column is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ColumnRole {
+    /// The chain's output for each image.
+    Image,
+    /// The label of each sample.
+    Label,
+    /// The soft target of each sample.
+    Target,
+}
+
+impl ColumnRole {
+    /// Name of the column in [`Batch::column`](crate::loader::Batch::column).
+    pub const fn name(self) -> &'static str {
+        match self {
+            ColumnRole::Image => "image",
+            ColumnRole::Label => "label",
+            ColumnRole::Target => "target",
+        }
+    }
+
+    /// Name of the column's row in the footprint.
+    const fn row(self) -> &'static str {
+        match self {
+            ColumnRole::Image => OUTPUT_SLOTS,
+            ColumnRole::Label => "labels",
+            ColumnRole::Target => "soft targets",
+        }
+    }
+}
+
+impl ColumnPlan {
+    /// Plans the columns of a batch: images, labels, and soft targets if there are `classes`.
+    /// Labels are always in host memory, and the other columns are in `memory`.
+    pub(super) fn all(shape: TensorShape, classes: Option<u32>, memory: Memory) -> Vec<ColumnPlan> {
+        let mut columns = Vec::new();
+        let mut add = |role, element, dims: &[usize], memory| {
+            columns.push(Self { role, element, dims: dims.to_vec(), memory, slot: 0 });
+        };
+        add(ColumnRole::Image, shape.dtype.into(), &shape.dims()[1..], memory);
+        add(ColumnRole::Label, ElementType::I64, &[], Memory::Host);
+        if let Some(classes) = classes {
+            add(ColumnRole::Target, ElementType::F32, &[classes as usize], memory);
+        }
+        Self::number(columns)
+    }
+
+    /// Plans of the same columns in host memory.
+    pub fn on_host(columns: &[Self]) -> Vec<Self> {
+        Self::number(columns.iter().map(|it| Self { memory: Memory::Host, ..it.clone() }).collect())
+    }
+
+    /// Numbers the columns in each kind of memory.
+    fn number(mut columns: Vec<Self>) -> Vec<Self> {
+        for at in 0..columns.len() {
+            let memory = columns[at].memory;
+            columns[at].slot = columns[..at].iter().filter(|it| it.memory == memory).count();
+        }
+        columns
+    }
+
+    /// Name in [`Batch::column`](crate::loader::Batch::column).
+    pub fn name(&self) -> &str {
+        self.role.name()
+    }
+
+    /// Name of the row in the footprint.
+    pub fn row(&self) -> &'static str {
+        self.role.row()
+    }
+
+    /// Size of one sample in bytes. This size and [`bytes`](Self::bytes) saturate at `usize::MAX`.
+    pub fn sample_bytes(&self) -> usize {
+        self.dims.iter().fold(self.element.bytes(), |bytes, &len| bytes.saturating_mul(len))
+    }
+
+    /// Size of the column in bytes, in a batch of `samples` samples.
+    pub fn bytes(&self, samples: usize) -> usize {
+        self.sample_bytes().saturating_mul(samples)
+    }
+
+    /// Memory for the column in a slot of `samples` samples, in bytes.
+    pub(super) fn slot_bytes(&self, samples: usize) -> u64 {
+        match self.memory {
+            Memory::Host => self.bytes(samples) as u64,
+            Memory::Pinned | Memory::Device => aligned(self.bytes(samples)) as u64,
+        }
+    }
+
+    /// Adds the column's row to a footprint, for `slots` slots of `samples` samples.
+    pub fn add_row(&self, to: &mut Footprint, samples: usize, slots: usize, note: &str) {
+        to.add(self.memory, self.row(), self.slot_bytes(samples), slots as u64, note);
+    }
+
+    /// Shape and element type of a batch of `samples` samples, such as `64x1000 f32`.
+    pub(super) fn note(&self, samples: usize) -> String {
+        let dims = [&[samples], &self.dims[..]].concat();
+        let dims: Vec<_> = dims.iter().map(ToString::to_string).collect();
+        format!("{} {}", dims.join("x"), self.element)
+    }
+}
+
+/// Size of a buffer in page-locked or device memory, in bytes.
+pub(super) const fn aligned(bytes: usize) -> usize {
+    bytes.next_multiple_of(ALIGN_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::{DType, Layout};
+
+    #[test]
+    fn columns_have_shapes_sizes_and_a_place_in_their_memory() {
+        let layout = Layout::Nhwc;
+        let shape = TensorShape { batch: 4, width: 5, height: 6, dtype: DType::F16, layout };
+        for memory in [Memory::Host, Memory::Device] {
+            let columns = ColumnPlan::all(shape, None, memory);
+            let [images, labels] = &columns[..] else { panic!("{columns:?}") };
+            assert_eq!((images.note(4), images.bytes(4)), ("4x6x5x3 f16".into(), shape.bytes()));
+            assert_eq!((labels.note(4), labels.bytes(4)), ("4 i64".into(), 32));
+            assert_eq!((images.memory, labels.memory), (memory, Memory::Host));
+            assert_eq!((images.slot, labels.slot), (0, usize::from(memory == Memory::Host)));
+        }
+    }
+
+    #[test]
+    fn sizes_saturate() {
+        let shape = TensorShape {
+            batch: usize::MAX,
+            width: u32::MAX,
+            height: u32::MAX,
+            dtype: DType::F32,
+            layout: Layout::Nchw,
+        };
+        let columns = ColumnPlan::all(shape, None, Memory::Host);
+        assert_eq!(columns[0].bytes(usize::MAX), usize::MAX);
+    }
+}

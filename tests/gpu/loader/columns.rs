@@ -1,0 +1,91 @@
+//! Columns of batches in device memory.
+
+use std::task::Poll;
+
+use feedwater::ElementType;
+use feedwater::handoff::CudaArrayInterface;
+use feedwater::handoff::dlpack::{self, ConsumerStream};
+
+use super::*;
+
+/// Images and targets are on the device, labels on the host. All have the bytes of a batch on the
+/// CPU. A copy of a batch has all columns on the host.
+#[test]
+fn columns_are_on_the_device_or_on_the_host_and_equal_those_of_the_cpu() {
+    let Some(machine) = machine() else { return };
+    machine.schedule(Schedule::Random(4));
+    let make = || {
+        let builder = builder(jpegs(10), training()).epochs(Some(1));
+        builder.configure(|it| {
+            it.targets.classes = Some(10);
+            it.loader.last_batch = LastBatch::Partial;
+        })
+    };
+    let mut cpu = make().device(DeviceChoice::Cpu).build().unwrap();
+    let mut gpu = make().device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
+    let look = loop {
+        if let Poll::Ready(batch) = gpu.peek_within(Duration::from_secs(1)) {
+            break batch.unwrap().unwrap();
+        }
+    };
+    assert!(look.columns().all(|column| column.bytes().is_some()));
+    for (number, (gpu, cpu)) in gpu.epoch().zip(cpu.epoch()).enumerate() {
+        let (gpu, cpu) = (gpu.unwrap(), cpu.unwrap());
+        let copied = (number == 0).then_some(&look);
+        assert_eq!(gpu.columns().len(), 3);
+        for (column, expected) in gpu.columns().zip(cpu.columns()) {
+            assert_eq!(format!("{column:?}"), format!("{expected:?}"));
+            let expected = expected.to_host().unwrap();
+            assert!(column.to_host().unwrap() == expected, "{column:?}");
+            if let Some(copied) = copied {
+                assert!(copied.column(column.name()).unwrap().bytes().unwrap() == expected);
+            }
+            let on_host = column.name() == "label";
+            assert_eq!(
+                (column.bytes().is_some(), column.device_ptr().is_none()),
+                (on_host, on_host)
+            );
+        }
+        assert_eq!(gpu.labels(), cpu.labels());
+        assert_eq!(gpu.images().device_ptr(), gpu.device_ptr());
+    }
+    drop((look, gpu, cpu));
+    assert_eq!(machine.counts().live(), 0);
+}
+
+/// A column in host memory is exported as a host tensor, also from a batch on the device.
+#[test]
+fn every_column_is_exported_from_its_own_memory() {
+    let Some(machine) = machine() else { return };
+    let builder = builder(jpegs(4), training()).configure(|it| it.targets.classes = Some(9));
+    let mut loader = builder.device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
+    let batch = Arc::new(loader.epoch().next().unwrap().unwrap());
+    let stream = ConsumerStream::default();
+    for column in batch.columns() {
+        let exported = dlpack::export_column(batch.clone(), column.name(), &stream).unwrap();
+        let tensor = exported.tensor();
+        let (address, device_type) = match column.bytes() {
+            Some(bytes) => (bytes.as_ptr() as u64, 1),
+            None => (column.device_ptr().unwrap(), 2),
+        };
+        assert_eq!((tensor.data as u64, tensor.device.device_type), (address, device_type));
+        assert_eq!(tensor.ndim as usize, column.shape().len());
+        if column.element_type() == ElementType::I64 {
+            assert_eq!((tensor.dtype.code, tensor.dtype.bits), (0, 64));
+        }
+        match CudaArrayInterface::of_column(column) {
+            Ok(interface) => {
+                assert_eq!((interface.data.0, interface.shape), (address, column.shape()));
+                assert_eq!(device_type, 2, "{column:?}");
+            }
+            Err(error) => assert!(error.to_string().contains("\"label\""), "{error}"),
+        }
+    }
+    let error = dlpack::export_column(batch.clone(), "mask", &stream).map(|_| ()).unwrap_err();
+    let message = error.to_string();
+    for name in ["mask", "image", "label", "target"] {
+        assert!(message.contains(&format!("{name:?}")), "{message}");
+    }
+    drop((batch, loader));
+    assert_eq!(machine.counts().live(), 0);
+}
