@@ -41,6 +41,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::gpu::Stream;
 use crate::loader::Batch;
+use crate::plan::ColumnRole;
 use crate::tensor::ElementType;
 
 /// Version of the DLPack structures.
@@ -260,7 +261,7 @@ pub fn export_soft_targets(
             "is not set, so the batch has no soft targets; set it to the number of classes";
         return Err(Error::config("targets.classes", problem));
     }
-    export_as(batch, stream, "target")
+    export_as(batch, stream, ColumnRole::Target.name())
 }
 
 /// Exports a batch as a DLPack tensor in the form before version 1, for consumers that support only
@@ -384,7 +385,7 @@ struct Holder<M> {
 }
 
 /// Name of the column of the images.
-const IMAGE: &str = "image";
+const IMAGE: &str = ColumnRole::Image.name();
 
 /// Address of a column of a batch in host memory, and whether the column must not be written. Other
 /// owners of a shared batch may read its memory through `Column::bytes`, so no writable pointer to

@@ -108,7 +108,9 @@ impl Batch {
     /// targets.
     pub fn soft_targets_to_host(&self) -> Result<Vec<f32>> {
         let Some(column) = self.column_of(ColumnRole::Target) else { return Ok(Vec::new()) };
-        Ok(bytemuck::pod_collect_to_vec(&column.to_host()?))
+        let mut targets = vec![0.0; self.len() * self.classes()];
+        column.copy_to(bytemuck::cast_slice_mut(&mut targets))?;
+        Ok(targets)
     }
 
     /// Number of classes of the soft targets; 0 without soft targets.

@@ -29,6 +29,7 @@ fn columns_are_on_the_device_or_on_the_host_and_equal_those_of_the_cpu() {
         }
     };
     assert!(look.columns().all(|column| column.bytes().is_some()));
+    let mut compared = 0;
     for (number, (gpu, cpu)) in gpu.epoch().zip(cpu.epoch()).enumerate() {
         let (gpu, cpu) = (gpu.unwrap(), cpu.unwrap());
         let copied = (number == 0).then_some(&look);
@@ -48,7 +49,9 @@ fn columns_are_on_the_device_or_on_the_host_and_equal_those_of_the_cpu() {
         }
         assert_eq!(gpu.labels(), cpu.labels());
         assert_eq!(gpu.images().device_ptr(), gpu.device_ptr());
+        compared += 1;
     }
+    assert_eq!(compared, 3);
     drop((look, gpu, cpu));
     assert_eq!(machine.counts().live(), 0);
 }
