@@ -9,8 +9,9 @@
 // histograms needs two more launches, before its own.
 //
 // The host prepends `Out`, `Order`, FLOATS (1 if the elements of the tensor are floats, else 0),
-// TILE_PIXELS, COUNTED_PIXELS, steps.cu, and three functions that call the formula with a given
-// code: `read_formula`, `change`, and `entry`, which computes an entry of a table from histograms.
+// TILE_PIXELS, COUNTED_PIXELS, steps.cu, and three functions: `read_formula`, `change` and `entry`.
+// Each of them calls the formula that has a given code (steps.cu). `entry` computes an entry of a
+// table from histograms.
 #ifdef __CUDACC__
 #define EACH_THREAD if (const int thread = threadIdx.x; true)
 #define BARRIER __syncthreads()

@@ -93,8 +93,8 @@ def _check_reads(source: Any) -> None:
     kinds = [kind.__module__.partition(".")[0] == "torchvision" for kind in type(source).__mro__ if "__getitem__" in vars(kind)]
     if any(kinds) and not kinds[0]:
         raise ValueError(
-            f"{name} has a __getitem__ of its own, which feedwater would not run; pass fw.samples(items) with items that are encoded images or "
-            "paths, labels and fields"
+            f"{name} has a __getitem__ of its own, which feedwater would not run; pass fw.samples(items), where each item has an encoded "
+            "image or a path, and may have a label and fields"
         )
 
 

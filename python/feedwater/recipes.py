@@ -42,7 +42,7 @@ class Recipe(list[Operator]):
     ) -> None:
         super().__init__(operators_of(operators))
         self.sections = checked_sections({} if sections is None else sections)
-        self.rest = list(rest)
+        self.rest = _functions(rest)
         self.batch_operators = batch_operators_of(batch_operators)
 
     def __repr__(self) -> str:
@@ -133,6 +133,14 @@ def _made(
     batch_operators: Sequence[BatchOperator],
 ) -> Recipe:
     return Recipe(operators, sections, rest=rest, batch_operators=batch_operators)
+
+
+def _functions(rest: Sequence[Callable[[Any], Any]]) -> list[Callable[[Any], Any]]:
+    functions = list(rest) if isinstance(rest, Iterable) else [rest]
+    for function in functions:
+        if not callable(function):
+            raise TypeError(f"rest has {function!r}; it is a list of functions that run in Python on each image")
+    return functions
 
 
 def _joined(first: Mapping[str, Mapping[str, Any]], second: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -73,6 +73,12 @@ def test_recipes_that_contradict_each_other_are_not_added():
     assert both.sections == {"loader": {"shuffle": True, "last_batch": "pad"}, "output": {"dtype": "u8"}}
 
 
+@pytest.mark.parametrize("rest", [3, "half", [len, 3]])
+def test_the_rest_of_a_recipe_is_functions(rest):
+    with pytest.raises(TypeError, match="it is a list of functions that run in Python"):
+        fw.Recipe([ops.Crop(width=4, height=4)], rest=rest)
+
+
 def test_no_operator_follows_what_stays_python():
     recipe = fw.Recipe([ops.Crop(width=4, height=4)], rest=[half])
     assert settings(recipe[:]) == settings([ERASING] + recipe) == settings(recipe * 1) == ({}, [half])

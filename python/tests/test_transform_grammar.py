@@ -56,7 +56,7 @@ def check(folder, out, pixels, seed):
     for image, sample in zip(images, samples):
         actions = [action for operator in sample["operators"] for action in operator["actions"]]
         if end == "scaled":
-            # feedwater scales at the end with a normalization. torchvision has no such step.
+            # feedwater converts bytes to floats in an action of its own, which the leaf of ConvertImageDtype does not expect.
             assert actions.pop()["op"] == "normalize"
         if any(action["kind"] == "resample" and 1 in action["size"] for action in actions):
             # PyTorch 2.15 resizes tensors to one column wrongly: errors are up to 150 levels, and differ for bytes and floats.

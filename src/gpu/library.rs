@@ -180,7 +180,7 @@ impl Name {
         match self {
             Name::Driver => {
                 "install NVIDIA's display driver, and run containers with `--gpus all`; \
-                 or choose the CPU (`--device cpu`, `DeviceChoice::Cpu`)"
+                 or choose the CPU (`device = \"cpu\"`, `--device cpu`)"
             }
             Name::NvJpeg => {
                 "install it with `pip install nvidia-nvjpeg` or with the CUDA toolkit, or name the file in \

@@ -266,8 +266,8 @@ impl Case<'_> {
             }
             let declared: Vec<Kinds> =
                 self.operators[self.on_host..].iter().map(|op| op.kinds()).collect();
-            // The additional kinds are declared but never drawn. With them, the kernel source is
-            // the same for many chains and is compiled only once.
+            // No sample uses these additional kinds. With them, the kernel source is the same for
+            // many chains and is compiled only once.
             let more = (!self.known.is_empty()).then(|| Kinds::up_to(0, self.known));
             let planned =
                 DeviceChain::new(leaf, &declared.iter().chain(&more).collect::<Vec<_>>(), shape);

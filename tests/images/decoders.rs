@@ -50,7 +50,7 @@ pub fn is_vector_code() -> bool {
 }
 
 /// Decodes the window with every instruction set, and compares the pixels with libjpeg-turbo's.
-/// Returns which decoder decoded the window.
+/// Returns which JPEG decoder was used, which is the same one for all instruction sets.
 pub fn compare(recipe: &Recipe, bytes: &[u8], window: Roi) -> JpegBy {
     compare_reduced(recipe, bytes, window, 1)
 }

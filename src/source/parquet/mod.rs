@@ -199,7 +199,7 @@ impl Parquet {
         self.ends.partition_point(|end| *end <= index)
     }
 
-    /// Path of the file that contains the image of a row whose value is null.
+    /// Path of the image of a row that has no encoded image but names a file.
     fn path(&self, index: u64) -> Result<PathBuf, DataError> {
         let null = || DataError::new(Reason::Empty, "the image is null");
         let mut name = Vec::new();

@@ -303,7 +303,7 @@ impl UnpackedState {
         let before = self.marks.range((number, 0)..=(number, decoder.at())).last();
         let from = before.map_or(0, |((_, at), _)| *at) + self.distance;
         // If another decoder has already stored marks for this part of the file, `from` is after
-        // the decoder's position, and `mark` returns `None` without cloning anything.
+        // the position of `decoder`. Then `mark` returns `None` without cloning anything.
         let Some(mark) = decoder.mark(from) else { return };
         self.mark_bytes += mark.bytes();
         self.marks.insert((number, mark.at), Arc::new(mark));

@@ -154,7 +154,7 @@ fn the_threads_that_decode_on_the_cpu_can_be_limited() {
     static BEGIN: Mutex<Option<Instant>> = Mutex::new(None);
     fn counted(file: &[u8], window: simulated::Window, rgb: &mut [u8]) -> i32 {
         MOST.fetch_max(NOW.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-        // Gives another thread time to decode at the same time, so that the test detects it.
+        // Other threads can begin to decode during this wait. `MOST` then counts them.
         std::thread::sleep(Duration::from_millis(1));
         let begin = *BEGIN.lock().unwrap().get_or_insert_with(Instant::now);
         while MOST.load(Ordering::SeqCst) < WANTED.load(Ordering::SeqCst)

@@ -78,8 +78,8 @@ impl Measured {
         }
         let Self { load_seconds: load, encode_seconds: encode, .. } = *self;
         text += &format!(
-            "alone     load (read and decode) {} ms, encode (operators and output) {} ms: {:.0} % \
-             and {:.0} % of their sum\n",
+            "alone     read and decode {} ms, operators and output {} ms: {:.0} % and {:.0} % of \
+             their sum\n",
             milli(load),
             milli(encode),
             100.0 * load / (load + encode),

@@ -196,9 +196,9 @@ fn transposed(rows: [int16x8_t; 8]) -> [int16x8_t; 8] {
     ]
 }
 
-/// Adds the samples of two rows and a bias. The samples of the nearer row have weight 3. The
-/// function `between` multiplies the bias by 4, so the bias then rounds even pixels and subtracts
-/// 128.
+/// Computes `3 * near + far + bias` for the samples of two rows. The function `between` adds up
+/// four of these sums, so the bias is a quarter of a constant that subtracts 128 and rounds the even
+/// pixels.
 #[target_feature(enable = "neon")]
 pub fn sums(near: &[u8], far: &[u8], sums: &mut [i16]) {
     let sources = near.as_chunks::<8>().0.iter().zip(far.as_chunks::<8>().0);

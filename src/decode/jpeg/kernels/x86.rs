@@ -214,7 +214,7 @@ macro_rules! arithmetic {
             and(add16(first_row, splat16(1 << 13)), splat16(-1 << 14))
         }
 
-        /// Converts two vectors of samples minus 128 to bytes.
+        /// Adds 128 to the samples of two vectors and converts them to bytes.
         #[inline]
         #[target_feature(enable = $features)]
         fn limited(first: $Vector, second: $Vector) -> $Vector {
@@ -282,8 +282,9 @@ macro_rules! arithmetic {
             }
         }
 
-        /// Adds samples of two rows, the nearer with weight 3, and a bias. `between` multiplies the
-        /// bias by 4, so the bias then rounds even pixels and subtracts 128.
+        /// Computes `3 * near + far + bias` for the samples of two rows. The function `between` adds
+        /// up four of these sums, so the bias is a quarter of a constant that subtracts 128 and
+        /// rounds the even pixels.
         #[target_feature(enable = $features)]
         pub fn sums(near: &[u8], far: &[u8], sums: &mut [i16]) {
             const N: usize = size_of::<$Vector>() / 2;
