@@ -21,26 +21,28 @@ use toml::{Table, Value};
 
 use crate::error::{Error, Result};
 use crate::loader::LoaderBuilder;
-use crate::op::{self, Chain, Operator, Placement};
+use crate::op::Chain;
 use crate::plan::{DeviceChoice, Settings};
 use crate::source::{Source, SourceSettings};
 use crate::storage::{Storage, StorageSettings};
 
 use document::Document;
-use node::{NodeError, read, read_with, type_name, unknown};
+use lists::{batch_operators, chain, columns, wrong_type};
+use node::{read, unknown};
 use source::source;
 
 mod document;
 mod equivalents;
 mod former;
 mod homes;
+mod lists;
 mod nearest;
 mod node;
 mod ranges;
 mod source;
 
 /// Keys and sections of a pipeline file.
-const SECTIONS: [&str; 11] = [
+const SECTIONS: [&str; 12] = [
     "device",
     "source",
     "loader",
@@ -50,6 +52,7 @@ const SECTIONS: [&str; 11] = [
     "cache",
     "limits",
     "storage",
+    "column",
     "chain",
     "batch_operators",
 ];
@@ -59,8 +62,8 @@ const SECTIONS: [&str; 11] = [
 pub struct Pipeline {
     /// `[source]`.
     pub source: SourceSettings,
-    /// Settings of `device`, `[loader]`, `[decode]`, `[output]`, `[targets]`, `[cache]`, `[limits]`
-    /// and `[storage]`.
+    /// Settings of `device`, `[loader]`, `[decode]`, `[output]`, `[targets]`, `[[column]]`,
+    /// `[cache]`, `[limits]` and `[storage]`.
     pub settings: Settings,
     /// Operators of `[[chain]]` and `[[batch_operators]]`.
     pub chain: Chain,
@@ -222,6 +225,14 @@ impl Pipeline {
         section(&mut text, "[cache]", &value("cache", &self.settings.cache)?);
         section(&mut text, "[limits]", &value("limits", &self.settings.limits)?);
         section(&mut text, "[storage]", &value("storage", &self.settings.storage)?);
+        for column in &self.settings.columns {
+            let list = Table::from_iter([(
+                "column".to_string(),
+                Value::from(vec![value("column", column)?]),
+            )]);
+            text.push('\n');
+            text += &toml::to_string(&list).expect("a TOML value serializes");
+        }
         let mut add = |list: &str, name: &str, placement: Option<Value>, written: &Table| {
             let mut table = Table::new();
             table.insert("op".into(), name.into());
@@ -269,7 +280,11 @@ impl Origin {
 
 /// Value of the setting with this key. `None` if the key is not in a section of [`Settings`].
 fn value_of(settings: &Settings, key: &str) -> Option<serde_json::Value> {
-    let Settings { device, loader, decode, output, targets, cache, limits, storage } = settings;
+    let Settings { device, loader, decode, output, targets, columns, cache, limits, storage } =
+        settings;
+    if key.starts_with("column[") {
+        return serde_json::to_value(columns).ok();
+    }
     if key == "device" {
         return serde_json::to_value(device).ok();
     }
@@ -304,6 +319,7 @@ fn parts(mut file: Table, base: &Path) -> Result<(SourceSettings, Settings, Chai
         decode: settings(&mut file, "decode")?,
         output: settings(&mut file, "output")?,
         targets: settings(&mut file, "targets")?,
+        columns: columns(file.remove("column"))?,
         cache: settings(&mut file, "cache")?,
         limits: settings(&mut file, "limits")?,
         storage: storage_settings(&mut file, base)?,
@@ -355,128 +371,6 @@ fn not_a_section(key: &str, found: &Value) -> Error {
             wrong_type(key, &format!("a table: [{key}] with a key and a value per line"), found)
         }
     }
-}
-
-/// Parses the operators of the list `list`, which is `chain` or its other name.
-fn chain(list: &str, value: Option<Value>) -> Result<(Chain, Vec<Table>)> {
-    let mut chain = Chain::new();
-    let mut written = Vec::new();
-    for (key, mut table) in tables(list, value)? {
-        let placement: Placement = match table.remove("placement") {
-            Some(value) => read(value).map_err(|it| it.at("placement").into_error(&key))?,
-            None => Placement::Auto,
-        };
-        let operator = operator(&mut table, &key, &["op", "placement"])?;
-        operator
-            .check()
-            .map_err(|error| Error::config(format!("{key}.{}", error.field), error.problem))?;
-        chain = chain.then_any(placement, operator);
-        written.push(table);
-    }
-    Ok((chain, written))
-}
-
-/// Adds the operators of `[[batch_operators]]` to a chain.
-fn batch_operators(value: Option<Value>, mut chain: Chain) -> Result<(Chain, Vec<Table>)> {
-    let mut written = Vec::new();
-    for (key, mut table) in tables("batch_operators", value)? {
-        let name = operator_name(&mut table, &key, || op::batch::NAMES.join(", "))?;
-        let operator = read_with(Value::Table(table.clone()), |settings| {
-            op::batch::read(&name, settings).unwrap_or_else(|| {
-                Err(NodeError::unknown_choice("operator", &name, op::batch::NAMES).at("op"))
-            })
-        });
-        let operator = operator
-            .map_err(|problem| problem.or_known(&["op"]).of_operator(&name).into_error(&key))?;
-        operator
-            .check()
-            .map_err(|error| Error::config(format!("{key}.{}", error.field), error.problem))?;
-        chain = chain.then_any_batch(operator);
-        written.push(table);
-    }
-    Ok((chain, written))
-}
-
-/// Returns the tables in the list that has the name `list`, each with its key, such as `chain[0]`.
-fn tables(list: &str, value: Option<Value>) -> Result<Vec<(String, Table)>> {
-    let tables = match value {
-        None => Vec::new(),
-        Some(Value::Array(tables)) => tables,
-        Some(value) => return Err(wrong_type(list, &list_of(list), &value)),
-    };
-    let tables = tables.into_iter().enumerate().map(|(number, table)| {
-        let key = format!("{list}[{number}]");
-        match table {
-            Value::Table(table) => Ok((key, table)),
-            other => Err(wrong_type(&key, "a table", &other)),
-        }
-    });
-    tables.collect()
-}
-
-/// Removes `op`, the operator's name, from the operator's table. `key` is the key of the table.
-fn operator_name(table: &mut Table, key: &str, names: impl Fn() -> String) -> Result<String> {
-    match table.remove("op") {
-        Some(value) => read(value).map_err(|it| it.at("op").into_error(key)),
-        None => {
-            let problem = format!("is missing; set it to the name of an operator: {}", names());
-            Err(Error::config(format!("{key}.op"), problem))
-        }
-    }
-}
-
-/// Parses an operator and the operators inside it. Removes `op` from the table. `key` is the key of
-/// the table. `known` lists the keys that the table may have besides the operator's settings.
-fn operator(table: &mut Table, key: &str, known: &[&'static str]) -> Result<Arc<dyn Operator>> {
-    let names = || [op::NAMES, op::combine::NAMES].concat().join(", ");
-    let name = operator_name(table, key, names)?;
-    let combines = op::combine::NAMES.contains(&name.as_str());
-    let inner = match combines {
-        true => inner(table.get("operators"), &format!("{key}.operators"))?,
-        false => Vec::new(),
-    };
-    let mut settings = table.clone();
-    if combines {
-        settings.remove("operators");
-    }
-    let operator = read_with(Value::Table(settings), |settings| match combines {
-        true => op::combine::read(&name, settings, inner)
-            .expect("op::combine::NAMES contains this name"),
-        false => op::read(&name, settings)
-            .unwrap_or_else(|| Err(NodeError::unknown_operator(&name).at("op"))),
-    });
-    let known = if combines { [known, &["operators"]].concat() } else { known.to_vec() };
-    operator.map_err(|problem| problem.or_known(&known).of_operator(&name).into_error(key))
-}
-
-/// Parses the operators inside a combinator.
-fn inner(value: Option<&Value>, key: &str) -> Result<Vec<Arc<dyn Operator>>> {
-    let steps = match value {
-        None => return Ok(Vec::new()),
-        Some(Value::Array(steps)) => steps,
-        Some(value) => return Err(wrong_type(key, &list_of(key), value)),
-    };
-    let steps = steps.iter().enumerate().map(|(number, step)| {
-        let key = format!("{key}[{number}]");
-        let Value::Table(table) = step else { return Err(wrong_type(&key, "a table", step)) };
-        if table.contains_key("placement") {
-            let problem = "is set for a combinator as a whole: write it beside the combinator's op";
-            return Err(Error::config(format!("{key}.placement"), problem));
-        }
-        operator(&mut table.clone(), &key, &["op"])
-    });
-    steps.collect()
-}
-
-fn wrong_type(key: &str, wanted: &str, found: &Value) -> Error {
-    Error::config(key, format!("must be {wanted}, is {}", type_name(found)))
-}
-
-/// Description of a list of tables, with the header that begins each of its tables. `key` is the
-/// key of the list, such as `chain[1].operators`.
-fn list_of(key: &str) -> String {
-    let names = key.split('.').map(|name| name.split('[').next().unwrap_or_default());
-    format!("a list: [[{}]]", names.collect::<Vec<_>>().join("."))
 }
 
 fn value(key: &str, from: &impl Serialize) -> Result<Value> {

@@ -159,11 +159,15 @@ pub enum Reason {
     OutOfMemory,
     /// The sample has no label, or its label is not below `targets.classes`.
     Label,
+    /// A field of the sample is missing, or does not fit its column.
+    Field,
+    /// The value of a field is longer than its column's `max_len`.
+    TooLong,
 }
 
 impl Reason {
     /// All categories.
-    pub const ALL: [Reason; 8] = [
+    pub const ALL: [Reason; 10] = [
         Reason::Unreadable,
         Reason::Empty,
         Reason::Truncated,
@@ -172,6 +176,8 @@ impl Reason {
         Reason::Oversized,
         Reason::OutOfMemory,
         Reason::Label,
+        Reason::Field,
+        Reason::TooLong,
     ];
 
     /// Name of the category in reports.
@@ -185,6 +191,8 @@ impl Reason {
             Reason::Oversized => "oversized",
             Reason::OutOfMemory => "out_of_memory",
             Reason::Label => "label",
+            Reason::Field => "field",
+            Reason::TooLong => "too_long",
         }
     }
 }

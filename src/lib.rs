@@ -86,6 +86,7 @@ pub mod annotation;
 mod config;
 mod decode;
 pub mod error;
+mod field;
 mod file;
 pub mod footprint;
 mod geometry;
@@ -183,6 +184,8 @@ mod pages {
     mod ray {}
     #[doc = include_str!("../docs/recipes.md")]
     mod recipes {}
+    #[doc = include_str!("../docs/records.md")]
+    mod records {}
     #[doc = include_str!("../docs/row-index.md")]
     mod row_index {}
     #[doc = include_str!("../docs/remote-storage.md")]

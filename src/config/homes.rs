@@ -31,7 +31,7 @@ pub fn of(key: &str) -> Option<String> {
 pub fn section(key: &str) -> Option<String> {
     SECTIONS.into_iter().find(|section| *section == key && key != "device").map(|section| {
         let header = match section {
-            "chain" | "batch_operators" => format!("[[{section}]]"),
+            "chain" | "batch_operators" | "column" => format!("[[{section}]]"),
             _ => format!("[{section}]"),
         };
         format!("{section} is a section of its own: write {header}")
@@ -48,7 +48,8 @@ pub fn operator(key: &str) -> Option<String> {
 /// Every section with the keys of its settings, former names included.
 fn settings() -> [(&'static str, Vec<&'static str>); 8] {
     let defaults = Settings::default();
-    let Settings { device: _, loader, decode, output, targets, cache, limits, storage } = &defaults;
+    let Settings { device: _, loader, decode, output, targets, columns: _, cache, limits, storage } =
+        &defaults;
     let source = KEYS.iter().chain(&JOINED).chain(&[OWN, BadShards::KEY]).chain(&Selection::KEYS);
     [
         ("source", source.copied().collect()),

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
+use super::lists::{list_of, wrong_type};
 use super::node::{read, read_with, unknown};
-use super::{list_of, not_a_section, wrong_type};
+use super::not_a_section;
 use crate::error::{Error, Result};
 use crate::source::{
     self, BadShards, CLASS_TO_INDEX, Configured, DISABLED, Directory, JOINED, KEYS, OWN,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::loader::controls::Gate;
 use crate::loader::sample::cache::Caches;
+use crate::loader::sample::fields::FieldReader;
 use crate::loader::sample::large::LargeImages;
 use crate::loader::sample::pipeline::SamplePipeline;
 use crate::loader::sample::policy::produce;
@@ -58,7 +59,8 @@ impl Slot for HostSlot {
     }
 
     fn end_fill(&mut self) -> Result<()> {
-        self.columns.join(&self.info.drop_failed())
+        let moves = self.info.drop_failed();
+        self.columns.join(&moves, self.info.records.len())
     }
 
     fn begin_use(&mut self) -> Result<()> {
@@ -101,6 +103,7 @@ pub(super) struct Worker {
     plan: Arc<Plan>,
     meter: Arc<ThreadMeter>,
     pipeline: SamplePipeline,
+    fields: FieldReader,
     /// Numbers of the columns of the images and of the soft targets, if there are any.
     images: usize,
     targets: Option<usize>,
@@ -118,7 +121,8 @@ impl Worker {
             SamplePipeline::new(source.clone(), plan.clone(), meter.clone(), caches, large);
         let column = |role| plan.column(role).map(|column| column.slot);
         let (images, targets) = (column(ColumnRole::Image), column(ColumnRole::Target));
-        Self { source, meter, pipeline, images: images.unwrap_or(0), targets, plan }
+        let fields = FieldReader::new(&plan);
+        Self { source, meter, pipeline, fields, images: images.unwrap_or(0), targets, plan }
     }
 
     /// Fills cells until there are no more jobs. Before each cell, the thread waits until worker
@@ -163,13 +167,13 @@ impl Worker {
     fn fill(&mut self, mut job: Job<HostCell>) -> Done<HostCell> {
         let wanted = job.key(&self.plan);
         let mut errors = Vec::new();
-        let (plan, source) = (self.plan.clone(), self.source.clone());
-        let pixels = job.cell.part(self.images);
-        let result = produce(&plan, &*source, wanted, &mut errors, |key| {
-            Ok(self.pipeline.make(key, pixels)?)
+        let Self { plan, source, pipeline, fields, images, .. } = self;
+        let of_source = (&**source, fields);
+        let result = produce(plan, of_source, &mut job.cell, wanted, &mut errors, |key, cell| {
+            Ok(pipeline.make(key, cell.part(*images))?)
         });
         if result.as_ref().is_ok_and(|record| !record.outcome.has_image()) {
-            pixels.fill(0);
+            job.cell.part(*images).fill(0);
         }
         let result = result.map(|record| job.placed(record));
         let Job { batch, place, cell, .. } = job;

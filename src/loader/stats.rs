@@ -12,7 +12,7 @@ use crate::loader::sample::cache::CacheStats;
 use crate::loader::sample::record::Outcome;
 use crate::loader::slot::BatchInfo;
 use crate::measure::{DeviceCounts, Meters, Stage, StageCounts, Waits, push_latest};
-use crate::plan::OnError;
+use crate::plan::{ColumnSettings, OnError};
 use crate::source::Exclusion;
 use crate::storage::StorageStats;
 
@@ -55,6 +55,8 @@ pub struct Stats {
     ///
     /// [`JpegBy::name`]: crate::decode::JpegBy::name
     pub jpeg: BTreeMap<&'static str, u64>,
+    /// Samples whose value was cut to `max_len`, by column.
+    pub truncated: BTreeMap<String, u64>,
     /// Counts of each of the latest [`Stats::EPOCHS`] epochs with delivered batches. Earlier epochs
     /// are only in the totals above.
     pub epochs: Vec<EpochStats>,
@@ -160,19 +162,22 @@ const SKIPPED: &str = "skipped";
 #[derive(Debug)]
 pub(super) struct Counters {
     meters: Arc<Meters>,
+    /// Names of the columns that are made from fields.
+    columns: Vec<String>,
     handed_out: Mutex<Stats>,
     first_failed: OnceLock<SampleError>,
 }
 
 impl Counters {
-    pub fn new(meters: Arc<Meters>) -> Self {
+    pub fn new(meters: Arc<Meters>, columns: &[ColumnSettings]) -> Self {
+        let columns: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
         let outcomes = Outcome::all().map(|outcome| (outcome.name(), 0));
         let stats = Stats {
             outcomes: outcomes.chain([(SKIPPED, 0)]).collect(),
             errors: Reason::ALL.iter().map(|reason| (reason.name(), 0)).collect(),
             ..Stats::default()
         };
-        Self { meters, handed_out: Mutex::new(stats), first_failed: OnceLock::new() }
+        Self { meters, columns, handed_out: Mutex::new(stats), first_failed: OnceLock::new() }
     }
 
     /// Counts a delivered batch. `extent` is the size of its epoch.
@@ -211,6 +216,10 @@ impl Counters {
             }
             if let Some(by) = record.jpeg {
                 of(&mut stats.jpeg, &mut epoch.jpeg, by.name(), 1);
+            }
+            let cut = self.columns.iter().enumerate();
+            for (_, name) in cut.filter(|(number, _)| record.truncated >> number & 1 == 1) {
+                *stats.truncated.entry(name.clone()).or_default() += 1;
             }
         }
         for error in &info.errors {
@@ -279,7 +288,7 @@ mod tests {
     #[test]
     fn totals_count_all_epochs_and_the_latest_are_listed() {
         let meters = Arc::new(Meters::watched(1, Watching::default()));
-        let counters = Counters::new(meters);
+        let counters = Counters::new(meters, &[]);
         let epochs = 5000;
         let settings = LoaderSettings { batch_size: 3, ..Default::default() };
         let shard = Shard { rank: 0, world: 1, from: "settings" };

@@ -1,5 +1,7 @@
 //! Columns: the named parts of a batch, and the memory that they need.
 
+use super::ColumnSettings;
+use crate::field::ColumnKind;
 use crate::footprint::{Footprint, Memory};
 use crate::tensor::{ElementType, TensorShape};
 
@@ -10,15 +12,27 @@ pub const OUTPUT_SLOTS: &str = "output slots";
 /// pools, which the plan does not import.
 const ALIGN_BYTES: usize = 256;
 
+/// Memory per sample of a column of lists besides the values, in bytes: an offset, and the length
+/// while the slot is filled, with the allocation that holds it.
+const OFFSET_BYTES: u64 = 40;
+
 /// A named part of a batch. All columns have one entry per sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnPlan {
+    /// Name, for [`Batch::column`](crate::loader::Batch::column).
+    pub name: String,
     /// How the column is made.
     pub role: ColumnRole,
     /// Element type.
     pub element: ElementType,
-    /// Lengths of the axes of one sample, slowest first. Empty if a sample has a single element.
+    /// Lengths of the axes of one sample, or of one entry of a list, slowest first. Empty if a
+    /// sample or an entry is a single element.
     pub dims: Vec<usize>,
+    /// Maximum number of entries of one sample. `None` if the column is dense, so that all samples
+    /// have the same shape.
+    pub max_len: Option<usize>,
+    /// Structure of the values.
+    pub kind: ColumnKind,
     /// Memory that holds the column.
     pub memory: Memory,
     /// Number of columns before this one in the same memory.
@@ -34,15 +48,19 @@ pub enum ColumnRole {
     Label,
     /// The soft target of each sample.
     Target,
+    /// A field of each sample: the entry of [`Settings::columns`](super::Settings::columns) with
+    /// this number.
+    Field(usize),
 }
 
 impl ColumnRole {
-    /// Name of the column in [`Batch::column`](crate::loader::Batch::column).
+    /// Name of the column, if it is not made from a field.
     pub const fn name(self) -> &'static str {
         match self {
             ColumnRole::Image => "image",
             ColumnRole::Label => "label",
             ColumnRole::Target => "target",
+            ColumnRole::Field(_) => "",
         }
     }
 
@@ -52,22 +70,44 @@ impl ColumnRole {
             ColumnRole::Image => OUTPUT_SLOTS,
             ColumnRole::Label => "labels",
             ColumnRole::Target => "soft targets",
+            ColumnRole::Field(_) => "columns",
         }
     }
 }
 
 impl ColumnPlan {
-    /// Plans the columns of a batch: images, labels, and soft targets if there are `classes`.
-    /// Labels are always in host memory, and the other columns are in `memory`.
-    pub(super) fn all(shape: TensorShape, classes: Option<u32>, memory: Memory) -> Vec<ColumnPlan> {
+    /// Plans the columns of a batch: images, labels, soft targets if there are `classes`, and the
+    /// columns that are made from `fields`. Images and soft targets are in `memory`, and the other
+    /// columns are in host memory.
+    pub(super) fn all(
+        shape: TensorShape,
+        classes: Option<u32>,
+        fields: &[ColumnSettings],
+        memory: Memory,
+    ) -> Vec<ColumnPlan> {
         let mut columns = Vec::new();
-        let mut add = |role, element, dims: &[usize], memory| {
-            columns.push(Self { role, element, dims: dims.to_vec(), memory, slot: 0 });
+        let mut add = |role: ColumnRole, element, dims: &[usize], memory| {
+            let (name, dims) = (role.name().into(), dims.to_vec());
+            let (max_len, kind) = (None, ColumnKind::Array);
+            columns.push(Self { name, role, element, dims, max_len, kind, memory, slot: 0 });
         };
         add(ColumnRole::Image, shape.dtype.into(), &shape.dims()[1..], memory);
         add(ColumnRole::Label, ElementType::I64, &[], Memory::Host);
         if let Some(classes) = classes {
             add(ColumnRole::Target, ElementType::F32, &[classes as usize], memory);
+        }
+        for (number, column) in fields.iter().enumerate() {
+            let format = column.format();
+            columns.push(Self {
+                name: column.name.clone(),
+                role: ColumnRole::Field(number),
+                element: format.element,
+                max_len: format.kind.is_ragged().then_some(format.max_len),
+                kind: format.kind,
+                dims: format.dims,
+                memory: Memory::Host,
+                slot: 0,
+            });
         }
         Self::number(columns)
     }
@@ -88,7 +128,7 @@ impl ColumnPlan {
 
     /// Name in [`Batch::column`](crate::loader::Batch::column).
     pub fn name(&self) -> &str {
-        self.role.name()
+        &self.name
     }
 
     /// Name of the row in the footprint.
@@ -96,20 +136,30 @@ impl ColumnPlan {
         self.role.row()
     }
 
-    /// Size of one sample in bytes. This size and [`bytes`](Self::bytes) saturate at `usize::MAX`.
-    pub fn sample_bytes(&self) -> usize {
+    /// Size of one sample of a dense column, or of one entry of a list, in bytes. This size and
+    /// those below saturate at `usize::MAX`.
+    pub fn entry_bytes(&self) -> usize {
         self.dims.iter().fold(self.element.bytes(), |bytes, &len| bytes.saturating_mul(len))
     }
 
-    /// Size of the column in bytes, in a batch of `samples` samples.
+    /// Maximum size of one sample in bytes.
+    pub fn sample_bytes(&self) -> usize {
+        self.entry_bytes().saturating_mul(self.max_len.unwrap_or(1))
+    }
+
+    /// Maximum size of the values in bytes, in a batch of `samples` samples.
     pub fn bytes(&self, samples: usize) -> usize {
         self.sample_bytes().saturating_mul(samples)
     }
 
     /// Memory for the column in a slot of `samples` samples, in bytes.
     pub(super) fn slot_bytes(&self, samples: usize) -> u64 {
+        let offsets = match self.max_len {
+            Some(_) => (samples as u64).saturating_add(1).saturating_mul(OFFSET_BYTES),
+            None => 0,
+        };
         match self.memory {
-            Memory::Host => self.bytes(samples) as u64,
+            Memory::Host => (self.bytes(samples) as u64).saturating_add(offsets),
             Memory::Pinned | Memory::Device => aligned(self.bytes(samples)) as u64,
         }
     }
@@ -122,7 +172,10 @@ impl ColumnPlan {
     /// Shape and element type of a batch of `samples` samples, such as `64x1000 f32`.
     pub(super) fn note(&self, samples: usize) -> String {
         let dims = [&[samples], &self.dims[..]].concat();
-        let dims: Vec<_> = dims.iter().map(ToString::to_string).collect();
+        let mut dims: Vec<_> = dims.iter().map(ToString::to_string).collect();
+        if let Some(most) = self.max_len {
+            dims.insert(1, format!("(0 to {most})"));
+        }
         format!("{} {}", dims.join("x"), self.element)
     }
 }
@@ -142,7 +195,7 @@ mod tests {
         let layout = Layout::Nhwc;
         let shape = TensorShape { batch: 4, width: 5, height: 6, dtype: DType::F16, layout };
         for memory in [Memory::Host, Memory::Device] {
-            let columns = ColumnPlan::all(shape, None, memory);
+            let columns = ColumnPlan::all(shape, None, &[], memory);
             let [images, labels] = &columns[..] else { panic!("{columns:?}") };
             assert_eq!((images.note(4), images.bytes(4)), ("4x6x5x3 f16".into(), shape.bytes()));
             assert_eq!((labels.note(4), labels.bytes(4)), ("4 i64".into(), 32));
@@ -160,7 +213,7 @@ mod tests {
             dtype: DType::F32,
             layout: Layout::Nchw,
         };
-        let columns = ColumnPlan::all(shape, None, Memory::Host);
+        let columns = ColumnPlan::all(shape, None, &[], Memory::Host);
         assert_eq!(columns[0].bytes(usize::MAX), usize::MAX);
     }
 }

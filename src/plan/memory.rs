@@ -11,7 +11,7 @@ use super::{CacheSettings, ColumnRole, DevicePlan, Facts, Place, Plan, SampleRoo
 pub(super) const SOURCE: &str = "source";
 
 /// Maximum memory per sample in a slot besides its columns, in bytes.
-pub(crate) const RECORD_BYTES: u64 = 648;
+pub(crate) const RECORD_BYTES: u64 = 680;
 
 /// Memory per sample and host column, in bytes: the pointer to the sample's part of the column.
 pub(crate) const PART_BYTES: u64 = 32;
@@ -73,9 +73,16 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     for column in &*plan.columns {
         let note = match column.role {
             ColumnRole::Image => plan.slots_note(),
+            ColumnRole::Field(_) => format!("{}: {}", column.name, column.note(plan.shape.batch)),
             _ => column.note(plan.shape.batch),
         };
         column.add_row(&mut rows, plan.shape.batch, plan.slots(), &note);
+    }
+    if !plan.settings.columns.is_empty() {
+        // The text of a sample's fields, and a copy without quotes.
+        let bytes = plan.settings.limits.max_field_bytes.saturating_mul(2);
+        let note = "limits.max_field_bytes, read and parsed";
+        rows.add(Memory::Host, "fields", bytes, workers, note);
     }
     let records = plan.record_bytes();
     let note = "index, label, size and window of each sample of a batch";

@@ -40,6 +40,7 @@ pub(crate) mod step;
 mod values;
 mod windows;
 
+pub use crate::field::{ColumnKind, DefaultValue, TooLong};
 pub use device_choice::DeviceChoice;
 pub(crate) use memory::{PAIR_BYTES, PART_BYTES, RECORD_BYTES};
 pub(crate) use route::AssumedCost;
@@ -47,7 +48,8 @@ pub use route::Route;
 pub(crate) use route::{DecoderMemory, MeasuredMemory};
 pub use row_index::RowIndexGain;
 pub use settings::{
-    CacheSettings, DecodeSettings, Limits, LoaderSettings, OutputSettings, Settings, TargetSettings,
+    CacheSettings, ColumnSettings, DecodeSettings, Limits, LoaderSettings, OutputSettings,
+    Settings, TargetSettings,
 };
 pub use shard_from::ShardFrom;
 pub(crate) use stage::BatchStage;
@@ -207,7 +209,7 @@ impl Plan {
         }
         let memory = if plan.uses_gpu() { Memory::Device } else { Memory::Host };
         let classes = plan.stage.as_ref().map(|stage| stage.classes);
-        plan.columns = ColumnPlan::all(shape, classes, memory).into();
+        plan.columns = ColumnPlan::all(shape, classes, &settings.columns, memory).into();
         let routes = plan.routes(&facts.device);
         plan.offloads = Offload::all(&plan, chain, &routes);
         let device = plan.uses_gpu().then(|| DevicePlan::new(&plan, facts, routes));

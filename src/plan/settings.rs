@@ -14,8 +14,10 @@ use crate::tensor::{DType, Layout};
 use super::{AutoCount, DeviceChoice, LastBatch, OnError, Route, ShardFrom};
 
 mod check;
+mod columns;
 mod targets;
 
+pub use columns::ColumnSettings;
 pub use targets::TargetSettings;
 
 /// All user settings except source and chain. Field names are the TOML keys.
@@ -31,6 +33,8 @@ pub struct Settings {
     pub output: OutputSettings,
     /// `[targets]`.
     pub targets: TargetSettings,
+    /// `[[column]]`: columns that are made from fields of the source. Default: none.
+    pub columns: Vec<ColumnSettings>,
     /// `[cache]`.
     pub cache: CacheSettings,
     /// `[limits]`.
@@ -245,6 +249,10 @@ pub struct Limits {
     /// Maximum size of an encoded sample, in bytes. Default 64 MiB.
     #[serde(deserialize_with = "byte_size")]
     pub max_file_bytes: u64,
+    /// Maximum size of the text or bytes from which the fields of a sample are read, such as a row
+    /// of a list, in bytes. Each worker needs this memory if there are `columns`. Default 1 MiB.
+    #[serde(deserialize_with = "byte_size")]
+    pub max_field_bytes: u64,
     /// Maximum host memory, page-locked memory included, in bytes: the sum of the footprint's host
     /// rows. The plan reduces its counts to fit, see [`Counts`](super::Counts). If that is not
     /// enough, building the loader fails, and the error names the smallest sufficient limit. Caches
@@ -278,6 +286,7 @@ impl Default for Limits {
             large_image_memory: 256 << 20,
             host_memory: None,
             max_file_bytes: 64 << 20,
+            max_field_bytes: 1 << 20,
             device_memory: None,
             pinned_memory: None,
             cpu_threads: None,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::{Exclusion, Expected, Fingerprint, HostPage, Sample, Source, class_table, own_label};
 use crate::annotation::{Canvas, Object};
 use crate::error::{DataError, Result};
+use crate::field::{Field, FieldValue};
 use crate::storage::Storage;
 
 /// Annotated objects in the images: boxes, categories, masks.
@@ -20,6 +21,40 @@ pub trait Annotations {
         Canvas::default()
     }
 }
+
+/// Fields of the samples besides image and label, such as captions and scores.
+pub trait Fields {
+    /// Returns the fields that samples can have. A sample may lack some of them.
+    fn schema(&self) -> Vec<Field>;
+
+    /// Returns the description of a part that lacks this field, if this source is a combination.
+    /// `None`, the default, if all parts have it, or if this source is no combination.
+    fn part_without(&self, name: &str) -> Option<String> {
+        let _ = name;
+        None
+    }
+
+    /// Reads fields of a sample. Calls `put` for each field that the sample has, in any order, with
+    /// its position in `wanted` and its value. A name in `wanted` that is not in the schema is
+    /// ignored. Several threads may call this method at the same time.
+    ///
+    /// `buffer` is memory for the text or the bytes of the fields, which later calls reuse. They
+    /// may have at most `limit` bytes.
+    ///
+    /// # Errors
+    /// Errors of `put`, and a [`DataError`] if the fields cannot be read.
+    fn read_fields(
+        &self,
+        index: u64,
+        wanted: &[&str],
+        buffer: &mut Vec<u8>,
+        limit: u64,
+        put: &mut PutField<'_>,
+    ) -> Result<(), DataError>;
+}
+
+/// Receives the values of fields: the position of the field, and its value.
+pub type PutField<'a> = dyn FnMut(usize, FieldValue<'_>) -> Result<(), DataError> + 'a;
 
 /// Prefetching of samples that are read over a network, where many concurrent requests are faster
 /// than single ones.
@@ -192,6 +227,11 @@ impl dyn Source + '_ {
     /// annotations.
     pub fn canvas(&self, index: u64) -> Canvas {
         self.annotations().map_or(Canvas::default(), |it| it.canvas(index))
+    }
+
+    /// Same as [`Fields::schema`]; empty without this ability.
+    pub fn schema(&self) -> Vec<Field> {
+        self.fields().map_or(Vec::new(), |it| it.schema())
     }
 
     /// Whether samples are read over a network.

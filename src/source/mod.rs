@@ -26,7 +26,11 @@ pub use fingerprint::{Fingerprint, Shares};
 pub(crate) use list_of_sources::{DISABLED, KEYS, read};
 pub use memory::Memory;
 
-pub(crate) use abilities::{Annotations, Heads, Hints, Identity, Notes, RemoteReads};
+pub use crate::field::{Field, FieldKind, FieldValue};
+
+pub(crate) use abilities::{
+    Annotations, Fields, Heads, Hints, Identity, Notes, PutField, RemoteReads,
+};
 pub(crate) use combine::{CLASS_TO_INDEX, JOINED};
 pub(crate) use own::OWN;
 pub(crate) use page::{Expected, HostPage, Page, Sealed, check_size};
@@ -171,6 +175,11 @@ pub trait Source: Send + Sync {
     /// Annotated objects, if the source has annotations.
     fn annotations(&self) -> Option<&dyn Annotations> {
         self.inner()?.annotations()
+    }
+
+    /// Fields of the samples besides image and label, if the source has any.
+    fn fields(&self) -> Option<&dyn Fields> {
+        self.inner()?.fields()
     }
 
     /// Prefetching, if samples are read over a network.

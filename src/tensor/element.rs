@@ -4,11 +4,13 @@ use std::fmt;
 
 use bytemuck::Pod;
 use half::{bf16, f16};
+use serde::{Deserialize, Serialize};
 
 use super::DType;
 
 /// Element type of a column. All types are in native byte order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ElementType {
     /// Unsigned integer of 8 bits.

@@ -17,7 +17,7 @@ use text::{is_block, is_explained, is_generated, sources, without_comments, word
 /// Every module of the crate with its floor.
 const FLOORS: [(u32, &[&str]); 8] = [
     (0, &["error", "file", "footprint", "geometry", "measure", "random", "tensor", "threads"]),
-    (1, &["annotation", "header", "image", "ring", "storage"]),
+    (1, &["annotation", "field", "header", "image", "ring", "storage"]),
     (2, &["decode", "gpu", "op", "output"]),
     (3, &["plan"]),
     (4, &["source", "transform", "tune"]),

@@ -2,6 +2,7 @@
 
 mod cache;
 mod columns;
+mod fields;
 mod lifecycle;
 mod order;
 mod preprocessor;

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::footprint::Available;
 use crate::gpu::{self, Device, Runtime};
 use crate::loader::device::{offered_routes, try_routes};
+use crate::loader::sample::fields::check_fields;
 use crate::plan::{DeviceChoice, DeviceFacts, DevicePick, Environment, Facts, Plan, Route};
 
 /// Result of resolving a builder, before anything is started.
@@ -54,6 +55,7 @@ impl LoaderBuilder {
         if let Some(storage) = self.source.storages().first() {
             settings.storage = storage.settings().clone();
         }
+        check_fields(&*self.source, &settings.columns)?;
         let mut facts = self.facts(found.facts.clone(), found.pick.clone());
         if let Some(device) = &found.device {
             // The memory that an image needs does not depend on limits, so it is measured without

@@ -4,11 +4,17 @@ use super::{Batch, BatchMemory};
 use crate::error::Result;
 use crate::footprint::Memory;
 use crate::gpu::{self, DeviceBuffer};
-use crate::plan::{ColumnPlan, ColumnRole};
+use crate::loader::slot::column::HostColumns;
+use crate::plan::{ColumnKind, ColumnPlan, ColumnRole};
 use crate::tensor::{Element, ElementType};
 
-/// Named part of a batch, such as its images or its labels: a dense array of shape `[samples, …]`,
-/// row-major without padding, in host or device memory.
+/// Named part of a batch, such as its images or its labels, in host or device memory.
+///
+/// A column is dense or ragged. The values of a dense column are an array of shape `[samples, …]`,
+/// row-major without padding. In a ragged column, a sample has a list of entries: the values are
+/// the entries of all samples, one after another, of shape `[entries, …]`.
+/// [`offsets`](Self::offsets) states where the entries of each sample begin, as Arrow stores lists.
+/// Texts and bytes are lists of bytes.
 #[derive(Clone, Copy)]
 pub struct Column<'batch> {
     batch: &'batch Batch,
@@ -16,8 +22,9 @@ pub struct Column<'batch> {
 }
 
 impl Batch {
-    /// All columns: `image`, `label`, and `target` if
-    /// [`targets.classes`](crate::plan::TargetSettings::classes) is set.
+    /// All columns: `image`, `label`, `target` if
+    /// [`targets.classes`](crate::plan::TargetSettings::classes) is set, and the columns of
+    /// [`Settings::columns`](crate::plan::Settings::columns).
     pub fn columns(&self) -> impl ExactSizeIterator<Item = Column<'_>> {
         self.columns.iter().map(|plan| Column { batch: self, plan })
     }
@@ -42,14 +49,12 @@ impl Batch {
     /// All bytes of a column for writing. `None` if there is no such column or if it is in device
     /// memory.
     pub(crate) fn column_bytes_mut(&mut self, name: &str) -> Option<&mut [u8]> {
-        let samples = self.len();
+        let bytes = self.column(name)?.len_bytes();
         let plan = self.columns.iter().find(|plan| plan.name() == name)?;
         match &mut self.slot {
-            BatchMemory::Host(slot) => {
-                Some(&mut slot.columns_mut().bytes_mut(plan.slot)[..plan.bytes(samples)])
-            }
+            BatchMemory::Host(slot) => Some(&mut slot.columns_mut().bytes_mut(plan.slot)[..bytes]),
             BatchMemory::Device(slot) if plan.memory == Memory::Host => {
-                Some(&mut slot.host_mut().bytes_mut(plan.slot)[..plan.bytes(samples)])
+                Some(&mut slot.host_mut().bytes_mut(plan.slot)[..bytes])
             }
             BatchMemory::Device(_) => None,
         }
@@ -83,24 +88,74 @@ impl<'batch> Column<'batch> {
         self.plan.element
     }
 
-    /// Lengths of the axes, slowest first. The first axis is the number of samples.
+    /// Lengths of the axes of the values, slowest first. The first axis is the number of samples,
+    /// or the number of entries of all samples if the column is ragged.
     pub fn shape(&self) -> Vec<usize> {
-        [&[self.batch.len()], &self.plan.dims[..]].concat()
+        [&[self.len_entries()], &self.plan.dims[..]].concat()
     }
 
-    /// Size in bytes.
+    /// Size of the values in bytes.
     pub fn len_bytes(&self) -> usize {
-        self.plan.bytes(self.batch.len())
+        self.plan.entry_bytes() * self.len_entries()
+    }
+
+    /// Whether samples have lists of different lengths.
+    pub fn is_ragged(&self) -> bool {
+        self.plan.max_len.is_some()
+    }
+
+    /// Begins of the samples' entries in the values, and at the end the number of all entries:
+    /// sample `i` has the entries `offsets[i]..offsets[i + 1]`. `None` if the column is dense.
+    pub fn offsets(&self) -> Option<&'batch [i64]> {
+        // The slot of a column in device memory numbers the columns of that memory.
+        self.is_ragged().then(|| self.host_columns().offsets(self.plan.slot)).flatten()
+    }
+
+    /// Elements of one sample, row-major. `None` if the column is in device memory, has another
+    /// element type, or if there is no such sample.
+    pub fn sample<T: Element>(&self, place: usize) -> Option<&'batch [T]> {
+        let values = self.as_slice()?;
+        let entry = self.plan.entry_bytes() / self.plan.element.bytes();
+        let entries = match self.offsets() {
+            Some(offsets) => {
+                *offsets.get(place)? as usize..*offsets.get(place.checked_add(1)?)? as usize
+            }
+            None => place..place.checked_add(1)?,
+        };
+        values.get(entries.start * entry..entries.end.checked_mul(entry)?)
+    }
+
+    /// Text of one sample. `None` if the column is not a column of texts, or if there is no such
+    /// sample.
+    pub fn text(&self, place: usize) -> Option<&'batch str> {
+        let bytes = if self.kind() == ColumnKind::Text { self.sample(place) } else { None };
+        bytes.and_then(|it| str::from_utf8(it).ok())
+    }
+
+    /// Structure of the values. Texts and bytes are lists of `u8`.
+    pub fn kind(&self) -> ColumnKind {
+        self.plan.kind
+    }
+
+    /// Number of entries of all samples.
+    fn len_entries(&self) -> usize {
+        match self.offsets() {
+            Some(offsets) => offsets.get(self.batch.len()).map_or(0, |&len| len as usize),
+            None => self.batch.len(),
+        }
     }
 
     /// Bytes of the column in native byte order. `None` if the column is in device memory.
     pub fn bytes(&self) -> Option<&'batch [u8]> {
-        let columns = match &self.batch.slot {
+        let on_host = self.plan.memory == Memory::Host;
+        on_host.then(|| &self.host_columns().bytes(self.plan.slot)[..self.len_bytes()])
+    }
+
+    fn host_columns(&self) -> &'batch HostColumns {
+        match &self.batch.slot {
             BatchMemory::Host(slot) => slot.columns(),
             BatchMemory::Device(slot) => slot.host(),
-        };
-        let on_host = self.plan.memory == Memory::Host;
-        on_host.then(|| &columns.bytes(self.plan.slot)[..self.len_bytes()])
+        }
     }
 
     /// Elements of the column, row-major. `None` if the column is in device memory or has another

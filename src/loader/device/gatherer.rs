@@ -10,6 +10,7 @@ use super::parts::Parts;
 use super::{DevicePage, Gathered, Payload, Waiting};
 use crate::error::Result;
 use crate::gpu::{Stopwatch, Stream};
+use crate::loader::sample::fields::FieldReader;
 use crate::loader::sample::pipeline::SamplePipeline;
 use crate::loader::sample::policy::produce;
 use crate::loader::sample::record::SampleRecord;
@@ -37,6 +38,7 @@ pub(in crate::loader) struct Gatherer {
     clock: Arc<Stopwatch>,
     /// Processes on the CPU the samples that the decoder rejected.
     pipeline: SamplePipeline,
+    fields: FieldReader,
 }
 
 /// An image for one of the next calls.
@@ -68,11 +70,12 @@ impl Gatherer {
         group: usize,
     ) -> Result<Self> {
         let Parts { source, plan, meter, caches, large, clocks, .. } = parts.clone();
+        let fields = FieldReader::new(&plan);
         let pipeline = SamplePipeline::new(source, plan, meter, caches, large);
         let clock = clocks.decode(route)?;
         let running = VecDeque::with_capacity(decoder.calls());
         let next = VecDeque::new();
-        Ok(Self { parts, stream, decoder, group, running, next, clock, pipeline })
+        Ok(Self { parts, stream, decoder, group, running, next, clock, pipeline, fields })
     }
 
     /// Decodes until all workers have ended. Holds `pages` until the end, so the launcher keeps
@@ -235,7 +238,9 @@ impl Gatherer {
         // The sample is produced again from the start, so errors of earlier attempts would be
         // recorded twice.
         work.errors.clear();
-        let result = produce(&plan, &*source, wanted, &mut work.errors, |key| {
+        let of_source = (&*source, &mut self.fields);
+        let (cell, errors) = (&mut work.job.cell.host, &mut work.errors);
+        let result = produce(&plan, of_source, cell, wanted, errors, |key, _| {
             let record = self.pipeline.make(key, out)?;
             Ok(SampleRecord { cpu_fallback: Some(why), ..record })
         });

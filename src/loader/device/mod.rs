@@ -164,7 +164,7 @@ impl Slot for DeviceSlot {
     /// samples run in that stream too.
     fn end_fill(&mut self) -> Result<()> {
         let moves = self.info.drop_failed();
-        self.host.join(&moves)?;
+        self.host.join(&moves, self.info.records.len())?;
         let stream = self.tensor.producer();
         for (to, from) in moves {
             for DeviceColumn { buffer, sample_bytes } in &*self.columns {

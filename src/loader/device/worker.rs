@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::gpu::{Stopwatch, Stream};
 use crate::header::Format;
 use crate::loader::balance::ImageWork;
+use crate::loader::sample::fields::FieldReader;
 use crate::loader::sample::pipeline::{Planned, Read, Reserve, SamplePipeline};
 use crate::loader::sample::policy::{ProduceError, produce};
 use crate::loader::sample::record::SampleRecord;
@@ -26,6 +27,7 @@ use crate::source::HostPage;
 /// Worker thread that fills pages until there are no more jobs.
 pub(in crate::loader) struct PageWorker {
     pipeline: SamplePipeline,
+    fields: FieldReader,
     /// Buffer for files that do not fit into a page.
     large: HostPage,
     dispatcher: Dispatcher,
@@ -54,11 +56,13 @@ impl PageWorker {
         gatherers: Vec<(Route, Sender<Waiting>)>,
     ) -> Result<Self> {
         let Parts { source, plan, meter, caches, clocks, .. } = parts.clone();
+        let fields = FieldReader::new(&plan);
         let images = parts.large.clone();
         let planned = plan.device.iter().flat_map(|device| &device.routes);
         let watches = clocks.worker(planned.map(|planned| planned.route))?;
         Ok(Self {
             pipeline: SamplePipeline::new(source, plan, meter, caches, images),
+            fields,
             large: HostPage::default(),
             dispatcher: Dispatcher {
                 parts,
@@ -112,16 +116,20 @@ impl PageWorker {
         Ok(())
     }
 
-    fn fill(&mut self, mut page: Filling<DevicePage>, job: Job<Cell>) -> Result<()> {
+    fn fill(&mut self, mut page: Filling<DevicePage>, mut job: Job<Cell>) -> Result<()> {
         let Parts { plan, source, .. } = self.dispatcher.parts.clone();
         let wanted = job.key(&plan);
         let mut payload = Payload::Nothing;
         let mut errors = Vec::new();
-        let result = produce(&plan, &*source, wanted, &mut errors, |key| {
+        let mut fields = std::mem::take(&mut self.fields);
+        let of_source = (&*source, &mut fields);
+        let cell = &mut job.cell.host;
+        let result = produce(&plan, of_source, cell, wanted, &mut errors, |key, _| {
             let record;
             (payload, record) = self.attempt(&mut page, key)?;
             Ok(record)
         });
+        self.fields = fields;
         let dispatcher = &mut self.dispatcher;
         if dispatcher.stopped {
             return Ok(());
@@ -153,7 +161,7 @@ impl PageWorker {
         page: &mut DevicePage,
         key: SampleKey,
     ) -> Result<(Payload, SampleRecord), ProduceError> {
-        let Self { pipeline, large, dispatcher } = self;
+        let Self { pipeline, large, dispatcher, .. } = self;
         let DevicePage { encoded, pixels, decoded, read, sample, .. } = page;
         let target = Target { pixels, decoded, read };
         let mut file = Encoded::new(encoded.as_deref_mut().unwrap_or_default(), large);

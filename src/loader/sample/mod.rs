@@ -1,6 +1,7 @@
 //! Processing of one sample, from reading it to its outcome.
 
 pub mod cache;
+pub mod fields;
 pub mod large;
 pub mod pipeline;
 pub mod policy;

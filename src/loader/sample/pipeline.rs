@@ -332,6 +332,7 @@ impl SamplePipeline {
             repeat: 0,
             replaces: None,
             padding: false,
+            truncated: 0,
         }
     }
 

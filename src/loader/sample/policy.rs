@@ -1,5 +1,6 @@
 //! Policy for samples that fail.
 
+use super::fields::{Cell, FieldError, FieldReader};
 use super::record::{Outcome, SampleRecord};
 use crate::error::{DataError, Error, Reason, Result, SampleError};
 use crate::plan::{OnError, Plan};
@@ -16,6 +17,8 @@ const MOST_REPLACEMENTS: usize = 1000;
 pub(in crate::loader) enum ProduceError {
     /// Error of this sample. The policy `loader.on_error` decides what happens next.
     Sample(DataError),
+    /// The sample is to be replaced by another one, whatever `loader.on_error` is.
+    Skip(DataError),
     /// Other error, which ends the loader.
     Fatal(Error),
 }
@@ -26,38 +29,53 @@ impl From<DataError> for ProduceError {
     }
 }
 
+impl From<FieldError> for ProduceError {
+    fn from(FieldError { error, skip }: FieldError) -> Self {
+        if skip { ProduceError::Skip(error) } else { ProduceError::Sample(error) }
+    }
+}
+
 impl From<Error> for ProduceError {
     fn from(error: Error) -> Self {
         ProduceError::Fatal(error)
     }
 }
 
-/// Produces a sample, or its replacement under the policy `loader.on_error`. `attempt` produces the
-/// sample of a key. If the outcome has no image, the caller must write zeros.
-pub(in crate::loader) fn produce(
+/// Produces a sample, or its replacement under the policy `loader.on_error`: reads its fields into
+/// `cell`, and calls `attempt`, which produces the image of a key. If the outcome has no image, the
+/// caller must write zeros.
+pub(in crate::loader) fn produce<C: Cell>(
     plan: &Plan,
-    source: &dyn Source,
+    (source, fields): (&dyn Source, &mut FieldReader),
+    cell: &mut C,
     wanted: SampleKey,
     errors: &mut Vec<SampleError>,
-    mut attempt: impl FnMut(SampleKey) -> Result<SampleRecord, ProduceError>,
+    mut attempt: impl FnMut(SampleKey, &mut C) -> Result<SampleRecord, ProduceError>,
 ) -> Result<SampleRecord> {
+    let mut attempt = |key: SampleKey, cell: &mut C| {
+        // Fields are read first, because they take less time than the image.
+        let truncated = fields.read(source, key.index, cell)?;
+        Ok(SampleRecord { truncated, ..attempt(key, cell)? })
+    };
     let candidates = replacements(wanted, source.len()).take(MOST_REPLACEMENTS);
     for index in std::iter::once(wanted.index).chain(candidates) {
         let key = SampleKey { index, ..wanted };
-        let reason = match attempt(key) {
+        let (reason, policy) = match attempt(key, cell) {
             Ok(record) => {
                 let replaces = (key.index != wanted.index).then_some(wanted.index);
                 return Ok(SampleRecord { replaces, ..record });
             }
             Err(ProduceError::Fatal(error)) => return Err(error),
-            Err(ProduceError::Sample(reason)) => reason,
+            Err(ProduceError::Sample(reason)) => (reason, plan.settings.loader.on_error),
+            Err(ProduceError::Skip(reason)) => (reason, OnError::Skip),
         };
         let location = source.named_location(key.index);
         let error = SampleError::new(key.index, location, reason);
-        match plan.settings.loader.on_error {
+        match policy {
             OnError::Stop => return Err(Error::Sample(error)),
             policy @ (OnError::Substitute | OnError::Drop) => {
                 errors.push(error);
+                fields.fill(cell);
                 let outcome = match policy {
                     OnError::Drop => Outcome::Dropped,
                     _ => Outcome::Substituted,

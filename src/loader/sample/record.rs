@@ -43,6 +43,9 @@ pub struct SampleRecord {
     pub replaces: Option<u64>,
     /// Whether the sample is padding of the last batch and must not be counted again.
     pub padding: bool,
+    /// Set of the columns whose value was cut, because it was longer than `max_len`: bit `n` stands
+    /// for entry `n` of [`Settings::columns`](crate::plan::Settings::columns).
+    pub truncated: u64,
 }
 
 impl SampleRecord {
@@ -67,6 +70,7 @@ impl SampleRecord {
         repeat: 0,
         replaces: None,
         padding: false,
+        truncated: 0,
     };
 
     /// Boxes of all annotated objects of the sample, in its upright image. `source` must be the

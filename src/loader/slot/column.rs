@@ -1,10 +1,14 @@
 //! Columns of a slot in host memory, and the cells into which they are split.
+//!
+//! A column of lists has space for the longest list in each cell. When the cells are joined, the
+//! lists are moved together, and the offsets of their begins are computed, as Arrow stores lists.
 
 use bytes::BytesMut;
 
 use super::no_slot;
 use crate::error::{Error, Result, reserve};
 use crate::footprint::Memory;
+use crate::loader::sample::fields::Cell;
 use crate::plan::{ColumnPlan, ColumnRole, RECORD_BYTES};
 
 /// Alignment of a column in bytes, as DLPack requires.
@@ -27,6 +31,17 @@ struct HostColumn {
     /// The whole column. Empty while it is split.
     whole: BytesMut,
     sample_bytes: usize,
+    /// Only in a column of lists.
+    lists: Option<Lists>,
+}
+
+/// Lists of a column.
+struct Lists {
+    entry_bytes: usize,
+    /// Number of this column among the columns of lists.
+    number: usize,
+    /// For each sample, the number of entries before it, and at the end the number of all entries.
+    offsets: Vec<i64>,
 }
 
 /// Memory of one sample.
@@ -34,6 +49,8 @@ struct HostColumn {
 pub struct HostCell {
     /// One part per column. Empty while the columns are not split.
     parts: Vec<HostPart>,
+    /// Number of entries in each column of lists.
+    lens: Vec<usize>,
 }
 
 /// Memory of one sample in one column.
@@ -46,6 +63,16 @@ impl HostCell {
     }
 }
 
+impl Cell for HostCell {
+    fn part(&mut self, column: usize) -> &mut [u8] {
+        &mut self.parts[column]
+    }
+
+    fn set_len(&mut self, number: usize, len: usize) {
+        self.lens[number] = len;
+    }
+}
+
 impl HostColumns {
     /// Allocates those of `columns` that are in host memory, for batches of at most `samples`
     /// samples. Touches every page of memory, so the system provides the memory now and not while
@@ -55,9 +82,11 @@ impl HostColumns {
     /// [`Error::Memory`] if the allocation fails.
     pub fn new(columns: &[ColumnPlan], samples: usize) -> Result<Self> {
         let on_host = columns.iter().filter(|it| it.memory == Memory::Host);
+        let mut lists = 0;
         let created = on_host.map(|it| {
-            let whole = aligned(it.bytes(samples))?;
-            Ok(HostColumn { whole, sample_bytes: it.sample_bytes() })
+            let column = HostColumn::new(it, samples, lists)?;
+            lists += usize::from(column.lists.is_some());
+            Ok(column)
         });
         let created: Vec<HostColumn> = created.collect::<Result<_>>()?;
         let mut cells = Vec::new();
@@ -66,25 +95,34 @@ impl HostColumns {
         for _ in 0..samples {
             let mut cell = HostCell::default();
             reserve::reserve(&mut cell.parts, created.len()).map_err(refused)?;
+            reserve::reserve(&mut cell.lens, lists).map_err(refused)?;
+            cell.lens.resize(lists, 0);
             cells.push(Some(cell));
         }
         Ok(Self { columns: created, cells, is_split: false, labels: labels(columns) })
     }
 
-    /// Creates columns of a finished batch of `samples` samples, which are not filled again. `copy`
-    /// writes the bytes of the column with a number.
+    /// Creates columns of a finished batch, which are not filled again. `sources` has the number of
+    /// bytes and the offsets of each column, and `copy` writes the bytes of the column with a
+    /// number.
     ///
     /// # Errors
     /// [`Error::Memory`] if the allocation fails, and errors of `copy`.
-    pub fn filled(
+    pub fn filled<'a>(
         columns: &[ColumnPlan],
-        samples: usize,
+        sources: impl Iterator<Item = (usize, Option<&'a [i64]>)>,
         mut copy: impl FnMut(usize, &mut [u8]) -> Result<()>,
     ) -> Result<Self> {
-        let created = columns.iter().enumerate().map(|(number, it)| {
-            let mut whole = aligned(it.bytes(samples))?;
+        let created = columns.iter().zip(sources).enumerate();
+        let created = created.map(|(number, (plan, (bytes, offsets)))| {
+            let mut whole = aligned(bytes)?;
             copy(number, &mut whole)?;
-            Ok(HostColumn { whole, sample_bytes: it.sample_bytes() })
+            let lists = offsets.map(|offsets| Lists {
+                entry_bytes: plan.entry_bytes(),
+                number: 0,
+                offsets: offsets.to_vec(),
+            });
+            Ok(HostColumn { whole, sample_bytes: plan.sample_bytes(), lists })
         });
         let labels = labels(columns);
         Ok(Self {
@@ -93,6 +131,12 @@ impl HostColumns {
             is_split: false,
             labels,
         })
+    }
+
+    /// For a column of lists, the number of entries before each sample, and at the end the number
+    /// of all entries. `None` if the column is dense.
+    pub fn offsets(&self, column: usize) -> Option<&[i64]> {
+        self.columns[column].lists.as_ref().map(|lists| &lists.offsets[..])
     }
 
     /// All bytes of a column; empty while the column is split.
@@ -112,9 +156,10 @@ impl HostColumns {
             return;
         }
         for cell in self.cells.iter_mut().flatten() {
-            for HostColumn { whole, sample_bytes } in &mut self.columns {
+            for HostColumn { whole, sample_bytes, .. } in &mut self.columns {
                 cell.parts.push(whole.split_to(*sample_bytes));
             }
+            cell.lens.fill(0);
         }
     }
 
@@ -148,15 +193,15 @@ impl HostColumns {
     }
 
     /// Joins the cells, then closes gaps: `moves` are the new and the former place of samples, in
-    /// order.
+    /// order. `samples` is the number of samples afterwards.
     ///
     /// # Errors
     /// [`Error::Internal`] if a cell is missing.
-    pub fn join(&mut self, moves: &[(usize, usize)]) -> Result<()> {
+    pub fn join(&mut self, moves: &[(usize, usize)], samples: usize) -> Result<()> {
         let missing =
             || Error::Internal { problem: "a cell of a finished batch is missing".into() };
         for cell in &mut self.cells {
-            let HostCell { parts } = cell.as_mut().ok_or_else(missing)?;
+            let HostCell { parts, .. } = cell.as_mut().ok_or_else(missing)?;
             if parts.len() != self.columns.len() {
                 return Err(missing());
             }
@@ -171,12 +216,51 @@ impl HostColumns {
             }
         }
         self.is_split = false;
-        for HostColumn { whole, sample_bytes: bytes } in &mut self.columns {
+        for HostColumn { whole, sample_bytes: bytes, .. } in &mut self.columns {
             for (to, from) in moves {
                 whole.copy_within(from * *bytes..(from + 1) * *bytes, to * *bytes);
             }
         }
+        for (to, from) in moves {
+            // A sample moves towards the front, so its new place is not needed any more.
+            self.cells.swap(*to, *from);
+        }
+        let Self { columns, cells, .. } = self;
+        for column in columns {
+            column.pack(cells, samples);
+        }
         Ok(())
+    }
+}
+
+impl HostColumn {
+    fn new(plan: &ColumnPlan, samples: usize, number: usize) -> Result<Self> {
+        let whole = aligned(plan.bytes(samples))?;
+        let lists = match plan.max_len {
+            Some(_) => {
+                let mut offsets = Vec::new();
+                let refused = |_| no_slot(8 * samples as u64);
+                reserve::reserve(&mut offsets, samples + 1).map_err(refused)?;
+                Some(Lists { entry_bytes: plan.entry_bytes(), number, offsets })
+            }
+            None => None,
+        };
+        Ok(Self { whole, sample_bytes: plan.sample_bytes(), lists })
+    }
+
+    /// Moves the lists of `samples` samples together, and computes the offsets.
+    fn pack(&mut self, cells: &[Option<HostCell>], samples: usize) {
+        let Some(Lists { entry_bytes, number, offsets }) = &mut self.lists else { return };
+        offsets.clear();
+        offsets.push(0);
+        let mut end = 0;
+        for (place, cell) in cells.iter().take(samples).enumerate() {
+            let len = cell.as_ref().map_or(0, |cell| cell.lens[*number]);
+            let begin = place * self.sample_bytes;
+            self.whole.copy_within(begin..begin + len * *entry_bytes, end * *entry_bytes);
+            end += len;
+            offsets.push(end as i64);
+        }
     }
 }
 

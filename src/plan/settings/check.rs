@@ -5,7 +5,7 @@ use crate::op::{Operator, Resize};
 
 use super::super::Route;
 use super::super::values::MOST;
-use super::{CacheSettings, DecodeSettings, LoaderSettings, Settings};
+use super::{CacheSettings, ColumnSettings, DecodeSettings, LoaderSettings, Settings};
 
 impl Settings {
     /// Validates the values.
@@ -24,6 +24,7 @@ impl Settings {
             ("limits.max_pixels", self.limits.max_pixels),
             ("limits.max_side", self.limits.max_side.into()),
             ("limits.max_file_bytes", self.limits.max_file_bytes),
+            ("limits.max_field_bytes", self.limits.max_field_bytes),
         ];
         for (key, value) in at_least_one {
             if value == 0 {
@@ -58,6 +59,7 @@ impl Settings {
         }
         self.storage.check()?;
         self.targets.check()?;
+        ColumnSettings::check_all(&self.columns, self.loader.on_error)?;
         self.decode.check()?;
         self.cache.check(&self.decode)
     }

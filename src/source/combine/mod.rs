@@ -10,8 +10,8 @@ use std::sync::Arc;
 use super::fingerprint::{Fingerprint, inspected, of_part};
 use super::largest::largest;
 use super::{
-    Annotations, Exclusion, Exclusions, Expected, Heads, Hints, HostPage, Identity, Notes, Page,
-    RemoteReads, Source, counted,
+    Annotations, Exclusion, Exclusions, Expected, Fields, Heads, Hints, HostPage, Identity, Notes,
+    Page, RemoteReads, Source, counted,
 };
 use crate::annotation::{Canvas, Object};
 use crate::error::{DataError, Error, Reason, Result};
@@ -27,6 +27,7 @@ pub(crate) use settings::{CLASS_TO_INDEX, JOINED};
 
 mod classed;
 mod concat;
+mod fields;
 mod mixture;
 mod select;
 mod settings;
@@ -251,6 +252,11 @@ impl<A: Arrangement> Source for Combined<A> {
 
     fn annotations(&self) -> Option<&dyn Annotations> {
         let has = self.parts.iter().any(|part| part.source.annotations().is_some());
+        has.then_some(self)
+    }
+
+    fn fields(&self) -> Option<&dyn Fields> {
+        let has = self.parts.iter().any(|part| part.source.fields().is_some());
         has.then_some(self)
     }
 

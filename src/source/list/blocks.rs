@@ -19,6 +19,15 @@ pub const MOST_LINE_BYTES: usize = 4 << 20;
 /// Byte-order mark. Some tools write it to mark a list as UTF-8.
 const MARK: &[u8] = "\u{feff}".as_bytes();
 
+/// Text of a list.
+#[derive(Debug)]
+pub struct Text {
+    /// Bytes of the list, without the byte-order mark.
+    pub bytes: Range<u64>,
+    /// All bytes of a list that was fetched from a URL.
+    pub fetched: Option<Vec<u8>>,
+}
+
 /// Sequential reader of a list that skips the byte-order mark.
 ///
 /// * Each call returns all whole lines that end within the next block of the file. A line that is
@@ -43,6 +52,8 @@ pub struct Blocks<'a> {
     /// Lines that [`Read::read`] has not returned yet.
     unread: Range<usize>,
     failure: Option<Error>,
+    /// Size of the byte-order mark, in bytes.
+    mark: u64,
 }
 
 enum ListData {
@@ -77,6 +88,7 @@ impl<'a> Blocks<'a> {
             waiting: None,
             unread: 0..0,
             failure: None,
+            mark: 0,
         }
     }
 
@@ -112,15 +124,20 @@ impl<'a> Blocks<'a> {
         self.len as f64 / (self.offset + self.given as u64).max(1) as f64
     }
 
-    /// Reads to the end of the list in order to detect errors.
+    /// Reads to the end of the list in order to detect errors. Returns where its text is.
     ///
     /// # Errors
     ///
     /// [`Error::Io`] if the list cannot be read, [`Error::Config`] with the byte offset if it is
     /// not UTF-8.
-    pub fn finish(mut self) -> Result<()> {
+    pub fn finish(mut self) -> Result<Text> {
         while self.lines().is_some() {}
-        self.failure.map_or(Ok(()), Err)
+        let fetched = match (self.failure, self.place) {
+            (Some(error), _) => return Err(error),
+            (None, ListData::Memory(text)) => Some(text),
+            (None, ListData::File(_)) => None,
+        };
+        Ok(Text { bytes: self.mark..self.len, fetched })
     }
 
     /// Reads until at least one line is complete. Returns the range of all complete lines.
@@ -164,6 +181,7 @@ impl<'a> Blocks<'a> {
             };
             let mark = self.offset == 0 && self.buffer[..self.given].starts_with(MARK);
             let start = if mark { MARK.len() } else { 0 };
+            self.mark += start as u64;
             return (self.given > 0).then_some(start..self.given);
         }
     }
@@ -208,8 +226,9 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::{FileList, FileListSettings, LabelSort, ListFormat};
+    use super::super::{FileList, FileListSettings, ListFormat};
     use super::*;
+    use crate::source::label::LabelSort;
 
     /// Creates a file in a temporary folder.
     fn file(bytes: &[u8]) -> (tempfile::TempDir, std::path::PathBuf) {
@@ -255,7 +274,7 @@ mod tests {
                 }
                 assert_eq!(text, again);
                 match (whole, blocks.finish()) {
-                    (Ok(whole), Ok(())) => {
+                    (Ok(whole), Ok(_)) => {
                         assert_eq!(text, whole.strip_prefix('\u{feff}').unwrap_or(whole));
                     }
                     (Err(error), Err(found)) => {

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::blocks::Blocks;
+use super::rows::Rows;
 use super::{FileListSettings, LineError, Samples, Written, label};
 
 pub fn read(
@@ -15,6 +16,8 @@ pub fn read(
     // have one.
     let mut labelled = None;
     let mut line = 0;
+    let mut rows = Rows::of_json();
+    let mut blocks_begin = 0;
     while let Some(lines) = blocks.lines() {
         for text in lines.lines() {
             line += 1;
@@ -55,9 +58,13 @@ pub fn read(
                 }
             };
             samples.push(line, path, label, settings.labels)?;
+            rows.add_keys(object.keys());
+            rows.push((blocks_begin + text.as_ptr().addr() - lines.as_ptr().addr()) as u64);
         }
+        blocks_begin += lines.len();
         samples.reserve(blocks.whole());
     }
+    samples.rows = Some(rows).filter(|rows| rows.len() > 1 + usize::from(labelled == Some(true)));
     Ok(())
 }
 

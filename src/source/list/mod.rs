@@ -1,26 +1,29 @@
 //! Source for a file that lists images and their labels.
 
-use std::collections::HashMap;
 use std::path::{self, Path, PathBuf};
 
 use memchr::memmem;
 
 use super::file::{self, Files};
-use super::label::{self, LabelSort, MOST_NAME_BYTES};
+use super::label;
 use super::{
-    Configured, Heads, Hints, Identity, Notes, Page, RemoteReads, Sealed, Source, settings,
+    Configured, Fields, Heads, Hints, Identity, Notes, Page, RemoteReads, Sealed, Source, settings,
 };
 use crate::error::{DataError, Error, Redacted, Result};
 use crate::footprint::counted;
 use crate::storage::{self, Storage};
 
 use blocks::{BLOCK, Blocks};
+use rows::Rows;
+use samples::{LineError, Samples, Written};
 
 pub use format::{FileListSettings, ListFormat};
 
 mod blocks;
 mod format;
 mod lines;
+mod rows;
+mod samples;
 mod table;
 mod text;
 
@@ -67,6 +70,8 @@ pub struct FileList {
     classes: Vec<String>,
     largest_bytes: u64,
     warning: Option<String>,
+    /// Where the fields of each sample are. `None` if the list has only a path and a label.
+    rows: Option<Rows>,
     /// Whether any of the files is at a URL.
     remote: bool,
 }
@@ -113,9 +118,9 @@ impl FileList {
         block: usize,
     ) -> Result<Self> {
         let mut blocks = Blocks::open(storage, list, block)?;
-        let samples = Samples::read(&mut blocks, list, settings);
+        let samples = read(&mut blocks, list, settings);
         // Returns the error for invalid UTF-8 first, because it may have caused the other errors.
-        blocks.finish()?;
+        let text = blocks.finish()?;
         let mut samples = samples?;
         samples.number();
         if samples.ends.is_empty() {
@@ -123,11 +128,14 @@ impl FileList {
             return Err(Error::config("source.list", problem));
         }
         let base = list.parent().map(Path::to_path_buf).unwrap_or_default();
-        let Samples { mut paths, mut ends, mut labels, classes, unlabelled, .. } = samples;
+        let Samples { mut paths, mut ends, mut labels, classes, unlabelled, mut rows, .. } = samples;
         let warning = unlabelled.map(|problem| format!("{}: {problem}", Redacted::path(list)));
         paths.shrink_to_fit();
         ends.shrink_to_fit();
         labels.shrink_to_fit();
+        if let Some(rows) = &mut rows {
+            rows.finish(list, storage, text)?;
+        }
         let (storage, list) = (storage.clone(), list.into());
         let mut this = Self {
             storage,
@@ -139,6 +147,7 @@ impl FileList {
             classes,
             largest_bytes: 0,
             warning,
+            rows,
             remote: false,
         };
         this.check_allowed()?;
@@ -260,6 +269,10 @@ impl Source for FileList {
         &self.classes
     }
 
+    fn fields(&self) -> Option<&dyn Fields> {
+        self.rows.is_some().then_some(self)
+    }
+
     fn remote(&self) -> Option<&dyn RemoteReads> {
         self.remote.then_some(self)
     }
@@ -300,7 +313,8 @@ impl Hints for FileList {
         let numbers = (self.ends.capacity() + self.labels.capacity()) * size_of::<u64>();
         let class = |name: &String| name.capacity() + size_of::<String>();
         let classes: usize = self.classes.iter().map(class).sum();
-        (self.paths.capacity() + numbers + classes) as u64
+        let rows = self.rows.as_ref().map_or(0, Rows::memory_bytes);
+        (self.paths.capacity() + numbers + classes) as u64 + rows
     }
 }
 
@@ -330,162 +344,19 @@ fn format_of(settings: &FileListSettings, list: &Path, blocks: &mut Blocks) -> L
     }
 }
 
-/// Error in a line of the list.
-struct LineError {
-    line: u64,
-    problem: String,
-}
-
-impl LineError {
-    fn new(line: u64, problem: impl Into<String>) -> Self {
-        Self { line, problem: problem.into() }
+/// Reads a whole list. The classes are not numbered yet.
+fn read(blocks: &mut Blocks, list: &Path, settings: &FileListSettings) -> Result<Samples> {
+    let format = format_of(settings, list, blocks);
+    settings.check(list, format)?;
+    let mut samples = Samples::default();
+    match format {
+        ListFormat::Jsonl => lines::read(blocks, settings, &mut samples),
+        ListFormat::Csv => table::read(blocks, ',', settings, &mut samples),
+        ListFormat::Tsv => table::read(blocks, '\t', settings, &mut samples),
+        ListFormat::Text | ListFormat::Auto => text::read(blocks, settings, &mut samples),
     }
-}
-
-/// Samples that have been read so far.
-#[derive(Default)]
-struct Samples {
-    paths: String,
-    ends: Vec<u64>,
-    /// Labels. Until the classes are numbered, a text label is the position of its name in
-    /// `classes`.
-    labels: Vec<i64>,
-    classes: Vec<String>,
-    known: HashMap<String, i64>,
-    /// Warning that no sample has a label, although the list has columns or keys besides the path.
-    unlabelled: Option<String>,
-    /// Line and text of the first integer label, and of the first text label.
-    integer: Option<(u64, String)>,
-    text: Option<(u64, String)>,
-}
-
-/// Label as written in the list.
-enum Written<'a> {
-    /// No label.
-    None,
-    Number(i64),
-    Text(&'a str),
-}
-
-impl Samples {
-    /// Reads a whole list. The classes are not numbered yet.
-    fn read(blocks: &mut Blocks, list: &Path, settings: &FileListSettings) -> Result<Self> {
-        let format = format_of(settings, list, blocks);
-        settings.check(list, format)?;
-        let mut samples = Self::default();
-        match format {
-            ListFormat::Jsonl => lines::read(blocks, settings, &mut samples),
-            ListFormat::Csv => table::read(blocks, ',', settings, &mut samples),
-            ListFormat::Tsv => table::read(blocks, '\t', settings, &mut samples),
-            ListFormat::Text | ListFormat::Auto => text::read(blocks, settings, &mut samples),
-        }
-        .map_err(|LineError { line, problem }| {
-            Error::config(format!("source.list: {}, line {line}", list.display()), problem)
-        })?;
-        Ok(samples)
-    }
-
-    /// Reserves memory for a list that is `whole` times as long as the part read so far. Without
-    /// this, growing a table could copy it, which needs twice its memory for a moment. Reserved
-    /// memory that is never written takes no physical memory.
-    fn reserve(&mut self, whole: f64) {
-        let more = |len: usize| (len as f64 * (whole - 1.0) * 1.05) as usize;
-        // If a reservation fails, or if there are more lines than estimated, the tables grow later.
-        let _ = self.paths.try_reserve(more(self.paths.len()));
-        let _ = self.ends.try_reserve(more(self.ends.len()));
-        let _ = self.labels.try_reserve(more(self.labels.len()));
-    }
-
-    fn push(
-        &mut self,
-        line: u64,
-        path: &str,
-        label: Written,
-        sort: LabelSort,
-    ) -> Result<(), LineError> {
-        match path.len() {
-            0 => return Err(LineError::new(line, "the path is empty")),
-            len if len > file::MOST_PATH_BYTES => {
-                let most = file::MOST_PATH_BYTES;
-                return Err(LineError::new(
-                    line,
-                    format!("the path has {len} bytes; the maximum is {most} bytes"),
-                ));
-            }
-            _ => {}
-        }
-        let label = match (label, sort) {
-            (Written::None, _) => -1,
-            (Written::Number(label), LabelSort::Text) => self.class(line, &label.to_string())?,
-            (Written::Number(label), _) => self.number_of(line, label, label),
-            (Written::Text(text), LabelSort::Text) => self.class(line, text)?,
-            (Written::Text(text), LabelSort::Auto | LabelSort::Integer) => {
-                match label::number(text) {
-                    Some(Ok(label)) => self.number_of(line, label, text),
-                    Some(Err(why)) => {
-                        let problem = format!(
-                            "the label {text:?} {why}; make it a whole number that fits, or write \
-                             labels = \"text\" if labels are names"
-                        );
-                        return Err(LineError::new(line, problem));
-                    }
-                    None => self.class(line, text)?,
-                }
-            }
-        };
-        self.paths += path;
-        self.ends.push(self.paths.len() as u64);
-        self.labels.push(label);
-        match (&self.integer, &self.text) {
-            (_, Some((line, text))) if sort == LabelSort::Integer => {
-                Err(LineError::new(*line, format!("the label must be a whole number, is {text:?}")))
-            }
-            (Some((integer, number)), Some((line, text))) => Err(LineError::new(
-                *line,
-                format!(
-                    "the label is the name {text:?}, but in line {integer} it is the number \
-                     {number}; make all labels numbers or all names, or write labels = \"text\" \
-                     if all are names"
-                ),
-            )),
-            _ => Ok(()),
-        }
-    }
-
-    fn number_of(&mut self, line: u64, label: i64, written: impl ToString) -> i64 {
-        self.integer.get_or_insert_with(|| (line, written.to_string()));
-        label
-    }
-
-    fn class(&mut self, line: u64, text: &str) -> Result<i64, LineError> {
-        if text.len() > MOST_NAME_BYTES {
-            let problem = format!(
-                "the label has {} bytes; the maximum is {MOST_NAME_BYTES} bytes",
-                text.len()
-            );
-            return Err(LineError::new(line, problem));
-        }
-        self.text.get_or_insert_with(|| (line, text.to_string()));
-        if let Some(&class) = self.known.get(text) {
-            return Ok(class);
-        }
-        let class = self.classes.len() as i64;
-        self.known.insert(text.to_string(), class);
-        self.classes.push(text.to_string());
-        Ok(class)
-    }
-
-    /// Numbers the classes in the order of their names.
-    fn number(&mut self) {
-        label::sort_names(&mut self.classes);
-        let mut labels = vec![0; self.classes.len()];
-        for (label, name) in self.classes.iter().enumerate() {
-            labels[self.known[name] as usize] = label as i64;
-        }
-        if !labels.is_empty() {
-            // Integers and texts never occur together, so every label except -1 is a position in
-            // `classes`.
-            self.labels.iter_mut().filter(|it| **it >= 0).for_each(|it| *it = labels[*it as usize]);
-        }
-    }
+    .map_err(|LineError { line, problem }| {
+        Error::config(format!("source.list: {}, line {line}", list.display()), problem)
+    })?;
+    Ok(samples)
 }

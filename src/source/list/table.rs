@@ -8,6 +8,7 @@ use csv::{ReaderBuilder, StringRecord};
 
 use super::blocks::{Blocks, MOST_LINE_BYTES};
 use super::format::PATHS;
+use super::rows::Rows;
 use super::{FileListSettings, LineError, Samples, Written};
 use crate::footprint::counted;
 
@@ -24,7 +25,7 @@ pub fn read(
 ) -> Result<(), LineError> {
     let separator = settings.separator.unwrap_or(separator);
     let row_bytes = Rc::new(Cell::new(0));
-    let blocks = Rows { blocks, row_bytes: row_bytes.clone() };
+    let blocks = RowReader { blocks, row_bytes: row_bytes.clone() };
     let mut rows =
         ReaderBuilder::new().delimiter(separator as u8).has_headers(false).from_reader(blocks);
     let mut row = StringRecord::new();
@@ -40,6 +41,10 @@ pub fn read(
     if columns.label.is_none() {
         samples.unlabelled = settings.unlabelled(row.iter().map(str::trim));
     }
+    let names: Vec<String> = row.iter().map(|name| name.trim().to_string()).collect();
+    if names.len() > 1 + usize::from(columns.label.is_some()) {
+        samples.rows = Some(Rows::of_table(names, separator as u8));
+    }
     while next(&mut row)? {
         let line = row.position().map_or(0, |position| position.line());
         // The reader fails at a row with fewer or more fields than the header, so the column
@@ -51,20 +56,23 @@ pub fn read(
             Some(label) => Written::Text(label),
         };
         samples.push(line, field(columns.image), label, settings.labels)?;
+        if let (Some(rows), Some(position)) = (&mut samples.rows, row.position()) {
+            rows.push(position.byte());
+        }
     }
     Ok(())
 }
 
 /// Reader of the text of a table that fails if a row is too long. Such a row usually results from
 /// an unclosed quote.
-struct Rows<'a, 'b> {
+struct RowReader<'a, 'b> {
     blocks: &'a mut Blocks<'b>,
     /// Number of bytes read from `blocks` for the current row. Bytes of the row that the parser had
     /// buffered before are not included.
     row_bytes: Rc<Cell<usize>>,
 }
 
-impl Read for Rows<'_, '_> {
+impl Read for RowReader<'_, '_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.row_bytes.get() > MOST_LINE_BYTES {
             let problem = format!(

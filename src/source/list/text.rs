@@ -3,7 +3,8 @@
 use memchr::{memchr, memchr_iter};
 
 use super::blocks::Blocks;
-use super::{FileListSettings, LabelSort, LineError, Samples, Written, label};
+use super::{FileListSettings, LineError, Samples, Written, label};
+use crate::source::label::LabelSort;
 
 pub fn read(
     blocks: &mut Blocks,

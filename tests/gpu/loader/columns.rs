@@ -5,6 +5,8 @@ use std::task::Poll;
 use feedwater::ElementType;
 use feedwater::handoff::CudaArrayInterface;
 use feedwater::handoff::dlpack::{self, ConsumerStream};
+use feedwater::loader::Outcome;
+use feedwater::plan::ColumnSettings;
 
 use super::*;
 
@@ -53,6 +55,66 @@ fn columns_are_on_the_device_or_on_the_host_and_equal_those_of_the_cpu() {
     }
     assert_eq!(compared, 3);
     drop((look, gpu, cpu));
+    assert_eq!(machine.counts().live(), 0);
+}
+
+/// Columns that are made from fields stay on the host, and are equal to those on the CPU, also if
+/// samples are dropped and for routes that decode several images in a call.
+#[test]
+fn columns_of_fields_equal_those_of_the_cpu() {
+    let Some(machine) = machine() else { return };
+    machine.schedule(Schedule::Random(5));
+    let folder = tempfile::tempdir().unwrap();
+    let mut lines = "path,text,list\n".to_string();
+    for (number, (bytes, _)) in jpegs(13).into_iter().enumerate() {
+        let bytes = if number % 5 == 1 { b"no image".to_vec() } else { bytes };
+        std::fs::write(folder.path().join(format!("{number}.jpg")), bytes).unwrap();
+        let list: Vec<usize> = (0..number).collect();
+        lines += &format!("{number}.jpg,text {},\"{list:?}\"\n", "é".repeat(number));
+    }
+    let list = folder.path().join("list.csv");
+    std::fs::write(&list, lines).unwrap();
+    for policy in [OnError::Drop, OnError::Substitute, OnError::Skip] {
+        let make = |device| {
+            let source = feedwater::source::FileList::open(&list).unwrap();
+            let builder = Loader::builder(source, training()).batch_size(4).epochs(Some(2));
+            let builder = builder.shuffle(true).on_error(policy).device(device);
+            let builder = builder.runtime(&runtime()).configure(|it| {
+                it.loader.last_batch = LastBatch::Partial;
+                it.columns = vec![
+                    ColumnSettings::text("text"),
+                    ColumnSettings::list("list", ElementType::F32, &[]),
+                ];
+            });
+            builder.build().unwrap()
+        };
+        let (mut cpu, mut gpu) = (make(DeviceChoice::Cpu), make(DeviceChoice::Gpu(0)));
+        let mut compared = 0;
+        for _ in 0..2 {
+            for (gpu, cpu) in gpu.epoch().zip(cpu.epoch()) {
+                let (gpu, cpu) = (gpu.unwrap(), cpu.unwrap());
+                assert!(gpu.indices().eq(cpu.indices()));
+                for (column, expected) in gpu.columns().zip(cpu.columns()) {
+                    assert_eq!(format!("{column:?}"), format!("{expected:?}"));
+                    assert!(column.to_host().unwrap() == expected.to_host().unwrap());
+                    assert_eq!(column.offsets(), expected.offsets());
+                }
+                for (place, record) in gpu.samples().iter().enumerate() {
+                    let (index, text) = (record.index as usize, gpu.column("text").unwrap());
+                    let failed = matches!(record.outcome, Outcome::Substituted);
+                    let expected = match failed {
+                        true => String::new(),
+                        false => format!("text {}", "é".repeat(index)),
+                    };
+                    assert_eq!(text.text(place), Some(&*expected));
+                    compared += 1;
+                }
+            }
+        }
+        let kept = if policy == OnError::Drop { 2 * 10 } else { 2 * 13 };
+        assert_eq!(compared, kept, "{policy:?}");
+        drop((cpu, gpu));
+    }
     assert_eq!(machine.counts().live(), 0);
 }
 

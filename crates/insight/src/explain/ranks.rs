@@ -8,11 +8,9 @@
 //!   [`SYNC`](super::SYNC). If steps contain unnamed waits, all ranks look equally slow, and none
 //!   has slow steps.
 //! * The slowest rank is the slow rank whose loader or steps allow the least throughput.
-//! * The verdict names one reason for a slow loader. It compares the time of each stage and the wait
-//!   for a processor with the median rank's times, and names the one with the largest excess. If the
-//!   rank has fewer workers or processors than the median rank, and this explains more, the verdict
-//!   names this instead. For slow steps, it names the part of the step that causes most of the
-//!   difference.
+//! * The verdict on a slow loader names the stage, or the wait for a processor, that exceeds the
+//!   median rank's most. If a lower number of workers or processors explains more, it names that.
+//!   The verdict on slow steps names the part of the step that causes most of the difference.
 //! * All ranks of a training run at the pace of the slowest rank. The cost of slow ranks is the
 //!   simulated gain if the median rank's loader and steps replace slow loaders and steps.
 //! * If some ranks have slow loaders, the steps of the other ranks contain waits for them. So the

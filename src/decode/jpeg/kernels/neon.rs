@@ -197,8 +197,8 @@ fn transposed(rows: [int16x8_t; 8]) -> [int16x8_t; 8] {
 }
 
 /// Computes `3 * near + far + bias` for the samples of two rows. The function `between` adds up
-/// four of these sums, so the bias is a quarter of a constant that subtracts 128 and rounds the even
-/// pixels.
+/// four of these sums, so the bias is a quarter of a constant that subtracts 128 and rounds the
+/// even pixels.
 #[target_feature(enable = "neon")]
 pub fn sums(near: &[u8], far: &[u8], sums: &mut [i16]) {
     let sources = near.as_chunks::<8>().0.iter().zip(far.as_chunks::<8>().0);

@@ -282,9 +282,9 @@ macro_rules! arithmetic {
             }
         }
 
-        /// Computes `3 * near + far + bias` for the samples of two rows. The function `between` adds
-        /// up four of these sums, so the bias is a quarter of a constant that subtracts 128 and
-        /// rounds the even pixels.
+        /// Computes `3 * near + far + bias` for the samples of two rows. The function `between`
+        /// adds up four of these sums, so the bias is a quarter of a constant that subtracts 128
+        /// and rounds the even pixels.
         #[target_feature(enable = $features)]
         pub fn sums(near: &[u8], far: &[u8], sums: &mut [i16]) {
             const N: usize = size_of::<$Vector>() / 2;

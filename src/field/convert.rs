@@ -1,0 +1,113 @@
+//! Conversion of the values of fields to cells.
+
+use super::format::{CellFormat, Written, unfit};
+use super::number::Number;
+use super::writer::{Writer, quoted};
+use super::{ColumnKind, DefaultValue, FieldValue, Step, json};
+use crate::error::DataError;
+
+impl CellFormat {
+    /// Writes a value into a cell of [`cell_bytes`](Self::cell_bytes) bytes. Returns `None` if the
+    /// value is missing: null, or an empty text in a column of numbers, or a member that a JSON
+    /// object does not have.
+    ///
+    /// # Errors
+    /// [`Reason::Field`] if the value has another type or shape than the column, or is out of
+    /// range. [`Reason::TooLong`] if it is longer than `max_len` and must not be cut.
+    pub fn write(
+        &self,
+        value: FieldValue<'_>,
+        cell: &mut [u8],
+    ) -> Result<Option<Written>, DataError> {
+        let mut writer = Writer::new(self, cell);
+        let is_present = self::value(&mut writer, value, &self.path)?;
+        if is_present { writer.finish().map(Some) } else { Ok(None) }
+    }
+
+    /// Writes a default value into a cell.
+    ///
+    /// # Errors
+    /// The errors of [`write`](Self::write).
+    pub fn write_default(
+        &self,
+        value: &DefaultValue,
+        cell: &mut [u8],
+    ) -> Result<Written, DataError> {
+        let mut writer = Writer::new(self, cell);
+        default(&mut writer, value)?;
+        writer.finish()
+    }
+
+    /// Writes the value of a sample that was replaced by zeros: NaN, or an empty list. In a column
+    /// of integers, which have no NaN, it writes zeros.
+    pub fn write_missing(&self, cell: &mut [u8]) -> Result<Written, DataError> {
+        let mut writer = Writer::new(self, cell);
+        if self.kind == ColumnKind::Array {
+            writer.fill_missing();
+        }
+        writer.finish()
+    }
+}
+
+/// Writes a value. Returns false if it is missing.
+fn value(to: &mut Writer<'_>, value: FieldValue<'_>, path: &[Step]) -> Result<bool, DataError> {
+    match value {
+        FieldValue::Json(text) => json::write(text, None, path, to),
+        FieldValue::JsonMember(text, name) => json::write(text, Some(name), path, to),
+        FieldValue::Text(text) if !path.is_empty() => json::write(text.as_bytes(), None, path, to),
+        FieldValue::Text(text) => text_or_number(to, text),
+        _ if !path.is_empty() => {
+            Err(unfit("the field is not JSON, so the column's path leads nowhere"))
+        }
+        FieldValue::Integer(number) => to.number(Number::Integer(number)).map(|()| true),
+        FieldValue::Float(number) => to.number(Number::Float(number)).map(|()| true),
+        FieldValue::Bytes(bytes) => to.bytes(bytes).map(|()| true),
+        FieldValue::Integers(list) => {
+            list_of(to, list, |&number| Number::Integer(number.into())).map(|()| true)
+        }
+        FieldValue::Floats(list) => {
+            list_of(to, list, |&number| Number::Float(number.into())).map(|()| true)
+        }
+    }
+}
+
+/// Writes a default value.
+fn default(to: &mut Writer<'_>, value: &DefaultValue) -> Result<(), DataError> {
+    match value {
+        DefaultValue::Integer(number) => to.number(Number::Integer((*number).into())),
+        DefaultValue::Float(number) => to.number(Number::Float(*number)),
+        DefaultValue::Text(text) => to.text(text),
+        DefaultValue::List(values) => {
+            to.enter()?;
+            values.iter().try_for_each(|value| default(to, value))?;
+            to.leave(values.len())
+        }
+    }
+}
+
+/// Writes a text that is not JSON. In a column of numbers, it is a number, or JSON that begins
+/// with a bracket.
+fn text_or_number(to: &mut Writer<'_>, text: &str) -> Result<bool, DataError> {
+    match to.format.kind {
+        _ if text.is_empty() => Ok(false),
+        ColumnKind::Text | ColumnKind::Bytes => to.text(text).map(|()| true),
+        ColumnKind::Array | ColumnKind::List => {
+            let text = text.trim();
+            if text.starts_with('[') {
+                return json::write(text.as_bytes(), None, &[], to);
+            }
+            let number = Number::parse(text).ok_or_else(|| to.mismatch(&quoted(text)))?;
+            to.number(number).map(|()| true)
+        }
+    }
+}
+
+fn list_of<T>(
+    to: &mut Writer<'_>,
+    list: &[T],
+    number: impl Fn(&T) -> Number,
+) -> Result<(), DataError> {
+    to.enter()?;
+    list.iter().try_for_each(|it| to.number(number(it)))?;
+    to.leave(list.len())
+}

@@ -1,0 +1,85 @@
+//! Formats of cells, which are the parts of a column that belong to one sample.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ColumnKind, Step};
+use crate::error::{DataError, Reason};
+use crate::tensor::ElementType;
+
+/// Format of the cells of a column, and the conversion of a field's value to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CellFormat {
+    /// Structure of the values.
+    pub kind: ColumnKind,
+    /// Element type. `u8` for texts and bytes.
+    pub element: ElementType,
+    /// Shape of an array, or of one entry of a list. Empty for a single number.
+    pub dims: Vec<usize>,
+    /// Maximum number of entries of a list, or of bytes of a text.
+    pub max_len: usize,
+    /// Handling of longer values.
+    pub too_long: TooLong,
+    /// Steps from the field's value to the column's value, if the field contains JSON.
+    pub path: Vec<Step>,
+}
+
+/// Handling of values that are longer than `max_len`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum TooLong {
+    /// The sample fails, and `loader.on_error` decides what happens next.
+    #[default]
+    Error,
+    /// The value is cut after `max_len` entries. A text is cut between two characters. Such samples
+    /// are counted.
+    Truncate,
+    /// The sample is replaced by another one, even if `loader.on_error` is not `skip`. Such samples
+    /// are counted.
+    Skip,
+}
+
+/// Result of writing a value into a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Number of entries of a list, or of bytes of a text. 1 for an array.
+    pub len: usize,
+    /// Whether the value was cut.
+    pub truncated: bool,
+}
+
+impl CellFormat {
+    /// Number of numbers in one entry.
+    pub fn entry_len(&self) -> usize {
+        self.dims.iter().fold(1, |len, &dim| len.saturating_mul(dim))
+    }
+
+    /// Size of one entry in bytes.
+    pub fn entry_bytes(&self) -> usize {
+        self.entry_len().saturating_mul(self.element.bytes())
+    }
+
+    /// Size of a cell in bytes.
+    pub fn cell_bytes(&self) -> usize {
+        self.entry_bytes().saturating_mul(if self.kind.is_ragged() { self.max_len } else { 1 })
+    }
+
+    /// Text for the values that the column takes, such as `a list of f32 of shape [4]`.
+    pub fn wanted(&self) -> String {
+        let numbers = match self.dims.is_empty() {
+            true => self.element.to_string(),
+            false => format!("{} of shape {:?}", self.element, self.dims),
+        };
+        match self.kind {
+            ColumnKind::Array => numbers,
+            ColumnKind::List => format!("a list of {numbers}"),
+            ColumnKind::Text => "a text".into(),
+            ColumnKind::Bytes => "bytes".into(),
+        }
+    }
+}
+
+/// Error for a value that does not fit its column.
+pub(super) fn unfit(problem: impl Into<String>) -> DataError {
+    DataError::new(Reason::Field, problem)
+}

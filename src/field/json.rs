@@ -1,0 +1,325 @@
+//! Reads a value out of the text of a JSON value, without storing the rest of it.
+
+use std::fmt;
+
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
+
+use super::Step;
+use super::format::unfit;
+use super::number::Number;
+use super::writer::{Writer, quoted};
+use crate::error::DataError;
+
+/// Writes the value at the end of a path. The path begins at the member `member` of the value, or
+/// at the value itself. Returns false if the value is null, or if an object on the path does not
+/// have the member.
+pub fn write(
+    text: &[u8],
+    member: Option<&str>,
+    path: &[Step],
+    to: &mut Writer<'_>,
+) -> Result<bool, DataError> {
+    let mut error = None;
+    let mut parser = serde_json::Deserializer::from_slice(text);
+    let target = Target { to, error: &mut error, in_all: false };
+    let result = match member {
+        Some(name) => Value { path: Path { member: Some(name), steps: path }, target },
+        None => Value { path: Path { member: None, steps: path }, target },
+    }
+    .deserialize(&mut parser)
+    .and_then(|found| parser.end().map(|()| found));
+    match (error, result) {
+        (Some(error), _) => Err(error),
+        (None, Ok(found)) => Ok(found),
+        (None, Err(problem)) if problem.is_data() => Err(unfit(problem.to_string())),
+        (None, Err(problem)) => Err(unfit(format!("the field is not JSON: {problem}"))),
+    }
+}
+
+/// Destination of the value.
+struct Target<'w, 'a> {
+    to: &'w mut Writer<'a>,
+    /// Error of the writer, which serde's errors cannot transport.
+    error: &'w mut Option<DataError>,
+    /// Whether the value is an entry of a list, because a step before was `[*]`.
+    in_all: bool,
+}
+
+impl<'a> Target<'_, 'a> {
+    fn again(&mut self) -> Target<'_, 'a> {
+        Target { to: self.to, error: self.error, in_all: self.in_all }
+    }
+
+    /// Converts a result of the writer.
+    fn result<T, E: serde::de::Error>(&mut self, result: Result<T, DataError>) -> Result<T, E> {
+        result.map_err(|error| {
+            *self.error = Some(error);
+            E::custom("the writer failed")
+        })
+    }
+}
+
+/// The rest of a path.
+#[derive(Clone, Copy)]
+struct Path<'p> {
+    member: Option<&'p str>,
+    steps: &'p [Step],
+}
+
+/// First step of a path.
+enum First<'p> {
+    Member(&'p str),
+    Entry(usize),
+    All,
+}
+
+impl<'p> Path<'p> {
+    fn split(self) -> Option<(First<'p>, Path<'p>)> {
+        if let Some(name) = self.member {
+            return Some((First::Member(name), Path { member: None, ..self }));
+        }
+        let (first, steps) = self.steps.split_first()?;
+        let first = match first {
+            Step::Member(name) => First::Member(name),
+            Step::Entry(entry) => First::Entry(*entry),
+            Step::All => First::All,
+        };
+        Some((first, Path { member: None, steps }))
+    }
+}
+
+/// A JSON value from which a path leads to the value to write.
+struct Value<'p, 'w, 'a> {
+    path: Path<'p>,
+    target: Target<'w, 'a>,
+}
+
+impl<'de> DeserializeSeed<'de> for Value<'_, '_, '_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<bool, D::Error> {
+        match self.path.split() {
+            None => from.deserialize_any(Leaf { target: self.target, depth: 0 }),
+            Some((First::Member(name), rest)) => {
+                from.deserialize_any(Member { name, rest, target: self.target })
+            }
+            Some((First::Entry(entry), rest)) => {
+                from.deserialize_any(Entry { entry, rest, target: self.target })
+            }
+            Some((First::All, rest)) => from.deserialize_any(All { rest, target: self.target }),
+        }
+    }
+}
+
+/// Reads a member of an object.
+struct Member<'p, 'w, 'a> {
+    name: &'p str,
+    rest: Path<'p>,
+    target: Target<'w, 'a>,
+}
+
+impl<'de> Visitor<'de> for Member<'_, '_, '_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an object with the member {:?}", self.name)
+    }
+
+    fn visit_unit<E>(self) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<bool, A::Error> {
+        let mut found = None;
+        while let Some(is_wanted) = members.next_key_seed(IsName(self.name))? {
+            if !is_wanted {
+                members.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            if found.is_some() {
+                return Err(A::Error::custom(format!("the member {:?} is given twice", self.name)));
+            }
+            let value = Value { path: self.rest, target: self.target.again() };
+            found = Some(members.next_value_seed(value)?);
+        }
+        Ok(found.unwrap_or(false))
+    }
+}
+
+/// Compares the name of a member without storing it.
+struct IsName<'p>(&'p str);
+
+impl<'de> DeserializeSeed<'de> for IsName<'_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<bool, D::Error> {
+        from.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for IsName<'_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a member")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<bool, E> {
+        Ok(name == self.0)
+    }
+}
+
+/// Reads an entry of an array.
+struct Entry<'p, 'w, 'a> {
+    entry: usize,
+    rest: Path<'p>,
+    target: Target<'w, 'a>,
+}
+
+impl<'de> Visitor<'de> for Entry<'_, '_, '_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an array with the entry {}", self.entry)
+    }
+
+    fn visit_unit<E>(self) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut entries: A) -> Result<bool, A::Error> {
+        for _ in 0..self.entry {
+            if entries.next_element::<IgnoredAny>()?.is_none() {
+                return Ok(false);
+            }
+        }
+        let value = Value { path: self.rest, target: self.target.again() };
+        let found = entries.next_element_seed(value)?.unwrap_or(false);
+        while entries.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(found)
+    }
+}
+
+/// Reads all entries of an array.
+struct All<'p, 'w, 'a> {
+    rest: Path<'p>,
+    target: Target<'w, 'a>,
+}
+
+impl<'de> Visitor<'de> for All<'_, '_, '_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_unit<E>(self) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut entries: A) -> Result<bool, A::Error> {
+        let entered = self.target.to.enter();
+        self.target.result(entered)?;
+        let mut len = 0;
+        loop {
+            let target = Target { in_all: true, ..self.target.again() };
+            match entries.next_element_seed(Value { path: self.rest, target })? {
+                None => break,
+                Some(true) => len += 1,
+                Some(false) => {
+                    return Err(A::Error::custom(format!(
+                        "entry {len} of the list is missing or null"
+                    )));
+                }
+            }
+        }
+        let left = self.target.to.leave(len);
+        self.target.result(left)?;
+        Ok(true)
+    }
+}
+
+/// Writes a value at the end of a path.
+struct Leaf<'w, 'a> {
+    target: Target<'w, 'a>,
+    /// Number of lists around the value, within the value at the end of the path.
+    depth: usize,
+}
+
+impl Leaf<'_, '_> {
+    fn number<E: serde::de::Error>(mut self, number: Number) -> Result<bool, E> {
+        let written = self.target.to.number(number);
+        self.target.result(written).map(|()| true)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Leaf<'_, '_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<bool, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Leaf<'_, '_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number, a text or a list")
+    }
+
+    fn visit_unit<E>(self) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<bool, E> {
+        self.number(Number::Integer(value.into()))
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<bool, E> {
+        self.number(Number::Integer(value.into()))
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<bool, E> {
+        self.number(Number::Integer(value.into()))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<bool, E> {
+        self.number(Number::Float(value))
+    }
+
+    fn visit_str<E: serde::de::Error>(mut self, text: &str) -> Result<bool, E> {
+        let written = match self.depth {
+            0 if !self.target.in_all => self.target.to.text(text),
+            _ => Err(self.target.to.mismatch(&quoted(text))),
+        };
+        self.target.result(written).map(|()| true)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut entries: A) -> Result<bool, A::Error> {
+        let entered = self.target.to.enter();
+        self.target.result(entered)?;
+        let mut len = 0;
+        loop {
+            let entry = Leaf { target: self.target.again(), depth: self.depth + 1 };
+            match entries.next_element_seed(entry)? {
+                None => break,
+                Some(true) => len += 1,
+                Some(false) => {
+                    return Err(A::Error::custom(format!("entry {len} of the list is null")));
+                }
+            }
+        }
+        let left = self.target.to.leave(len);
+        self.target.result(left)?;
+        Ok(true)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, _: A) -> Result<bool, A::Error> {
+        Err(A::Error::custom(
+            "the value is an object; name one of its members with a path, such as meta:score",
+        ))
+    }
+}

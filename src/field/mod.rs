@@ -1,0 +1,95 @@
+//! Fields: named parts of a sample besides its image and its label, such as a caption or a score,
+//! and their conversion to the cells of columns.
+
+use serde::{Deserialize, Serialize};
+
+pub use format::{CellFormat, TooLong, Written};
+pub use path::{FieldPath, Step};
+pub use value::DefaultValue;
+
+mod convert;
+mod format;
+mod json;
+mod number;
+mod path;
+mod value;
+mod writer;
+
+/// Named part of a sample, as its source stores it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Name, unique in its source.
+    pub name: String,
+    /// Type of the values.
+    pub kind: FieldKind,
+}
+
+/// Type of the values of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FieldKind {
+    /// Numbers.
+    Number,
+    /// Texts. A text may contain a number or JSON.
+    Text,
+    /// Bytes.
+    Bytes,
+    /// JSON values.
+    Json,
+}
+
+/// Value of a field of one sample, as a source passes it to a column.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum FieldValue<'a> {
+    /// An integer.
+    Integer(i128),
+    /// A float.
+    Float(f64),
+    /// A text. In a column of numbers it must contain a number, or JSON that begins with `[`. An
+    /// empty text is a missing value.
+    Text(&'a str),
+    /// Bytes.
+    Bytes(&'a [u8]),
+    /// The text of a JSON value, which may be null for a missing value.
+    Json(&'a [u8]),
+    /// The member with this name of a JSON object, given the text of the object.
+    JsonMember(&'a [u8], &'a str),
+    /// A list of integers.
+    Integers(&'a [i64]),
+    /// A list of floats.
+    Floats(&'a [f32]),
+}
+
+/// Structure of the values of a column.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum ColumnKind {
+    /// Numbers of a fixed shape. An empty shape is a single number.
+    #[default]
+    Array,
+    /// Any number of entries per sample. Each entry is a number, or numbers of a fixed shape.
+    List,
+    /// Text in UTF-8.
+    Text,
+    /// Bytes.
+    Bytes,
+}
+
+impl ColumnKind {
+    /// Whether samples have values of different lengths.
+    pub const fn is_ragged(self) -> bool {
+        !matches!(self, ColumnKind::Array)
+    }
+
+    /// Name in pipeline files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ColumnKind::Array => "array",
+            ColumnKind::List => "list",
+            ColumnKind::Text => "text",
+            ColumnKind::Bytes => "bytes",
+        }
+    }
+}

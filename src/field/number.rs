@@ -1,0 +1,137 @@
+//! Conversion of numbers to the element type of a column.
+
+use half::{bf16, f16};
+
+use crate::tensor::ElementType;
+
+/// A number of a field.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Number {
+    Integer(i128),
+    Float(f64),
+}
+
+/// Largest integer up to which every integer is an f64: 2^53.
+const MOST_EXACT: u128 = 1 << 53;
+
+impl Number {
+    /// Parses a number, without the spaces around it. `None` if the text is not a number.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let integer = text.parse().ok().map(Number::Integer);
+        integer.or_else(|| text.parse().ok().map(Number::Float))
+    }
+
+    /// Writes the number to `to`, in native byte order. Returns a message if the element type
+    /// cannot represent it: an integer column takes no fractions, and a float column takes no
+    /// integers beyond 2^53. Floats are rounded to the nearest.
+    pub fn write(self, element: ElementType, to: &mut [u8]) -> Result<(), String> {
+        match element {
+            ElementType::U8 => to.copy_from_slice(&[self.integer(0, u8::MAX.into())? as u8]),
+            ElementType::I64 => {
+                let number = self.integer(i64::MIN.into(), i64::MAX.into())?;
+                to.copy_from_slice(&(number as i64).to_ne_bytes());
+            }
+            ElementType::F16 => {
+                let value = f16::from_f64(self.float(f16::MAX.to_f64())?);
+                to.copy_from_slice(&value.to_ne_bytes());
+            }
+            ElementType::BF16 => {
+                let value = bf16::from_f64(self.float(bf16::MAX.to_f64())?);
+                to.copy_from_slice(&value.to_ne_bytes());
+            }
+            ElementType::F32 => {
+                let value = self.float(f32::MAX.into())? as f32;
+                to.copy_from_slice(&value.to_ne_bytes());
+            }
+        }
+        Ok(())
+    }
+
+    fn integer(self, low: i128, high: i128) -> Result<i128, String> {
+        let number = match self {
+            Number::Integer(number) => number,
+            Number::Float(number) if number.fract() == 0.0 && number.abs() < 1e30 => number as i128,
+            Number::Float(number) => return Err(format!("{number} is not a whole number")),
+        };
+        match (low..=high).contains(&number) {
+            true => Ok(number),
+            false => Err(format!("{number} is not between {low} and {high}")),
+        }
+    }
+
+    /// Converts to a float. `most` is the largest finite value of the element type.
+    fn float(self, most: f64) -> Result<f64, String> {
+        let number = match self {
+            Number::Integer(number) if number.unsigned_abs() > MOST_EXACT => {
+                return Err(format!("{number} is beyond 2^53, so a float may not represent it"));
+            }
+            Number::Integer(number) => number as f64,
+            Number::Float(number) => number,
+        };
+        match number.is_finite() && number.abs() > most {
+            true => Err(format!("{number} is not between -{most} and {most}")),
+            false => Ok(number),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(text: &str, element: ElementType) -> Result<f64, String> {
+        let mut bytes = vec![0; element.bytes()];
+        Number::parse(text).ok_or("no number")?.write(element, &mut bytes)?;
+        let mut wide = [0; 8];
+        wide[..bytes.len()].copy_from_slice(&bytes);
+        Ok(match element {
+            ElementType::U8 => wide[0].into(),
+            ElementType::I64 => i64::from_ne_bytes(wide) as f64,
+            ElementType::F16 => f16::from_ne_bytes([wide[0], wide[1]]).to_f64(),
+            ElementType::BF16 => bf16::from_ne_bytes([wide[0], wide[1]]).to_f64(),
+            ElementType::F32 => f32::from_ne_bytes([wide[0], wide[1], wide[2], wide[3]]).into(),
+        })
+    }
+
+    #[test]
+    fn numbers_that_an_element_type_represents_are_written() {
+        for (text, element, expected) in [
+            ("255", ElementType::U8, 255.0),
+            (" 3.0 ", ElementType::U8, 3.0),
+            ("-9223372036854775808", ElementType::I64, i64::MIN as f64),
+            ("1e3", ElementType::I64, 1000.0),
+            ("0.5", ElementType::F16, 0.5),
+            ("65504", ElementType::F16, 65504.0),
+            ("-2", ElementType::BF16, -2.0),
+            ("9007199254740992", ElementType::F32, 9007199254740992.0),
+            ("inf", ElementType::F32, f64::INFINITY),
+        ] {
+            assert_eq!(written(text, element), Ok(expected), "{text} as {element}");
+        }
+        assert!(written("nan", ElementType::F32).unwrap().is_nan());
+    }
+
+    #[test]
+    fn other_numbers_are_errors() {
+        for (text, element) in [
+            ("256", ElementType::U8),
+            ("-1", ElementType::U8),
+            ("0.5", ElementType::I64),
+            ("nan", ElementType::I64),
+            ("inf", ElementType::U8),
+            ("9223372036854775808", ElementType::I64),
+            ("9.3e18", ElementType::I64),
+            ("1e300", ElementType::I64),
+            ("9007199254740993", ElementType::F32),
+            ("1e39", ElementType::F32),
+            ("65520", ElementType::F16),
+            ("3.4e38", ElementType::F16),
+            ("", ElementType::F32),
+            ("1,5", ElementType::F32),
+            ("0x10", ElementType::I64),
+        ] {
+            assert!(written(text, element).is_err(), "{text} as {element}");
+        }
+    }
+}

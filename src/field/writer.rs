@@ -1,0 +1,171 @@
+//! Writes the value of a field into a cell.
+
+use super::ColumnKind;
+use super::format::{CellFormat, TooLong, Written, unfit};
+use super::number::Number;
+use crate::error::{DataError, Reason};
+use crate::footprint::counted;
+
+/// Writer for one cell. Numbers are appended in row-major order. Lists are entered and left, so
+/// that the writer can check the shape.
+pub struct Writer<'a> {
+    pub format: &'a CellFormat,
+    cell: &'a mut [u8],
+    /// Number of bytes written.
+    filled: usize,
+    /// Number of lists around the next number.
+    depth: usize,
+    truncated: bool,
+}
+
+impl<'a> Writer<'a> {
+    pub fn new(format: &'a CellFormat, cell: &'a mut [u8]) -> Self {
+        Self { format, cell, filled: 0, depth: 0, truncated: false }
+    }
+
+    /// Fills an array with the value of missing numbers: NaN, or 0 in a column of integers.
+    pub fn fill_missing(&mut self) {
+        let element = self.format.element;
+        for to in self.cell.chunks_exact_mut(element.bytes()) {
+            if Number::Float(f64::NAN).write(element, to).is_err() {
+                to.fill(0);
+            }
+        }
+    }
+
+    /// Writes a text.
+    pub fn text(&mut self, text: &str) -> Result<(), DataError> {
+        match self.format.kind {
+            ColumnKind::Text => {
+                let mut ends = (0..=self.format.max_len.min(text.len())).rev();
+                let end = ends.find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+                self.append_bytes(text.as_bytes(), end)
+            }
+            ColumnKind::Bytes => self.append_bytes(text.as_bytes(), self.format.max_len),
+            ColumnKind::Array | ColumnKind::List => Err(self.mismatch(&quoted(text))),
+        }
+    }
+
+    /// Writes bytes. A text column requires UTF-8.
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), DataError> {
+        match self.format.kind {
+            ColumnKind::Bytes => self.append_bytes(bytes, self.format.max_len),
+            ColumnKind::Text => match std::str::from_utf8(bytes) {
+                Ok(text) => self.text(text),
+                Err(error) => {
+                    Err(unfit(format!("the text is not UTF-8 at byte {}", error.valid_up_to())))
+                }
+            },
+            ColumnKind::Array | ColumnKind::List => {
+                Err(self.mismatch(&counted(bytes.len() as u64, "byte")))
+            }
+        }
+    }
+
+    /// Writes bytes, and at most `end` of them if they are too many.
+    fn append_bytes(&mut self, bytes: &[u8], end: usize) -> Result<(), DataError> {
+        let mut kept = bytes.len();
+        if kept > self.format.max_len {
+            self.too_long(kept, "byte")?;
+            kept = end;
+        }
+        self.cell[..kept].copy_from_slice(&bytes[..kept]);
+        self.filled = kept;
+        Ok(())
+    }
+
+    /// Writes a number.
+    pub fn number(&mut self, number: Number) -> Result<(), DataError> {
+        if matches!(self.format.kind, ColumnKind::Text | ColumnKind::Bytes)
+            || self.depth != self.axes()
+        {
+            return Err(match number {
+                Number::Integer(number) => self.mismatch(&format!("the number {number}")),
+                Number::Float(number) => self.mismatch(&format!("the number {number}")),
+            });
+        }
+        let size = self.format.element.bytes();
+        let Some(to) = self.cell.get_mut(self.filled..self.filled + size) else {
+            // The shape is checked when the list is left.
+            return Ok(());
+        };
+        number.write(self.format.element, to).map_err(|problem| {
+            unfit(format!("{problem}, so the column of {} cannot hold it", self.format.element))
+        })?;
+        self.filled += size;
+        Ok(())
+    }
+
+    /// Begins a list.
+    pub fn enter(&mut self) -> Result<(), DataError> {
+        if self.depth >= self.axes() {
+            return Err(self.mismatch(if self.depth == 0 { "a list" } else { "a list in it" }));
+        }
+        self.depth += 1;
+        Ok(())
+    }
+
+    /// Ends a list of `len` entries.
+    pub fn leave(&mut self, len: usize) -> Result<(), DataError> {
+        self.depth -= 1;
+        let is_list = self.format.kind == ColumnKind::List;
+        if is_list && self.depth == 0 {
+            return if len > self.format.max_len { self.too_long(len, "entry") } else { Ok(()) };
+        }
+        let wanted = self.format.dims[self.depth - usize::from(is_list)];
+        if len != wanted {
+            let found = format!("a list of {}", entries(len));
+            return Err(self.mismatch(&format!("{found} in place of {wanted}")));
+        }
+        Ok(())
+    }
+
+    /// Ends the cell.
+    pub fn finish(self) -> Result<Written, DataError> {
+        let Self { format, filled, truncated, .. } = self;
+        let len = match format.kind {
+            ColumnKind::Array => 1,
+            _ => filled / format.entry_bytes().max(1),
+        };
+        Ok(Written { len, truncated })
+    }
+
+    /// Number of lists around each number.
+    fn axes(&self) -> usize {
+        self.format.dims.len() + usize::from(self.format.kind == ColumnKind::List)
+    }
+
+    /// Handles a value that is too long.
+    fn too_long(&mut self, len: usize, unit: &str) -> Result<(), DataError> {
+        if self.format.too_long == TooLong::Truncate {
+            self.truncated = true;
+            return Ok(());
+        }
+        let (len, most) = match unit {
+            "entry" => (entries(len), entries(self.format.max_len)),
+            _ => (counted(len as u64, unit), counted(self.format.max_len as u64, unit)),
+        };
+        let problem = format!(
+            "the value has {len}, and the column's max_len is {most}; raise max_len, or set \
+             too_long = \"truncate\" or \"skip\""
+        );
+        Err(DataError::new(Reason::TooLong, problem))
+    }
+
+    /// Error for a value that does not have the column's type or shape.
+    pub fn mismatch(&self, found: &str) -> DataError {
+        unfit(format!("the value is {found}, but the column takes {}", self.format.wanted()))
+    }
+}
+
+fn entries(len: usize) -> String {
+    if len == 1 { "1 entry".into() } else { format!("{len} entries") }
+}
+
+/// A text in quotes, cut to 40 characters.
+pub fn quoted(text: &str) -> String {
+    match text.char_indices().nth(40) {
+        Some((end, _)) => format!("the text {:?}…", &text[..end]),
+        None => format!("the text {text:?}"),
+    }
+}

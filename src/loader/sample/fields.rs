@@ -1,0 +1,205 @@
+//! Reads the fields of samples into the columns of their batch.
+
+use crate::error::{DataError, Error, Reason, Result};
+use crate::field::{CellFormat, DefaultValue, TooLong, Written};
+use crate::plan::{ColumnRole, ColumnSettings, Plan};
+use crate::source::Source;
+
+/// Memory of one sample in all columns of its batch.
+pub(in crate::loader) trait Cell {
+    /// Memory in the column with this number ([`ColumnPlan::slot`](crate::plan::ColumnPlan::slot)).
+    fn part(&mut self, column: usize) -> &mut [u8];
+    /// Sets the number of entries of the sample in the `number`th column of lists.
+    fn set_len(&mut self, number: usize, len: usize);
+}
+
+/// Error of a sample's fields.
+pub(in crate::loader) struct FieldError {
+    pub error: DataError,
+    /// Whether the sample is to be replaced by another one, whatever `loader.on_error` is.
+    pub skip: bool,
+}
+
+impl From<DataError> for FieldError {
+    fn from(error: DataError) -> Self {
+        Self { error, skip: false }
+    }
+}
+
+/// Reads the fields of samples. Each thread has its own reader.
+#[derive(Default)]
+pub(in crate::loader) struct FieldReader {
+    columns: Vec<FieldColumn>,
+    /// Name of the field of each column.
+    wanted: Vec<String>,
+    buffer: Vec<u8>,
+    limit: u64,
+}
+
+/// Column that is made from a field.
+struct FieldColumn {
+    name: String,
+    /// Number of the column in host memory.
+    slot: usize,
+    /// Number of the column among the columns of lists.
+    list: Option<usize>,
+    format: CellFormat,
+    default: Option<DefaultValue>,
+    /// Result for the current sample. `None` if the sample lacks the field.
+    written: Option<Written>,
+}
+
+impl FieldReader {
+    pub fn new(plan: &Plan) -> Self {
+        let mut lists = 0;
+        let (mut columns, mut wanted) = (Vec::new(), Vec::new());
+        for column in &*plan.columns {
+            let list = column.max_len.map(|_| lists);
+            lists += usize::from(list.is_some());
+            let ColumnRole::Field(number) = column.role else { continue };
+            let settings = &plan.settings.columns[number];
+            wanted.push(settings.field_path().map_or_else(|_| String::new(), |path| path.name));
+            columns.push(FieldColumn {
+                name: column.name.clone(),
+                slot: column.slot,
+                list,
+                format: settings.format(),
+                default: settings.default.clone(),
+                written: None,
+            });
+        }
+        let limit = plan.settings.limits.max_field_bytes;
+        Self { columns, wanted, buffer: Vec::new(), limit }
+    }
+
+    /// Reads the fields of a sample into its cell. Returns the set of columns whose value was cut,
+    /// one bit per column.
+    pub fn read(
+        &mut self,
+        source: &dyn Source,
+        index: u64,
+        cell: &mut impl Cell,
+    ) -> Result<u64, FieldError> {
+        let Self { columns, wanted, buffer, limit } = self;
+        if columns.is_empty() {
+            return Ok(0);
+        }
+        columns.iter_mut().for_each(|column| column.written = None);
+        if let Some(fields) = source.fields() {
+            let names: Vec<&str> = wanted.iter().map(String::as_str).collect();
+            let mut skip = false;
+            let result = fields.read_fields(index, &names, buffer, *limit, &mut |number, value| {
+                let Some(column) = columns.get_mut(number) else { return Ok(()) };
+                let written = column.format.write(value, cell.part(column.slot));
+                column.written = written.map_err(|error| {
+                    skip =
+                        error.reason == Reason::TooLong && column.format.too_long == TooLong::Skip;
+                    column.error(&wanted[number], error)
+                })?;
+                Ok(())
+            });
+            match result {
+                Err(error) if skip => return Err(FieldError { error, skip }),
+                result => result?,
+            }
+        }
+        let mut truncated = 0;
+        for (number, column) in columns.iter().enumerate() {
+            let written = match (column.written, &column.default) {
+                (Some(written), _) => written,
+                (None, Some(default)) => column
+                    .format
+                    .write_default(default, cell.part(column.slot))
+                    .map_err(|error| column.error(&wanted[number], error))?,
+                (None, None) => {
+                    let problem = "is missing; set a default to accept such samples";
+                    let missing = DataError::new(Reason::Field, problem);
+                    return Err(column.error(&wanted[number], missing).into());
+                }
+            };
+            column.finish(written, cell);
+            truncated |= u64::from(written.truncated) << number;
+        }
+        Ok(truncated)
+    }
+
+    /// Fills the cell of a sample that was replaced by zeros: with the defaults, or with NaN and
+    /// empty lists.
+    pub fn fill(&self, cell: &mut impl Cell) {
+        for column in &self.columns {
+            let part = cell.part(column.slot);
+            let written = match &column.default {
+                Some(default) => column.format.write_default(default, part),
+                None => column.format.write_missing(part),
+            };
+            // Both were checked when the settings were checked.
+            if let Ok(written) = written {
+                column.finish(written, cell);
+            }
+        }
+    }
+}
+
+impl FieldColumn {
+    fn finish(&self, written: Written, cell: &mut impl Cell) {
+        if let Some(list) = self.list {
+            cell.set_len(list, written.len);
+        }
+    }
+
+    /// Adds the names of the field and the column to an error.
+    fn error(&self, field: &str, error: DataError) -> DataError {
+        let column = match self.name == field {
+            true => String::new(),
+            false => format!(" (column {:?})", self.name),
+        };
+        let text = match error.problem.starts_with("is ") {
+            true => format!("the field {field:?}{column} {}", error.problem),
+            false => format!("the field {field:?}{column}: {}", error.problem),
+        };
+        DataError::new(error.reason, text)
+    }
+}
+
+/// Checks that the source has the fields of all columns.
+///
+/// # Errors
+/// [`Error::Config`] that lists the fields of the source.
+pub(in crate::loader) fn check_fields(
+    source: &dyn Source,
+    columns: &[ColumnSettings],
+) -> Result<()> {
+    if columns.is_empty() {
+        return Ok(());
+    }
+    let schema = source.schema();
+    for (number, column) in columns.iter().enumerate() {
+        let Ok(path) = column.field_path() else { continue };
+        if schema.iter().any(|field| field.name == path.name) {
+            continue;
+        }
+        let names: Vec<_> = schema.iter().map(|field| field.name.as_str()).collect();
+        let part = source.fields().and_then(|fields| fields.part_without(&path.name));
+        let problem = match (part, names.is_empty()) {
+            (Some(part), _) => {
+                format!(
+                    "needs the field {:?}, which one of the combined sources lacks: {part}",
+                    path.name
+                )
+            }
+            (None, true) => format!(
+                "needs the field {:?}, but the source has no fields besides image and label: {}",
+                path.name,
+                source.describe()
+            ),
+            (None, false) => format!(
+                "needs the field {:?}, but the source has the fields {}",
+                path.name,
+                names.join(", ")
+            ),
+        };
+        let key = if column.field.is_some() { "field" } else { "name" };
+        return Err(Error::config(format!("column[{number}].{key}"), problem));
+    }
+    Ok(())
+}

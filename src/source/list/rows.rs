@@ -1,0 +1,188 @@
+//! Reads the fields of a sample from its row of a table, or from its line of JSON.
+
+use std::path::Path;
+
+use csv::{ReaderBuilder, StringRecord};
+
+use super::FileList;
+use super::blocks::Text;
+use crate::error::{DataError, Error, Reason, Redacted, Result};
+use crate::field::{Field, FieldKind, FieldValue};
+use crate::source::Fields;
+use crate::source::custom::PutField;
+use crate::storage::{File, Stamp, Storage};
+
+/// Position of each sample's row in the list.
+#[derive(Debug)]
+pub(super) struct Rows {
+    /// Names of the columns of a table, or the keys in JSON lines.
+    names: Vec<String>,
+    /// Separator of the columns of a table. `None` for JSON lines.
+    separator: Option<u8>,
+    /// Offset of each sample's row in the text without its byte-order mark, and at the end the
+    /// length of this text, in bytes.
+    begins: Vec<u64>,
+    /// Size of the byte-order mark, in bytes.
+    mark: u64,
+    text: RowText,
+}
+
+/// Text of the list.
+#[derive(Debug)]
+enum RowText {
+    /// The list was not read completely yet.
+    Unknown,
+    /// A local file, with its version when it was read.
+    File(File, Stamp),
+    /// Text of a list at a URL.
+    Fetched(Vec<u8>),
+}
+
+/// Maximum number of keys of JSON lines that are listed as fields.
+const MOST_KEYS: usize = 1000;
+
+impl Rows {
+    /// Rows of a table with these columns.
+    pub fn of_table(names: Vec<String>, separator: u8) -> Self {
+        let separator = Some(separator);
+        Self { names, separator, begins: Vec::new(), mark: 0, text: RowText::Unknown }
+    }
+
+    /// Lines of JSON.
+    pub fn of_json() -> Self {
+        Self { separator: None, ..Self::of_table(Vec::new(), 0) }
+    }
+
+    /// Adds the row of the next sample, which begins at this byte of the text.
+    pub fn push(&mut self, begin: u64) {
+        self.begins.push(begin);
+    }
+
+    /// Adds the keys of a line of JSON.
+    pub fn add_keys<'a>(&mut self, keys: impl Iterator<Item = &'a String>) {
+        for key in keys {
+            if self.names.len() < MOST_KEYS && !self.names.contains(key) {
+                self.names.push(key.clone());
+            }
+        }
+    }
+
+    /// Number of columns or keys.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Opens the list for reading rows.
+    pub fn finish(&mut self, list: &Path, storage: &Storage, text: Text) -> Result<()> {
+        self.mark = text.bytes.start;
+        self.begins.push(text.bytes.end - text.bytes.start);
+        self.begins.shrink_to_fit();
+        self.text = match text.fetched {
+            Some(text) => RowText::Fetched(text),
+            None => {
+                let wrong = |error| Error::io(list, &error);
+                let file = storage.open_pooled(list).map_err(wrong)?;
+                let stamp = file.stamp().map_err(wrong)?;
+                RowText::File(file, stamp)
+            }
+        };
+        Ok(())
+    }
+
+    /// Memory in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        let names: usize = self.names.iter().map(|it| it.capacity() + size_of::<String>()).sum();
+        let text = match &self.text {
+            RowText::Fetched(text) => text.capacity(),
+            RowText::Unknown | RowText::File(..) => 0,
+        };
+        (names + self.begins.capacity() * size_of::<u64>() + text) as u64
+    }
+
+    /// Reads the row of a sample into `buffer`.
+    fn read(&self, index: u64, buffer: &mut Vec<u8>, limit: u64) -> Result<(), DataError> {
+        let wrong = |problem: String| DataError::new(Reason::Unreadable, problem);
+        let index = index as usize;
+        let (begin, end) = (self.begins[index], self.begins[index + 1]);
+        let len = end - begin;
+        if len > limit {
+            let problem = format!("has {len} bytes; limits.max_field_bytes is {limit}");
+            return Err(DataError::new(Reason::Oversized, problem));
+        }
+        let begin = begin + self.mark;
+        buffer.clear();
+        match &self.text {
+            RowText::Unknown => return Err(wrong("was not read".into())),
+            RowText::Fetched(text) => {
+                buffer.extend_from_slice(&text[begin as usize..(begin + len) as usize]);
+            }
+            RowText::File(file, stamp) => {
+                buffer.resize(len as usize, 0);
+                let failed = |error: std::io::Error| wrong(format!("cannot be read: {error}"));
+                let count = file.read_at(buffer, begin).map_err(failed)?;
+                if count < buffer.len() || file.stamp().map_err(failed)? != *stamp {
+                    return Err(wrong("was changed after it was opened".into()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes the wanted fields of a row to `put`.
+    fn put(
+        &self,
+        row: &[u8],
+        separator: u8,
+        wanted: &[&str],
+        put: &mut PutField<'_>,
+    ) -> Result<(), DataError> {
+        let mut rows = ReaderBuilder::new();
+        rows.delimiter(separator).has_headers(false).buffer_capacity(row.len().max(1));
+        let mut record = StringRecord::new();
+        rows.from_reader(row)
+            .read_record(&mut record)
+            .map_err(|error| DataError::new(Reason::Unreadable, error.to_string()))?;
+        for (number, name) in wanted.iter().enumerate() {
+            let column = self.names.iter().position(|it| it == name);
+            if let Some(value) = column.and_then(|column| record.get(column)) {
+                put(number, FieldValue::Text(value))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Fields for FileList {
+    fn schema(&self) -> Vec<Field> {
+        let Some(rows) = &self.rows else { return Vec::new() };
+        let kind = if rows.separator.is_some() { FieldKind::Text } else { FieldKind::Json };
+        rows.names.iter().map(|name| Field { name: name.clone(), kind }).collect()
+    }
+
+    fn read_fields(
+        &self,
+        index: u64,
+        wanted: &[&str],
+        buffer: &mut Vec<u8>,
+        limit: u64,
+        put: &mut PutField<'_>,
+    ) -> Result<(), DataError> {
+        let Some(rows) = &self.rows else { return Ok(()) };
+        rows.read(index, buffer, limit).map_err(|error| {
+            let list = Redacted::path(&self.list);
+            DataError::new(error.reason, format!("its row in {list} {}", error.problem))
+        })?;
+        match rows.separator {
+            Some(separator) => rows.put(buffer, separator, wanted, put),
+            None => {
+                let values = wanted.iter().enumerate();
+                let line = buffer.trim_ascii();
+                // Blank lines may follow the sample's line.
+                let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
+                let mut values =
+                    values.map(|(number, name)| (number, FieldValue::JsonMember(line, name)));
+                values.try_for_each(|(number, value)| put(number, value))
+            }
+        }
+    }
+}
