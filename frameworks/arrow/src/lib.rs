@@ -1,14 +1,16 @@
 //! Batches of feedwater in host memory as record batches of Apache Arrow, without a copy.
 //!
-//! Images, labels and soft targets are not copied: Arrow's buffers share the memory of the batch,
-//! which is a slot of the loader. The loader refills the slot after the last array that shares it
-//! is dropped, slices included. So each array that is kept occupies a slot.
+//! The values of columns are not copied: Arrow's buffers share the memory of the batch, which is a
+//! slot of the loader. Only the offsets of lists are copied. The loader refills the slot after the
+//! last array that shares it is dropped, slices included. So each array that is kept occupies a
+//! slot.
 //!
 //! | column | type | |
 //! |---|---|---|
 //! | `image` | `arrow.fixed_shape_tensor` of UInt8, Float16 or Float32 | `[3, height, width]` or `[height, width, 3]`, as the loader's layout |
 //! | `label` | Int64 | -1 for a sample without a label |
 //! | `target` | fixed-size list of Float32 | one value per class; only if the batch has soft targets |
+//! | columns of fields | the element type, FixedSizeList, LargeList, LargeUtf8 or LargeBinary | only if the loader has [`columns`](feedwater::Settings::columns) |
 //!
 //! ```no_run
 //! # fn run(loader: &mut feedwater::loader::Loader) -> feedwater::Result<()> {
@@ -23,15 +25,19 @@
 use std::sync::Arc;
 
 use arrow_array::types::{ArrowPrimitiveType, Float16Type, Float32Type, Int64Type, UInt8Type};
-use arrow_array::{Array, ArrayRef, FixedSizeListArray, PrimitiveArray, RecordBatch};
-use arrow_buffer::{Buffer, ScalarBuffer};
+use arrow_array::{
+    Array, ArrayRef, FixedSizeListArray, LargeBinaryArray, LargeListArray, LargeStringArray,
+    PrimitiveArray, RecordBatch,
+};
+use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::extension::FixedShapeTensor;
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use feedwater::loader::{Batch, Column};
+use feedwater::plan::ColumnKind;
 use feedwater::{ElementType, Error, Layout, Result};
 
-/// Converts a batch to a record batch with all columns of the batch: `image`, `label` and, if the
-/// batch has soft targets, `target`.
+/// Converts a batch to a record batch with all columns of the batch: `image`, `label`, `target` if
+/// the batch has soft targets, and the columns of fields.
 ///
 /// # Errors
 /// [`Error::Config`] in three cases: the batch is in device memory, its element type is bf16, which
@@ -61,6 +67,10 @@ fn column(batch: &Arc<Batch>, column: Column<'_>) -> Result<(Field, ArrayRef)> {
         }
     };
     let shape = &column.shape()[1..];
+    if let Some(offsets) = column.offsets() {
+        let lists = lists(column, values, offsets, shape)?;
+        return Ok((Field::new(name, lists.data_type().clone(), false), lists));
+    }
     if shape.is_empty() {
         return Ok((Field::new(name, values.data_type().clone(), false), values));
     }
@@ -72,6 +82,33 @@ fn column(batch: &Arc<Batch>, column: Column<'_>) -> Result<(Field, ArrayRef)> {
         field.try_with_extension_type(tensor).map_err(internal)?;
     }
     Ok((field, Arc::new(lists)))
+}
+
+/// Divides the values of a ragged column into the lists, texts or bytes of its samples.
+fn lists(
+    column: Column<'_>,
+    values: ArrayRef,
+    offsets: &[i64],
+    shape: &[usize],
+) -> Result<ArrayRef> {
+    let offsets = OffsetBuffer::new(offsets.to_vec().into());
+    let bytes = || values.to_data().buffers()[0].clone();
+    Ok(match column.kind() {
+        ColumnKind::Text => {
+            Arc::new(LargeStringArray::try_new(offsets, bytes(), None).map_err(internal)?)
+        }
+        ColumnKind::Bytes => {
+            Arc::new(LargeBinaryArray::try_new(offsets, bytes(), None).map_err(internal)?)
+        }
+        _ => {
+            let entries = match shape.is_empty() {
+                true => values,
+                false => Arc::new(list(values, shape.iter().product())?) as ArrayRef,
+            };
+            let field = Arc::new(Field::new("item", entries.data_type().clone(), false));
+            Arc::new(LargeListArray::try_new(field, offsets, entries, None).map_err(internal)?)
+        }
+    })
 }
 
 /// Returns the extension type `arrow.fixed_shape_tensor` of images.

@@ -7,8 +7,9 @@ use arrow_schema::extension::FixedShapeTensor;
 use common::{assert_slot_waits, small_batch, small_batches};
 use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::op::{Chain, Resize};
-use feedwater::source::Memory;
-use feedwater::{DType, Layout, Settings};
+use feedwater::plan::ColumnSettings;
+use feedwater::source::{FileList, Memory};
+use feedwater::{DType, ElementType, Layout, Settings};
 use feedwater_arrow::record_batch;
 
 /// Returns all values of the column `image`, and the address of the first value.
@@ -79,4 +80,49 @@ fn soft_targets_are_a_column() {
     let values = targets.values().as_primitive::<Float32Type>().values();
     assert_eq!((targets.value_length(), values.as_ptr()), (3, there));
     assert_eq!(values[..], [0.0, 0.0, 1.0, 1.0, 0.0, 0.0]);
+}
+
+/// Columns that are made from fields become Arrow's lists, texts and bytes.
+#[test]
+fn columns_of_fields_become_lists_and_texts() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut lines = "path,text,raw,number,box,boxes\n".to_string();
+    for number in 0..3 {
+        let image = b"P6 2 1 255\n\x01\x02\x03\x04\x05\x06";
+        std::fs::write(folder.path().join(format!("{number}.ppm")), image).unwrap();
+        let boxes: Vec<[usize; 2]> = (0..number).map(|it| [it, number]).collect();
+        lines += &format!(
+            "{number}.ppm,\"é{number}\",b{number},{number},\"[{number}, 5]\",\"{boxes:?}\"\n"
+        );
+    }
+    let list = folder.path().join("list.csv");
+    std::fs::write(&list, lines).unwrap();
+    let chain = Chain::new().then(Resize::to(2, 2));
+    let builder = Loader::builder(FileList::open(list).unwrap(), chain).batch_size(3);
+    let builder = builder.device(DeviceChoice::Cpu).epochs(Some(1)).configure(|settings| {
+        settings.columns = vec![
+            ColumnSettings::text("text"),
+            ColumnSettings::bytes("raw"),
+            ColumnSettings::array("number", ElementType::I64, &[]),
+            ColumnSettings::array("box", ElementType::F32, &[2]),
+            ColumnSettings::list("boxes", ElementType::F32, &[2]),
+        ];
+    });
+    let batch = builder.build().unwrap().epoch().next().unwrap().unwrap();
+    let address = batch.column("text").unwrap().bytes().unwrap().as_ptr();
+    let records = record_batch(batch).unwrap();
+    assert_eq!((records.num_rows(), records.num_columns()), (3, 7));
+    let texts = records["text"].as_string::<i64>();
+    assert_eq!(texts.iter().flatten().collect::<Vec<_>>(), ["é0", "é1", "é2"]);
+    assert_eq!(texts.value_data().as_ptr(), address);
+    let raw = records["raw"].as_binary::<i64>();
+    assert_eq!(raw.iter().flatten().collect::<Vec<_>>(), [b"b0", b"b1", b"b2"]);
+    assert_eq!(records["number"].as_primitive::<Int64Type>().values(), &[0, 1, 2]);
+    let flat = |it: &dyn arrow_array::Array| {
+        it.as_fixed_size_list().values().as_primitive::<Float32Type>().values().to_vec()
+    };
+    assert_eq!(flat(&records["box"]), [0.0, 5.0, 1.0, 5.0, 2.0, 5.0]);
+    let boxes = records["boxes"].as_list::<i64>();
+    assert_eq!((boxes.value_length(0), boxes.value_length(2)), (0, 2));
+    assert_eq!(flat(&boxes.value(2)), [0.0, 2.0, 1.0, 2.0]);
 }
