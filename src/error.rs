@@ -326,7 +326,12 @@ impl fmt::Display for Error {
                     f,
                     "{error}; to continue without unusable samples, set loader.on_error to skip, "
                 )?;
-                f.write_str("substitute or drop; feedwater probe lists them all")
+                f.write_str("substitute or drop")?;
+                // The command does not read fields.
+                match error.reason {
+                    Reason::Field | Reason::TooLong => Ok(()),
+                    _ => f.write_str("; feedwater probe lists them all"),
+                }
             }
             Error::Io { path, problem, .. } => {
                 let path = Redacted::path(path).to_string();

@@ -79,8 +79,9 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
         column.add_row(&mut rows, plan.shape.batch, plan.slots(), &note);
     }
     if !plan.settings.columns.is_empty() {
-        // The text of a sample's fields, and a copy without quotes.
-        let bytes = plan.settings.limits.max_field_bytes.saturating_mul(2);
+        // The text of a sample's fields, and a copy without quotes in a buffer that grows by
+        // doubling.
+        let bytes = plan.settings.limits.max_field_bytes.saturating_mul(3);
         let note = "limits.max_field_bytes, read and parsed";
         rows.add(Memory::Host, "fields", bytes, workers, note);
     }

@@ -27,6 +27,12 @@ pub trait Fields {
     /// Returns the fields that samples can have. A sample may lack some of them.
     fn schema(&self) -> Vec<Field>;
 
+    /// Whether a sample may have fields that [`schema`](Self::schema) does not list, because it
+    /// lists those of a few samples. Default false.
+    fn is_open(&self) -> bool {
+        false
+    }
+
     /// Returns the description of a part that lacks this field, if this source is a combination.
     /// `None`, the default, if all parts have it, or if this source is no combination.
     fn part_without(&self, name: &str) -> Option<String> {

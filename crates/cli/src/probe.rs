@@ -1,5 +1,7 @@
 //! `probe`: reports what a folder, an archive, a list or any other source contains.
 
+mod fields;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -96,12 +98,16 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
             "description": source.describe(),
             "memory_bytes": source.memory_bytes(),
             "warnings": source.warnings(),
+            "fields": fields::of(&*source),
             "report": report,
         }));
     }
     print(format!("source    {}", source.describe()))?;
     for (key, value) in &table {
         print(format!("          {key} = {value}"))?;
+    }
+    for line in fields::lines(&fields::of(&*source)) {
+        print(line)?;
     }
     print_report(&report)
 }

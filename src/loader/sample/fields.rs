@@ -175,8 +175,17 @@ pub(in crate::loader) fn check_fields(
     let schema = source.schema();
     for (number, column) in columns.iter().enumerate() {
         let Ok(path) = column.field_path() else { continue };
-        if schema.iter().any(|field| field.name == path.name) {
+        let is_optional =
+            column.default.is_some() && source.fields().is_some_and(|it| it.is_open());
+        if is_optional || schema.iter().any(|field| field.name == path.name) {
             continue;
+        }
+        if let Some(fields) = source.fields().filter(|_| schema.is_empty()) {
+            // The source has fields but cannot read them, so its error says more.
+            let read = fields.read_fields(0, &[], &mut Vec::new(), u64::MAX, &mut |_, _| Ok(()));
+            if let Err(error) = read {
+                return Err(Error::config(format!("column[{number}].name"), error.problem));
+            }
         }
         let names: Vec<_> = schema.iter().map(|field| field.name.as_str()).collect();
         let part = source.fields().and_then(|fields| fields.part_without(&path.name));

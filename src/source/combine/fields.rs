@@ -16,6 +16,10 @@ impl<A: Arrangement> Fields for Combined<A> {
         })
     }
 
+    fn is_open(&self) -> bool {
+        self.parts.iter().any(|part| part.source.fields().is_some_and(|it| it.is_open()))
+    }
+
     fn part_without(&self, name: &str) -> Option<String> {
         let mut parts = self.parts.iter().map(|part| &part.source);
         let part = parts.find(|it| it.schema().iter().all(|field| field.name != name))?;

@@ -6,7 +6,7 @@ use csv::{ReaderBuilder, StringRecord};
 
 use super::FileList;
 use super::blocks::Text;
-use crate::error::{DataError, Error, Reason, Redacted, Result};
+use crate::error::{DataError, Error, Reason, Redacted, Result, reserve};
 use crate::field::{Field, FieldKind, FieldValue};
 use crate::source::Fields;
 use crate::source::custom::PutField;
@@ -37,6 +37,10 @@ enum RowText {
     /// Text of a list at a URL.
     Fetched(Vec<u8>),
 }
+
+/// Size of the CSV reader's buffer, in bytes. Short rows need less, and a buffer is allocated for
+/// every row.
+const READ_BYTES: usize = 8 << 10;
 
 /// Maximum number of keys of JSON lines that are listed as fields.
 const MOST_KEYS: usize = 1000;
@@ -110,14 +114,13 @@ impl Rows {
             return Err(DataError::new(Reason::Oversized, problem));
         }
         let begin = begin + self.mark;
-        buffer.clear();
+        reserve::renew(buffer, len as usize)?;
         match &self.text {
             RowText::Unknown => return Err(wrong("was not read".into())),
             RowText::Fetched(text) => {
-                buffer.extend_from_slice(&text[begin as usize..(begin + len) as usize]);
+                buffer.copy_from_slice(&text[begin as usize..(begin + len) as usize]);
             }
             RowText::File(file, stamp) => {
-                buffer.resize(len as usize, 0);
                 let failed = |error: std::io::Error| wrong(format!("cannot be read: {error}"));
                 let count = file.read_at(buffer, begin).map_err(failed)?;
                 if count < buffer.len() || file.stamp().map_err(failed)? != *stamp {
@@ -137,7 +140,7 @@ impl Rows {
         put: &mut PutField<'_>,
     ) -> Result<(), DataError> {
         let mut rows = ReaderBuilder::new();
-        rows.delimiter(separator).has_headers(false).buffer_capacity(row.len().max(1));
+        rows.delimiter(separator).has_headers(false).buffer_capacity(row.len().clamp(1, READ_BYTES));
         let mut record = StringRecord::new();
         rows.from_reader(row)
             .read_record(&mut record)

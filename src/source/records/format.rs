@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::io;
+use std::ops::Range;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -77,6 +78,21 @@ pub trait Format:
     /// ([`CLASSES_NAME`](super::CLASSES_NAME)), in the order of their numbers. The default returns
     /// none, for formats that `pack` does not write.
     fn classes(&self, _window: &mut Window) -> Result<Vec<String>, FileError> {
+        Ok(Vec::new())
+    }
+
+    /// Whether samples have fields ([`fields`](Self::fields)).
+    const HAS_FIELDS: bool = false;
+
+    /// Returns name and position of the fields of a sample of an uncompressed local file. The image
+    /// begins at `image`, and the image of the previous sample ends at `from`, which is 0 for the
+    /// first sample.
+    fn fields(
+        _file: &File,
+        _len: u64,
+        _from: u64,
+        _image: u64,
+    ) -> Result<Vec<(String, Range<u64>)>, FileError> {
         Ok(Vec::new())
     }
 

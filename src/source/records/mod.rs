@@ -21,7 +21,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{
-    Exclusion, Exclusions, Expected, Hints, Identity, Notes, Page, RemoteReads, Sealed, Source,
+    Exclusion, Exclusions, Expected, Fields, Hints, Identity, Notes, Page, RemoteReads, Sealed,
+    Source,
 };
 use crate::error::{DataError, Reason, Redacted, Result};
 use crate::footprint::counted;
@@ -48,6 +49,7 @@ mod braces;
 mod classes;
 mod each;
 mod entry;
+mod fields;
 mod file_error;
 mod files;
 mod format;
@@ -261,6 +263,10 @@ impl<F: Format> Source for Records<F> {
 
     fn classes(&self) -> &[String] {
         &self.classes
+    }
+
+    fn fields(&self) -> Option<&dyn Fields> {
+        F::HAS_FIELDS.then_some(self)
     }
 
     fn remote(&self) -> Option<&dyn RemoteReads> {

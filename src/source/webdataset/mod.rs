@@ -126,6 +126,39 @@ impl Format for WebDatasetSettings {
             .map_err(|error| wrong(format!("the names of classes cannot be read: {error}")))
     }
 
+    const HAS_FIELDS: bool = true;
+
+    /// The files of a sample, named by their extensions. They follow each other, before or after
+    /// the image.
+    fn fields(
+        file: &File,
+        len: u64,
+        from: u64,
+        image: u64,
+    ) -> Result<Vec<(String, Range<u64>)>, FileError> {
+        let mut window = Window::new(file, len);
+        window.read_ahead(tar::AHEAD_BYTES);
+        let mut members = tar::Members::from(from);
+        let mut sample = None;
+        let (mut parts, mut is_found) = (Vec::new(), false);
+        while let Some(tar::Member { name, kind, archive, .. }) = members.next(&mut window)? {
+            let (Some((key, extension)), Kind::File(data)) = (split(&name), kind) else { continue };
+            if is_meta(&name) {
+                continue;
+            }
+            let own = Some((key.to_vec(), archive));
+            if own != sample {
+                if is_found {
+                    break;
+                }
+                (parts, sample) = (Vec::new(), own);
+            }
+            is_found |= data.bytes.start == image;
+            parts.push((extension, data.bytes));
+        }
+        Ok(if is_found { parts } else { Vec::new() })
+    }
+
     fn walk(
         &self,
         window: &mut Window,

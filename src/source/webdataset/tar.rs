@@ -84,6 +84,11 @@ struct Extended {
 }
 
 impl Members {
+    /// Members after the contents of a member, which end at this offset.
+    pub fn from(end: u64) -> Self {
+        Self { at: end.next_multiple_of(BLOCK), ..Self::default() }
+    }
+
     /// Returns the next member, which may be in the next archive. Returns `None` at the end of the
     /// file.
     pub fn next(&mut self, window: &mut Window) -> Result<Option<Member>, FileError> {

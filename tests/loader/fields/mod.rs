@@ -1,6 +1,7 @@
 //! Columns that are made from fields of the source.
 
 mod ragged;
+mod webdataset;
 
 use std::fs;
 use std::path::Path;
@@ -60,14 +61,14 @@ fn texts(batches: &[Batch], column: &str) -> Vec<(u64, String)> {
 }
 
 /// The error of the first sample that fails.
-fn sample_error(builder: LoaderBuilder) -> (u64, Reason, String) {
+pub fn sample_error(builder: LoaderBuilder) -> (u64, Reason, String) {
     match batches(builder) {
         Err(Error::Sample(error)) => (error.index, error.reason, error.problem),
         other => panic!("{:?}", other.map(|it| it.len())),
     }
 }
 
-fn with_field(field: &str, column: ColumnSettings) -> ColumnSettings {
+pub fn with_field(field: &str, column: ColumnSettings) -> ColumnSettings {
     ColumnSettings { field: Some(field.into()), ..column }
 }
 
@@ -377,7 +378,7 @@ fn the_plan_counts_the_memory_of_columns() {
     let plain = plan(Vec::new());
     let slots = plain.footprint.row("labels").unwrap().count;
     let parts = 4 * 32 * slots;
-    let expected = slots * (4 * 1000 + 5 * 40) + 3 * 2 * (1 << 20) + parts;
+    let expected = slots * (4 * 1000 + 5 * 40) + 3 * 3 * (1 << 20) + parts;
     assert_eq!(bytes(vec![column]) - bytes(Vec::new()), expected);
 }
 

@@ -285,6 +285,45 @@ fn the_command_prints_classes_skipped_files_and_warnings() {
     assert_eq!(json["warnings"].as_array().unwrap().len(), 1);
 }
 
+/// Each column that the command prints holds the field's example, and can be written into a
+/// pipeline file as it is.
+#[test]
+fn the_command_prints_fields_with_examples_and_columns() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("a.jpg"), jpeg(1, 20, 10)).unwrap();
+    let rows = "path,label,caption,score,tags,meta,empty\n\
+                a.jpg,0,,,,,\n\
+                a.jpg,1,\"a cat\u{1b}[31m\",0.5,\"[1, 2]\",\"{\"\"b\"\": 3}\",\n";
+    let list = root.path().join("a.csv");
+    fs::write(&list, rows).unwrap();
+    let (done, text, _) = feedwater(&[list.to_str().unwrap()]);
+    assert!(done && !text.contains('\u{1b}'), "{text}");
+    let line = |name: &str| {
+        let mut lines = text.lines().filter(|line| line[10.min(line.len())..].starts_with(name));
+        lines.next().unwrap_or_else(|| panic!("{name}: {text}"))
+    };
+    assert!(line("path: ").starts_with("fields    "), "{text}");
+    assert!(line("empty: ").ends_with("not in the first samples"), "{text}");
+    assert!(line("meta: ").contains("choose a member, such as :b"), "{text}");
+    for name in ["path", "label", "caption", "score", "tags"] {
+        let column = line(&format!("{name}: ")).split_once("[[column]] ").unwrap().1;
+        let column = column.replace(", ", "\n");
+        let file = format!(
+            "[source]\nlist = {list:?}\n[loader]\nbatch_size = 1\n\
+             on_error = \"skip\"\n[[column]]\n{column}\n\
+             [[chain]]\nop = \"resize\"\nwidth = 8\nheight = 8\n"
+        );
+        let pipeline = feedwater::Pipeline::from_toml(&file, "");
+        let mut loader = pipeline.unwrap().builder().unwrap().epochs(Some(1)).build().unwrap();
+        let batch = loader.epoch().next().unwrap().unwrap();
+        assert!(batch.column(name).unwrap().len_bytes() > 0, "{file}");
+    }
+    let (_, text, _) = feedwater(&[list.to_str().unwrap(), "--json"]);
+    let json: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["fields"][3]["example"], "0.5");
+    assert_eq!(json["fields"][3]["column"], "name = \"score\", dtype = \"f32\"");
+}
+
 #[test]
 fn the_command_prints_only_some_of_many_classes() {
     let root = tempfile::tempdir().unwrap();

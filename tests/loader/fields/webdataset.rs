@@ -1,0 +1,165 @@
+//! Columns from the files of a sample in a tar archive.
+
+use std::fs::File;
+use std::path::Path;
+
+use super::{batches, builder, sample_error, with_field};
+use crate::common::jpegs;
+use feedwater::ElementType;
+use feedwater::error::{Error, Reason};
+use feedwater::plan::{ColumnSettings, DefaultValue, OnError};
+use feedwater::source::WebDataset;
+use feedwater::source::settings::WebDatasetSettings;
+
+/// Writes an archive of these files.
+fn tar(path: &Path, files: &[(String, Vec<u8>)]) {
+    let mut archive = tar::Builder::new(File::create(path).unwrap());
+    for (name, bytes) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o644);
+        // Names of more than 100 bytes have a header of their own.
+        archive.append_data(&mut header, name, &bytes[..]).unwrap();
+    }
+    archive.finish().unwrap();
+}
+
+/// Files of samples: images between their other files, in an order that differs from sample to
+/// sample, some long names, keys without an image, and files that do not belong to a sample.
+fn files(first: usize, count: usize) -> Vec<(String, Vec<u8>)> {
+    let mut files = vec![("__meta__.json".to_string(), b"{}".to_vec())];
+    let images = jpegs((first + count) as u64);
+    for number in first..first + count {
+        let folder = if number % 4 == 1 { "d".repeat(130) + "/" } else { String::new() };
+        let key = format!("{folder}{number:04}");
+        let boxes: Vec<String> = (0..number % 5).map(|it| format!("{{\"x\": {it}}}")).collect();
+        let json =
+            format!("{{\"meta\": {{\"score\": {number}.5}}, \"boxes\": [{}]}}", boxes.join(","));
+        let mut own = vec![
+            ("jpg", images[number].0.clone()),
+            ("txt", format!("caption é {number}").into_bytes()),
+            ("JSON", json.into_bytes()),
+            ("cls", number.to_string().into_bytes()),
+        ];
+        if number % 3 == 0 {
+            own.push(("seg.txt", format!("seg {number}").into_bytes()));
+        }
+        let len = own.len();
+        own.rotate_left(number % len);
+        files.extend(own.into_iter().map(|(ending, bytes)| (format!("{key}.{ending}"), bytes)));
+        if number % 4 == 2 {
+            files.push((format!("without{number}.txt"), b"no image".to_vec()));
+            files.push(("nodot".to_string(), b"no key".to_vec()));
+        }
+    }
+    files
+}
+
+fn open(paths: &[std::path::PathBuf]) -> WebDataset {
+    WebDataset::open(paths, &WebDatasetSettings::default()).unwrap()
+}
+
+fn columns() -> Vec<ColumnSettings> {
+    let list = ColumnSettings::list("x", ElementType::F32, &[]);
+    vec![
+        with_field("txt", ColumnSettings::text("caption")),
+        with_field("json:meta.score", ColumnSettings::array("score", ElementType::F32, &[])),
+        with_field("json:boxes[*].x", list),
+        ColumnSettings {
+            default: Some(DefaultValue::Text("none".into())),
+            ..with_field("seg.txt", ColumnSettings::text("seg"))
+        },
+        with_field("cls", ColumnSettings::array("class", ElementType::I64, &[])),
+    ]
+}
+
+#[test]
+fn every_file_of_a_sample_is_a_field() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["a.tar", "b.tar"].map(|name| folder.path().join(name));
+    tar(&paths[0], &files(0, 13));
+    tar(&paths[1], &files(13, 9));
+    // Two archives in one file.
+    let joined = folder.path().join("c.tar");
+    std::fs::write(&joined, paths.each_ref().map(|it| std::fs::read(it).unwrap()).concat())
+        .unwrap();
+    for paths in [&paths[..], &[joined]] {
+        for (workers, shuffle) in [(1, false), (3, true)] {
+            let builder = builder(open(paths), columns()).num_workers(workers).shuffle(shuffle);
+            let mut compared = 0;
+            for batch in batches(builder).unwrap() {
+                let column = |name| batch.column(name).unwrap();
+                for (place, &label) in batch.labels().iter().enumerate() {
+                    assert_eq!(column("caption").text(place), Some(&*format!("caption é {label}")));
+                    let seg = if label % 3 == 0 { format!("seg {label}") } else { "none".into() };
+                    assert_eq!(column("seg").text(place), Some(&*seg));
+                    assert_eq!(column("score").sample(place), Some(&[label as f32 + 0.5][..]));
+                    let x: Vec<f32> = (0..label % 5).map(|it| it as f32).collect();
+                    assert_eq!(column("x").sample(place), Some(&x[..]));
+                    assert_eq!(column("class").sample(place), Some(&[label][..]));
+                    compared += 1;
+                }
+            }
+            assert_eq!(compared, 22);
+        }
+    }
+}
+
+#[test]
+fn missing_and_large_files_fail_their_sample_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tar");
+    let mut samples = files(0, 6);
+    samples.retain(|(name, _)| name != "0002.txt");
+    samples
+        .iter_mut()
+        .filter(|(name, _)| name == "0003.txt")
+        .for_each(|it| it.1 = vec![b'a'; 5000]);
+    tar(&path, &samples);
+    let caption = || vec![with_field("txt", ColumnSettings::text("caption"))];
+    let source = || open(std::slice::from_ref(&path));
+    let (index, reason, problem) = sample_error(builder(source(), caption()));
+    assert_eq!((index, reason), (2, Reason::Field));
+    assert!(problem.contains("\"txt\" (column \"caption\") is missing"), "{problem}");
+    let limited = |policy| {
+        let builder = builder(source(), caption()).on_error(policy);
+        builder.configure(|it| it.limits.max_field_bytes = 4096)
+    };
+    let found = batches(limited(OnError::Drop)).unwrap();
+    let labels: Vec<i64> = found.iter().flat_map(|batch| batch.labels().to_vec()).collect();
+    assert_eq!(labels, [0, 1, 4, 5]);
+
+    match builder(source(), vec![ColumnSettings::text("captoin")]).build() {
+        Err(Error::Config(error)) => {
+            assert!(error.problem.contains("jpg, txt, json, cls, seg.txt"), "{}", error.problem);
+        }
+        other => panic!("{:?}", other.err()),
+    }
+}
+
+#[test]
+fn compressed_archives_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tar");
+    tar(&path, &files(0, 3));
+    let packed = folder.path().join("a.tar.gz");
+    let mut encoder =
+        flate2::write::GzEncoder::new(File::create(&packed).unwrap(), Default::default());
+    std::io::copy(&mut File::open(&path).unwrap(), &mut encoder).unwrap();
+    encoder.finish().unwrap();
+    let source = || open(std::slice::from_ref(&packed));
+    match builder(source(), vec![ColumnSettings::text("txt")]).build() {
+        Err(Error::Config(error)) => {
+            assert!(error.problem.contains("is compressed"), "{}", error.problem);
+        }
+        other => panic!("{:?}", other.err()),
+    }
+    let default = DefaultValue::Text("none".into());
+    let column = ColumnSettings {
+        default: Some(default),
+        ..with_field("txt", ColumnSettings::text("caption"))
+    };
+    let (_, reason, problem) = sample_error(builder(source(), vec![column]));
+    assert_eq!(reason, Reason::Unsupported);
+    assert!(problem.contains("a.tar.gz") && problem.contains("is compressed"), "{problem}");
+}
