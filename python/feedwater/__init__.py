@@ -18,6 +18,7 @@ from ._datasets import dataset
 from ._settings import BatchOperator, Operator, Samples, Source, concat, mixture, samples
 from ._torchvision import from_torchvision
 from .batch import Batch
+from .columns import Column, Ragged, array, bytes_, list_, text
 from .errors import Error
 from .loader import Loader
 from .objects import Objects
@@ -41,6 +42,7 @@ __all__ = [
     "Batch",
     "BatchOperator",
     "Cache",
+    "Column",
     "Decode",
     "Error",
     "Limits",
@@ -49,6 +51,7 @@ __all__ = [
     "Objects",
     "Operator",
     "Output",
+    "Ragged",
     "Recipe",
     "Report",
     "Samples",
@@ -56,7 +59,9 @@ __all__ = [
     "Storage",
     "Targets",
     "__version__",
+    "array",
     "beton",
+    "bytes_",
     "coco",
     "concat",
     "dataset",
@@ -66,6 +71,7 @@ __all__ = [
     "file_list",
     "from_torchvision",
     "integrations",
+    "list_",
     "lmdb",
     "mixture",
     "npy",
@@ -74,6 +80,7 @@ __all__ = [
     "recordio",
     "samples",
     "sources",
+    "text",
     "tfrecord",
     "train_recipe",
     "webdataset",

@@ -11,6 +11,7 @@ from . import _foreign
 
 if TYPE_CHECKING:
     from ._settings import Operator
+    from .columns import Column
     from .loader import Loader
 
 Parameters = ParamSpec("Parameters")
@@ -34,12 +35,13 @@ ALIASES = {
     "num_shards": "world_size",
 }
 #: Parameters that are not in the signature, because few programs need them.
-RARE = ("layout", "epoch", "positions", "classes", "smoothing", "classes_of")
+RARE = ("columns", "layout", "epoch", "positions", "classes", "smoothing", "classes_of")
 
 
 class MoreParameters(TypedDict, total=False):
     """Types of the parameters that are not in the signature: rarely needed ones, and other names of parameters."""
 
+    columns: Mapping[str, Column] | None
     layout: Literal["nchw", "nhwc"] | None
     epoch: int
     positions: tuple[int, int] | None

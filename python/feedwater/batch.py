@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import sys
 import threading
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from . import _feedwater, _sheet
 from ._checks import require_ml_dtypes
+from .columns import Ragged
 from .objects import Objects
 
 if TYPE_CHECKING:
@@ -249,6 +251,61 @@ class Batch:
                 "call tensorflow() first, or copy that array"
             )
         return dlpack.from_dlpack(_exported(owner, None))
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns that the loader's parameter ``columns`` added."""
+        return self._inner.columns
+
+    def column(self, name: str, framework: Framework = "numpy") -> Any:
+        """A column that the loader's parameter ``columns`` added: an array or tensor of ``framework``, a
+        :class:`feedwater.Ragged` for lists, or a list of texts or bytes. If the batch is on a GPU, tensors are copied
+        to it."""
+        if name not in self._inner.columns:
+            names = ", ".join(self._inner.columns) or "no columns"
+            raise KeyError(f"the batch has {names}, and none has the name {name!r}; add columns with fw.Loader(..., columns={{...}})")
+        kind, dtype, shape, data, offsets = self._inner.column(name)
+        if kind in ("text", "bytes"):
+            begins = offsets or [0]
+            parts = [bytes(data[begin:end]) for begin, end in zip(begins, begins[1:])]
+            return [part.decode() for part in parts] if kind == "text" else parts
+        values = self._converted(data, dtype, shape, framework)
+        if offsets is None:
+            return values
+        packed = bytearray(struct.pack(f"{len(offsets)}q", *offsets))
+        return Ragged(values, self._converted(packed, "i64", [len(offsets)], framework))
+
+    def _converted(self, data: bytearray, dtype: str, shape: list[int], framework: Framework) -> Any:
+        """Converts the elements of a column to an array or tensor of a framework, on the batch's device."""
+        on_cpu = self._inner.device[0] == _CPU
+        if framework == "torch":
+            import torch
+
+            names = {"u8": torch.uint8, "i64": torch.int64, "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}
+            # PyTorch refuses empty buffers.
+            tensor = torch.frombuffer(data, dtype=names[dtype]) if data else torch.empty(0, dtype=names[dtype])
+            tensor = tensor.reshape(shape)
+            return tensor if on_cpu else tensor.to(self.device, non_blocking=True)
+        import numpy
+
+        if dtype == "bf16":
+            require_ml_dtypes()
+            import ml_dtypes
+
+            kind: Any = ml_dtypes.bfloat16
+        else:
+            kind = {"u8": numpy.uint8, "i64": numpy.int64, "f16": numpy.float16, "f32": numpy.float32}[dtype]
+        array: NumpyArray = numpy.frombuffer(data, kind).reshape(shape)
+        if framework == "jax":
+            import jax
+
+            return jax.device_put(array, None if on_cpu else jax.devices("cuda")[self._inner.device[1]])
+        if framework == "tensorflow":
+            import tensorflow
+
+            with tensorflow.device("CPU:0" if on_cpu else f"GPU:{self._inner.device[1]}"):
+                return tensorflow.convert_to_tensor(array)
+        return array
 
     def targets(self) -> NumpyArray:
         """Soft targets, ``[samples, classes]`` of f32, if ``classes`` is set; otherwise labels as 64-bit integers."""

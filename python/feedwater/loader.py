@@ -22,6 +22,7 @@ from ._datasets import Dataset, as_source
 from ._names import ALIASES, RARE, MoreParameters, advice, needing_source, settings_of, settled, suggesting
 from ._settings import BatchOperator, Operator, Samples, Source, written
 from .batch import Batch, Meaning
+from .columns import tables
 from .errors import ConfigError, Error, StoppedError
 from .report import Report
 from .sections import SECTIONS, Cache, Decode, Limits, LoaderSettings, Output, Storage, Targets, checked_sections, table_of, written_keys
@@ -133,6 +134,8 @@ class Loader:
 
     Rarely needed: ``layout`` (of ``output``), ``classes`` and ``smoothing`` (of ``targets``), and:
 
+    * ``columns``: more columns, such as ``{"caption": fw.text()}`` (:func:`fw.text
+      <feedwater.text>`). Loops then yield dictionaries with the keys ``image`` and ``label``, too.
     * ``classes_of``: class numbers to use: those of another loader or its :meth:`state_dict`, a
       list of names, or a dictionary such as ``class_to_idx``. A validation set that lacks a class
       of the training set needs this parameter (:meth:`feedwater.Source.with_classes`).
@@ -225,10 +228,13 @@ class Loader:
         names = names_of(given.get("classes_of"))
         table, own = written(source if names is None else source.with_classes(names))
         lines.append(f"source = {table}")
-        tables = {name: _toml.table(section) for name, section in sections.items()}
-        lines += [f"{name} = {table}" for name, table in tables.items() if table != "{}"]
+        texts = {name: _toml.table(section) for name, section in sections.items()}
+        lines += [f"{name} = {table}" for name, table in texts.items() if table != "{}"]
         lines.append(f"chain = {_toml.value(operators_of(transform))}")
         blends = batch_operators_of(given.get("batch_operators", getattr(transform, "batch_operators", ())))
+        columns = tables(given["columns"]) if "columns" in given else []
+        if columns:
+            lines.append(f"column = {_toml.value(columns)}")
         if blends:
             lines.append(f"batch_operators = {_toml.value(blends)}")
         rest = getattr(transform, "rest", [])
@@ -303,6 +309,8 @@ class Loader:
         self._has_whole_length = False
         self._has_state = False
         self._inner = self._built(epoch, None)
+        #: Names of the columns that are made from fields.
+        self._columns = self._inner.columns
         check_framework(framework, self._inner.shape[1])
         self._meaning = Meaning(self._inner.classes, self._inner.normalization)
 
@@ -340,7 +348,9 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         # Neither `batches()` nor `map` keeps a reference to a returned batch, so its memory is free as soon as the loop drops it.
-        return self.batches() if self._framework == "batch" else map(self.pair, self.batches())
+        if self._framework == "batch":
+            return self.batches()
+        return map(self.record if self._columns else self.pair, self.batches())
 
     def pair(self, batch: Batch) -> tuple[Any, Any]:
         """Converts a batch of this loader to the pair of images and targets that a loop with its ``framework`` returns."""
@@ -348,6 +358,15 @@ class Loader:
             raise ValueError('the loader was built with framework="batch", which has no pairs; use batch.pair("torch")')
         images, targets = batch.pair(self._framework)
         return applied(self._rest, images) if self._rest else images, targets
+
+    def record(self, batch: Batch) -> dict[str, Any]:
+        """Converts a batch of this loader to the dictionary that a loop returns if the loader has ``columns``."""
+        framework = self._framework
+        if framework == "batch":
+            raise ValueError('the loader was built with framework="batch", which has no dictionaries; use batch.column("name", "torch")')
+        images, targets = self.pair(batch)
+        target = "target" if batch.classes else "label"
+        return {"image": images, target: targets, **{name: batch.column(name, framework) for name in self._columns}}
 
     def batches(self) -> Iterator[Batch]:
         """Returns an iterator over the batches of the next epoch. Transforms that stay Python (``keep_rest``) are not applied; :meth:`pair`
@@ -368,7 +387,9 @@ class Loader:
         if known[1] is None:
             raise StoppedError("there is no next batch, because the last epoch has ended")
         batch = Batch(known[1], self._meaning, inner.fields(known[1], stay=True))
-        return batch if self._framework == "batch" else self.pair(batch)
+        if self._framework == "batch":
+            return batch
+        return self.record(batch) if self._columns else self.pair(batch)
 
     def _epoch(self, batches: Batches) -> tuple[_feedwater.Loader, _feedwater.Epoch]:
         """Begins the next epoch, which ends the running one."""

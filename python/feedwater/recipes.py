@@ -135,8 +135,8 @@ def _made(
     return Recipe(operators, sections, rest=rest, batch_operators=batch_operators)
 
 
-def _functions(rest: Sequence[Callable[[Any], Any]]) -> list[Callable[[Any], Any]]:
-    functions = list(rest) if isinstance(rest, Iterable) else [rest]
+def _functions(rest: Any) -> list[Callable[[Any], Any]]:
+    functions: list[Any] = list(rest) if isinstance(rest, Iterable) else [rest]
     for function in functions:
         if not callable(function):
             raise TypeError(f"rest has {function!r}; it is a list of functions that run in Python on each image")

@@ -152,6 +152,8 @@ class Limits(Section):
       suspected decompression bombs.
     * ``max_side``: largest width and height of an image, in pixels. Default: 65535.
     * ``max_file_bytes``: maximum size of an encoded sample. Default: 64 MiB.
+    * ``max_field_bytes``: maximum size of the text or bytes from which the fields of a sample are
+      read for ``columns``. Default: 1 MiB.
     * ``large_image_memory``: host memory that all images share if they need more than the memory
       of their worker. Default: 256 MiB.
     * ``host_memory``: maximum host memory, including page-locked memory. Default: no limit.
@@ -172,6 +174,7 @@ class Limits(Section):
         max_pixels: int | None = None,
         max_side: int | None = None,
         max_file_bytes: Bytes | None = None,
+        max_field_bytes: Bytes | None = None,
         large_image_memory: Bytes | None = None,
         host_memory: Bytes | None = None,
         device_memory: Bytes | None = None,
@@ -183,6 +186,7 @@ class Limits(Section):
             max_pixels=max_pixels,
             max_side=max_side,
             max_file_bytes=max_file_bytes,
+            max_field_bytes=max_field_bytes,
             large_image_memory=large_image_memory,
             host_memory=host_memory,
             device_memory=device_memory,

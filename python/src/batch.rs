@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use feedwater::handoff::CudaArrayInterface;
 use feedwater::handoff::dlpack::{self, ConsumerStream};
-use feedwater::{Plan, SampleRecord, Source, TensorShape};
-use pyo3::exceptions::PyBufferError;
+use feedwater::{ElementType, Plan, SampleRecord, Source, TensorShape};
+use pyo3::exceptions::{PyBufferError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyTuple};
@@ -34,7 +34,42 @@ pub struct Batch {
     classes: usize,
     /// Copy of the soft targets, made before the tensor is exported.
     targets: Mutex<Option<Vec<f32>>>,
+    /// Copies of the columns that are made from fields.
+    columns: Vec<Column>,
 }
+
+/// Copy of a column.
+struct Column {
+    name: String,
+    kind: &'static str,
+    element: ElementType,
+    shape: Vec<usize>,
+    values: Vec<u8>,
+    offsets: Option<Vec<i64>>,
+}
+
+impl Column {
+    /// Copies the columns of a batch that are made from fields, which are in host memory.
+    fn all(batch: &feedwater::Batch) -> Vec<Self> {
+        let plan = batch.plan();
+        let columns = plan.settings.columns.iter().filter_map(|settings| {
+            let column = batch.column(&settings.name)?;
+            Some(Self {
+                name: settings.name.clone(),
+                kind: column.kind().name(),
+                element: column.element_type(),
+                shape: column.shape(),
+                values: column.bytes()?.to_vec(),
+                offsets: column.offsets().map(<[i64]>::to_vec),
+            })
+        });
+        columns.collect()
+    }
+}
+
+/// A column for Python: kind, element type, shape of the values, bytes of the values, offsets.
+type PyColumn<'py> =
+    (&'static str, &'static str, Vec<usize>, Bound<'py, PyByteArray>, Option<Vec<i64>>);
 
 impl Batch {
     pub fn new(batch: feedwater::Batch) -> Self {
@@ -54,6 +89,7 @@ impl Batch {
             errors: batch.errors().iter().map(|it| (it.index, it.to_string())).collect(),
             classes: batch.classes(),
             targets: Mutex::new(None),
+            columns: Column::all(&batch),
             batch: Mutex::new(Some(batch)),
         }
     }
@@ -181,6 +217,21 @@ impl Batch {
         let values = targets.as_deref().unwrap_or_default();
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
         Ok(PyByteArray::new(py, &bytes))
+    }
+
+    /// Names of the columns that are made from fields.
+    #[getter]
+    fn columns(&self) -> Vec<&str> {
+        self.columns.iter().map(|column| column.name.as_str()).collect()
+    }
+
+    /// Copies a column that is made from a field.
+    fn column<'py>(&self, py: Python<'py>, name: &str) -> PyResult<PyColumn<'py>> {
+        let found = self.columns.iter().find(|column| column.name == name);
+        let Column { kind, element, shape, values, offsets, .. } =
+            found.ok_or_else(|| PyKeyError::new_err(name.to_string()))?;
+        let values = PyByteArray::new(py, values);
+        Ok((kind, element.name(), shape.clone(), values, offsets.clone()))
     }
 
     /// The record of each sample, as a dictionary.

@@ -180,6 +180,14 @@ impl Loader {
         check_thread(&self.sequences)
     }
 
+    /// Names of the columns that are made from fields.
+    #[getter]
+    fn columns(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let loader = self.open(py)?;
+        let columns = &loader.plan().settings.columns;
+        Ok(columns.iter().map(|column| column.name.clone()).collect())
+    }
+
     /// Whether the source has annotated objects.
     #[getter]
     fn has_objects(&self, py: Python<'_>) -> PyResult<bool> {

@@ -19,6 +19,8 @@ class BatchDataset(PyDataset):  # type: ignore[misc]
     def __init__(self, loader: Loader) -> None:
         if loader.framework == "batch":
             raise ValueError('the loader was built with framework="batch"; Keras needs pairs of images and labels')
+        if loader._columns:
+            raise ValueError(f"the loader has the columns {', '.join(loader._columns)}; Keras needs pairs of images and labels, so build it without columns")
         super().__init__(workers=1, use_multiprocessing=False)
         self._loader = loader
         self._batches: Iterator[Any] | None = None

@@ -39,7 +39,12 @@ class Batches(IterableDataset):  # type: ignore[misc]
                 for place, is_padding in enumerate(batch._inner.padding):
                     if is_padding:
                         targets[place] = self.padding_label
-            yield (images, targets) if self.keys is None else {self.keys[0]: images, self.keys[1]: targets}
+            if self.keys is None and not batch.columns:
+                yield images, targets
+                continue
+            names = self.keys or ("image", "target" if batch.classes else "label")
+            columns = {name: batch.column(name, "torch") for name in batch.columns}
+            yield {names[0]: images, names[1]: targets, **columns}
 
     def set_epoch(self, epoch: int) -> None:
         self.loader.set_epoch(epoch)

@@ -90,6 +90,8 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
                     f"{at if name in given else f'loader.{name}'} cannot be set, because Ray divides the set among its read tasks and chooses their "
                     "device (the GPU if num_gpus is set); leave it out"
                 )
+        if "columns" in given:
+            raise TypeError("columns are not supported in Ray; pass fw.samples(items) with fields, and name them with fields=")
         if chosen.get("on_error") == "drop":
             raise ValueError('on_error is "drop", but the number of rows must be known; set "substitute", and filter by the column outcome')
         if "num_workers" not in chosen:

@@ -1,0 +1,149 @@
+"""Columns of batches besides images and labels, made from fields of the source: captions, scores, lists of numbers.
+
+    loader = fw.Loader("train.csv", fw.train_recipe(224), columns={"caption": fw.text(), "score": fw.array("f32")})
+    for batch in loader:
+        batch["image"], batch["label"], batch["caption"], batch["score"]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from ._names import nearest, suggesting
+from ._settings import _Settings
+
+__all__ = ["Column", "Ragged", "array", "bytes_", "list_", "text"]
+
+TooLong = Literal["error", "truncate", "skip"]
+
+#: Names of element types in frameworks, with those in pipeline files.
+_DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "uint8": "u8"}
+
+
+class Column(_Settings):
+    """A column, made by :func:`array`, :func:`list_`, :func:`text` or :func:`bytes_`."""
+
+    MADE_BY = "the function that made it"
+    FIELDS = ("field", "kind", "dtype", "shape", "max_len", "too_long", "default")
+
+    def settings(self) -> dict[str, Any]:
+        """The settings as a table of a pipeline file, without the name of the column."""
+        return dict(self._settings)
+
+    def __repr__(self) -> str:
+        settings = ", ".join(f"{key}={value!r}" for key, value in self._settings.items() if key != "kind")
+        kind = self._settings["kind"]
+        return f"fw.{kind}{'_' if kind in ('list', 'bytes') else ''}({settings})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Column) and self._settings == other._settings
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+
+@suggesting("fw.array")
+def array(dtype: Any = "f32", *, field: str | None = None, shape: Sequence[int] = (), default: Any = None) -> Column:
+    """A column of numbers that have the same shape in all samples.
+
+    * ``dtype``: ``"f32"``, ``"f16"``, ``"bf16"``, ``"i64"`` or ``"u8"``, or a framework's type.
+    * ``field``: field of the source. A path after a colon leads into JSON, as in ``"meta:score"``
+      or ``"meta:sizes[0].width"``. Default: the name of the column.
+    * ``shape``: shape of a sample. Default: a single number.
+    * ``default``: value for samples without the field. By default, such a sample fails, and
+      ``on_error`` decides what happens.
+    """
+    return Column(kind="array", dtype=_dtype(dtype), field=field, shape=list(shape), default=default)
+
+
+@suggesting("fw.list_")
+def list_(
+    dtype: Any = "f32",
+    *,
+    field: str | None = None,
+    shape: Sequence[int] = (),
+    max_len: int | None = None,
+    too_long: TooLong | None = None,
+    default: Any = None,
+) -> Column:
+    """A column of lists of numbers, which may have a different length in each sample.
+
+    * ``dtype``, ``field``, ``default``: as for :func:`array`. With ``[*]`` in its path, ``field``
+      collects a value from each entry of a JSON array, as in ``"meta:boxes[*].x"``.
+    * ``shape``: shape of one entry. Default: a single number.
+    * ``max_len``: maximum number of entries, for which memory is allocated. Default: 256.
+    * ``too_long``: what to do with longer lists. ``"error"`` (default): the sample fails, and
+      ``on_error`` decides. ``"truncate"``: the list is cut. ``"skip"``: another sample replaces it.
+      :attr:`Loader.stats <feedwater.Loader.stats>` counts these samples.
+    """
+    settings = {"field": field, "shape": list(shape), "max_len": max_len, "too_long": too_long, "default": default}
+    return Column(kind="list", dtype=_dtype(dtype), **settings)
+
+
+@suggesting("fw.text")
+def text(field: str | None = None, *, max_len: int | None = None, too_long: TooLong | None = None, default: str | None = None) -> Column:
+    """A column of texts. ``max_len``: maximum number of bytes of a text in UTF-8. Default: 4096. ``too_long="truncate"`` cuts between two
+    characters. The other parameters are those of :func:`list_`."""
+    return Column(kind="text", field=field, max_len=max_len, too_long=too_long, default=default)
+
+
+@suggesting("fw.bytes_")
+def bytes_(field: str | None = None, *, max_len: int | None = None, too_long: TooLong | None = None, default: str | None = None) -> Column:
+    """A column of bytes. ``max_len``: maximum number of bytes. Default: 4096. The other parameters are those of :func:`list_`."""
+    return Column(kind="bytes", field=field, max_len=max_len, too_long=too_long, default=default)
+
+
+class Ragged(Sequence[Any]):
+    """Lists of different lengths, one for each sample of a batch.
+
+    ``values`` has the entries of all samples, one after another. Sample ``i`` has the entries from ``offsets[i]`` up to, but without,
+    ``offsets[i + 1]``, so ``len(offsets)`` is the number of samples plus 1. PyTorch's ``torch.nested.nested_tensor_from_jagged`` takes both.
+    """
+
+    def __init__(self, values: Any, offsets: Any) -> None:
+        self.values = values
+        self.offsets = offsets
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        place = range(len(self))[index]
+        return self.values[int(self.offsets[place]) : int(self.offsets[place + 1])]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[place] for place in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"fw.Ragged({len(self)} lists of {len(self.values)} entries, {self.values.dtype})"
+
+
+def tables(columns: Any) -> list[dict[str, Any]]:
+    """Returns the tables of columns in a pipeline file. ``columns`` is the loader's parameter."""
+    if not isinstance(columns, Mapping):
+        raise TypeError(f'columns is {columns!r}; it must be a dictionary, such as {{"caption": fw.text(), "score": fw.array("f32")}}')
+    found = []
+    for name, column in columns.items():
+        if not isinstance(name, str):
+            raise TypeError(f"columns has the name {name!r}; it must be a text")
+        if not isinstance(column, Column):
+            made = getattr(column, "__name__", None)
+            near = made if made in __all__ else nearest(str(column), __all__) if isinstance(column, str) else None
+            advice = f"; did you mean fw.{near}()?" if near else ""
+            raise TypeError(f"columns[{name!r}] is {column!r}; it must be fw.array(...), fw.list_(...), fw.text(...) or fw.bytes_(...){advice}")
+        found.append({"name": name, **column.settings()})
+    return found
+
+
+def _dtype(dtype: Any) -> Any:
+    """Returns the name of an element type in a pipeline file. Unknown names are returned unchanged, for the compiled part's error."""
+    if isinstance(dtype, str):
+        return _DTYPES.get(dtype, dtype)
+    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
+    name = str(name).rpartition(".")[2]
+    if name not in _DTYPES:
+        raise ValueError(f"dtype is {dtype!r}; it is one of {', '.join(_DTYPES.values())}, or one of these types of a framework")
+    return _DTYPES[name]

@@ -1,0 +1,125 @@
+"""Columns that are made from fields of the source."""
+
+import csv
+import json
+
+import numpy
+import pytest
+
+import feedwater as fw
+from feedwater import ops
+
+RESIZE = [ops.Resize(width=8, height=6)]
+
+
+@pytest.fixture
+def table(folder, tmp_path):
+    """A table of six images with a caption, a score, boxes and a label."""
+    paths = sorted(folder.rglob("*.ppm"))[:6]
+    with open(tmp_path / "train.csv", "w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["path", "caption", "score", "boxes", "label"])
+        for number, path in enumerate(paths):
+            (tmp_path / f"{number}.ppm").write_bytes(path.read_bytes())
+            boxes = [[number, 0, side, 1.5] for side in range(number)]
+            rows.writerow([f"{number}.ppm", f'a "caption",\nno. {number} é', number / 4, json.dumps(boxes), number])
+    return tmp_path / "train.csv"
+
+
+COLUMNS = {
+    "caption": fw.text(),
+    "score": fw.array("f32"),
+    "boxes": fw.list_("f32", shape=(4,), max_len=10),
+    "number": fw.array(numpy.int64, field="label"),
+    "raw": fw.bytes_("label"),
+}
+
+
+def check(batch, seen):
+    """Checks every column of a batch against its labels."""
+    for place, label in enumerate(batch["label"].tolist()):
+        assert batch["caption"][place] == f'a "caption",\nno. {label} é'
+        assert batch["score"][place] == label / 4 and batch["number"][place] == label
+        assert batch["boxes"][place].tolist() == [[label, 0, side, 1.5] for side in range(label)]
+        assert batch["raw"][place] == str(label).encode()
+        seen.append(label)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_a_loop_yields_dictionaries_of_columns(table, framework):
+    if framework == "torch":
+        pytest.importorskip("torch")
+    loader = fw.Loader(table, RESIZE, batch_size=4, framework=framework, columns=COLUMNS, drop_last=False, shuffle=True, epochs=2, device="cpu")
+    check(loader.peek(), [])
+    for _ in range(2):
+        seen = []
+        for batch in loader:
+            assert list(batch) == ["image", "label", *COLUMNS]
+            assert batch["image"].shape[1:] == (3, 6, 8) and len(batch["boxes"]) == len(batch["image"])
+            assert str(batch["number"].dtype).endswith("int64") and type(batch["boxes"].values) is type(batch["image"])
+            check(batch, seen)
+        assert sorted(seen) == list(range(6))
+
+
+def test_a_batch_has_its_columns_and_their_names(table):
+    with fw.Loader(table, RESIZE, batch_size=6, framework="batch", columns=COLUMNS, device="cpu") as loader:
+        batch = next(iter(loader))
+    assert batch.columns == list(COLUMNS)
+    boxes = batch.column("boxes")
+    assert len(boxes) == 6 and boxes.offsets.tolist() == [0, 0, 1, 3, 6, 10, 15] and boxes.values.shape == (15, 4)
+    assert [len(entry) for entry in boxes] == list(range(6)) and len(boxes[-1]) == 5 and [len(it) for it in boxes[1:3]] == [1, 2]
+    with pytest.raises(KeyError, match="captions"):
+        batch.column("captions")
+    # Columns stay available after the tensor is exported.
+    batch.numpy()
+    assert batch.column("score").tolist() == [number / 4 for number in range(6)]
+
+
+def test_values_that_do_not_fit_are_errors_or_counted(table):
+    with pytest.raises(fw.errors.SampleError, match='the field "caption".*the column takes i64'):
+        next(iter(fw.Loader(table, RESIZE, columns={"n": fw.array("i64", field="caption")}, batch_size=6, device="cpu", framework="numpy")))
+    short = {"caption": fw.text(max_len=4, too_long="truncate")}
+    with fw.Loader(table, RESIZE, columns=short, batch_size=6, device="cpu", framework="numpy") as loader:
+        assert next(iter(loader))["caption"] == ['a "c'] * 6
+        assert loader.stats["truncated"] == {"caption": 6}
+
+
+def test_wrong_columns_are_errors_that_name_the_column(table):
+    for columns, error, words in (
+        ({"captoin": fw.text()}, fw.errors.ConfigError, "captoin.*path, caption, score, boxes, label"),
+        ({"image": fw.text("caption")}, fw.errors.ConfigError, "every batch has"),
+        ({"score": fw.array("f8")}, fw.errors.ConfigError, "f8"),
+        ({"score": "f32"}, TypeError, r"fw\.array"),
+        ({"score": fw.array}, TypeError, r"did you mean fw\.array\(\)"),
+        ({1: fw.text()}, TypeError, "must be a text"),
+        ([("score", fw.text())], TypeError, "dictionary"),
+        ({"score": fw.array("f32", default="x")}, fw.errors.ConfigError, "default"),
+    ):
+        with pytest.raises(error, match=words):
+            fw.Loader(table, RESIZE, columns=columns, device="cpu", framework="numpy")
+    with pytest.raises(TypeError, match="max_len"):
+        fw.text(max_length=3)
+    with pytest.raises(ValueError, match="float64"):
+        fw.array(numpy.float64)
+
+
+def test_columns_have_a_representation_and_equality():
+    assert repr(fw.text("a", max_len=3)) == "fw.text(field='a', max_len=3)"
+    assert repr(fw.list_(numpy.float32, shape=[2])) == "fw.list_(dtype='f32', shape=[2])"
+    assert fw.array("i64") == fw.array(numpy.int64) != fw.array("f32")
+    assert len({fw.array("i64"), fw.array(numpy.int64)}) == 1
+
+
+def test_a_pipeline_file_with_columns_yields_dictionaries(table, tmp_path):
+    (tmp_path / "p.toml").write_text(
+        'source = {list = "train.csv"}\n[loader]\nbatch_size = 6\n[[column]]\nname = "caption"\nkind = "text"\n'
+        '[[chain]]\nop = "resize"\nwidth = 8\nheight = 6\n'
+    )
+    batch = next(iter(fw.Loader.from_toml(tmp_path / "p.toml", framework="numpy")))
+    assert list(batch) == ["image", "label", "caption"] and batch["caption"][0].endswith("no. 0 é")
+
+
+def test_jax_gets_arrays(table):
+    pytest.importorskip("jax")
+    batch = next(iter(fw.Loader(table, RESIZE, batch_size=6, framework="jax", columns={"score": fw.array()}, device="cpu")))
+    assert batch["score"].tolist() == [number / 4 for number in range(6)]
