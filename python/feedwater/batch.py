@@ -275,6 +275,10 @@ class Batch:
         packed = bytearray(struct.pack(f"{len(offsets)}q", *offsets))
         return Ragged(values, self._converted(packed, "i64", [len(offsets)], framework))
 
+    def _labels(self, framework: Framework) -> Any:
+        """The labels as an array or tensor of a framework."""
+        return self._converted(self._inner.label_bytes(), "i64", [len(self)], framework)
+
     def _converted(self, data: bytearray, dtype: str, shape: list[int], framework: Framework) -> Any:
         """Converts the elements of a column to an array or tensor of a framework, on the batch's device."""
         on_cpu = self._inner.device[0] == _CPU

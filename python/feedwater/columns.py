@@ -7,8 +7,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, SupportsIndex
 
 from ._names import nearest, suggesting
 from ._settings import _Settings
@@ -44,17 +45,18 @@ class Column(_Settings):
 
 
 @suggesting("fw.array")
-def array(dtype: Any = "f32", *, field: str | None = None, shape: Sequence[int] = (), default: Any = None) -> Column:
+def array(dtype: Any = "f32", *, field: str | None = None, shape: int | Sequence[int] | None = (), default: Any = None) -> Column:
     """A column of numbers that have the same shape in all samples.
 
-    * ``dtype``: ``"f32"``, ``"f16"``, ``"bf16"``, ``"i64"`` or ``"u8"``, or a framework's type.
+    * ``dtype``: ``"f32"`` (default), ``"f16"``, ``"bf16"``, ``"i64"`` (for ids) or ``"u8"``, or a
+      framework's type.
     * ``field``: field of the source. A path after a colon leads into JSON, as in ``"meta:score"``
       or ``"meta:sizes[0].width"``. Default: the name of the column.
-    * ``shape``: shape of a sample. Default: a single number.
-    * ``default``: value for samples without the field. By default, such a sample fails, and
-      ``on_error`` decides what happens.
+    * ``shape``: shape of a sample, or its length. Default: a single number.
+    * ``default``: value for samples without the field; a number fills an array. By default, such a
+      sample fails, and ``on_error`` decides what happens.
     """
-    return Column(kind="array", dtype=_dtype(dtype), field=field, shape=list(shape), default=default)
+    return Column(kind="array", dtype=_dtype(dtype), field=field, shape=_shape(shape), default=_default(default))
 
 
 @suggesting("fw.list_")
@@ -62,7 +64,7 @@ def list_(
     dtype: Any = "f32",
     *,
     field: str | None = None,
-    shape: Sequence[int] = (),
+    shape: int | Sequence[int] | None = (),
     max_len: int | None = None,
     too_long: TooLong | None = None,
     default: Any = None,
@@ -77,7 +79,7 @@ def list_(
       ``on_error`` decides. ``"truncate"``: the list is cut. ``"skip"``: another sample replaces it.
       :attr:`Loader.stats <feedwater.Loader.stats>` counts these samples.
     """
-    settings = {"field": field, "shape": list(shape), "max_len": max_len, "too_long": too_long, "default": default}
+    settings = {"field": field, "shape": _shape(shape), "max_len": max_len, "too_long": too_long, "default": _default(default)}
     return Column(kind="list", dtype=_dtype(dtype), **settings)
 
 
@@ -85,13 +87,13 @@ def list_(
 def text(field: str | None = None, *, max_len: int | None = None, too_long: TooLong | None = None, default: str | None = None) -> Column:
     """A column of texts. ``max_len``: maximum number of bytes of a text in UTF-8. Default: 4096. ``too_long="truncate"`` cuts between two
     characters. The other parameters are those of :func:`list_`."""
-    return Column(kind="text", field=field, max_len=max_len, too_long=too_long, default=default)
+    return Column(kind="text", field=field, max_len=max_len, too_long=too_long, default=_default(default))
 
 
 @suggesting("fw.bytes_")
 def bytes_(field: str | None = None, *, max_len: int | None = None, too_long: TooLong | None = None, default: str | None = None) -> Column:
     """A column of bytes. ``max_len``: maximum number of bytes. Default: 4096. The other parameters are those of :func:`list_`."""
-    return Column(kind="bytes", field=field, max_len=max_len, too_long=too_long, default=default)
+    return Column(kind="bytes", field=field, max_len=max_len, too_long=too_long, default=_default(default))
 
 
 class Ragged(Sequence[Any]):
@@ -111,11 +113,20 @@ class Ragged(Sequence[Any]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return [self[place] for place in range(*index.indices(len(self)))]
-        place = range(len(self))[index]
+        if not isinstance(index, SupportsIndex):
+            raise TypeError(f"the index of a sample is a number or a slice, not {index!r}")
+        try:
+            place = range(len(self))[index]
+        except IndexError:
+            raise IndexError(f"sample {index}, but there are lists of {len(self)} samples") from None
         return self.values[int(self.offsets[place]) : int(self.offsets[place + 1])]
 
     def __iter__(self) -> Iterator[Any]:
         return (self[place] for place in range(len(self)))
+
+    def tolist(self) -> list[Any]:
+        """Returns the lists as lists of Python numbers."""
+        return [entries.tolist() for entries in self]
 
     def __repr__(self) -> str:
         return f"fw.Ragged({len(self)} lists of {len(self.values)} entries, {self.values.dtype})"
@@ -138,12 +149,25 @@ def tables(columns: Any) -> list[dict[str, Any]]:
     return found
 
 
-def _dtype(dtype: Any) -> Any:
-    """Returns the name of an element type in a pipeline file. Unknown names are returned unchanged, for the compiled part's error."""
-    if isinstance(dtype, str):
-        return _DTYPES.get(dtype, dtype)
-    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
+def _dtype(dtype: Any) -> str:
+    """Returns the name of an element type in a pipeline file."""
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
     name = str(name).rpartition(".")[2]
-    if name not in _DTYPES:
+    name = _DTYPES.get(name, name)
+    if name not in _DTYPES.values():
         raise ValueError(f"dtype is {dtype!r}; it is one of {', '.join(_DTYPES.values())}, or one of these types of a framework")
-    return _DTYPES[name]
+    return name
+
+
+def _shape(shape: int | Sequence[int] | None) -> list[int]:
+    """Returns the lengths of the axes."""
+    if shape is None:
+        return []
+    return [int(shape)] if isinstance(shape, SupportsIndex) else list(shape)
+
+
+def _default(default: Any) -> Any:
+    """Checks that a pipeline file can hold a default."""
+    if isinstance(default, (bytes, bytearray, os.PathLike)):
+        raise TypeError(f"default is {default!r}; it is a number, a text or a list")
+    return default

@@ -249,7 +249,7 @@ class Loader:
         self._text = "\n".join(lines) + "\n"
         self._own = own
         pipeline = _feedwater.Pipeline.from_toml(self._text, os.getcwd(), own)
-        self._begin(pipeline, framework, rest, given.get("epoch", 0), epochs, given.get("positions"))
+        self._begin(pipeline, framework, rest, given.get("epoch", 0), epochs, given.get("positions"), "columns" in given)
 
     @classmethod
     @suggesting("fw.Loader.from_toml", "the pipeline file has the settings of the loader, so write it there")
@@ -282,6 +282,7 @@ class Loader:
         epoch: int = 0,
         epochs: int | None = None,
         positions: tuple[int, int] | None = None,
+        has_columns: bool = False,
     ) -> None:
         check_framework(framework)
         check_epoch("epoch", epoch, 0)
@@ -311,6 +312,8 @@ class Loader:
         self._inner = self._built(epoch, None)
         #: Names of the columns that are made from fields.
         self._columns = self._inner.columns
+        #: Whether loops return dictionaries.
+        self._has_records = bool(self._columns) or has_columns
         check_framework(framework, self._inner.shape[1])
         self._meaning = Meaning(self._inner.classes, self._inner.normalization)
 
@@ -350,7 +353,7 @@ class Loader:
         # Neither `batches()` nor `map` keeps a reference to a returned batch, so its memory is free as soon as the loop drops it.
         if self._framework == "batch":
             return self.batches()
-        return map(self.record if self._columns else self.pair, self.batches())
+        return map(self.record if self._has_records else self.pair, self.batches())
 
     def pair(self, batch: Batch) -> tuple[Any, Any]:
         """Converts a batch of this loader to the pair of images and targets that a loop with its ``framework`` returns."""
@@ -364,9 +367,13 @@ class Loader:
         framework = self._framework
         if framework == "batch":
             raise ValueError('the loader was built with framework="batch", which has no dictionaries; use batch.column("name", "torch")')
+        columns = {name: batch.column(name, framework) for name in self._columns}
+        # Otherwise the columns would be copied again when the images are exported.
+        batch._inner.forget_columns()
         images, targets = self.pair(batch)
-        target = "target" if batch.classes else "label"
-        return {"image": images, target: targets, **{name: batch.column(name, framework) for name in self._columns}}
+        if batch.classes:
+            return {"image": images, "label": batch._labels(framework), "target": targets, **columns}
+        return {"image": images, "label": targets, **columns}
 
     def batches(self) -> Iterator[Batch]:
         """Returns an iterator over the batches of the next epoch. Transforms that stay Python (``keep_rest``) are not applied; :meth:`pair`
@@ -389,7 +396,7 @@ class Loader:
         batch = Batch(known[1], self._meaning, inner.fields(known[1], stay=True))
         if self._framework == "batch":
             return batch
-        return self.record(batch) if self._columns else self.pair(batch)
+        return self.record(batch) if self._has_records else self.pair(batch)
 
     def _epoch(self, batches: Batches) -> tuple[_feedwater.Loader, _feedwater.Epoch]:
         """Begins the next epoch, which ends the running one."""

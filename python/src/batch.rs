@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use feedwater::handoff::CudaArrayInterface;
 use feedwater::handoff::dlpack::{self, ConsumerStream};
 use feedwater::{ElementType, Plan, SampleRecord, Source, TensorShape};
-use pyo3::exceptions::{PyBufferError, PyKeyError};
+use pyo3::exceptions::{PyBufferError, PyKeyError, PyMemoryError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyTuple};
@@ -34,8 +34,10 @@ pub struct Batch {
     classes: usize,
     /// Copy of the soft targets, made before the tensor is exported.
     targets: Mutex<Option<Vec<f32>>>,
-    /// Copies of the columns that are made from fields.
-    columns: Vec<Column>,
+    /// Names of the columns that are made from fields.
+    column_names: Vec<String>,
+    /// Copies of these columns, made before the tensor is exported.
+    columns: Mutex<Option<Vec<Column>>>,
 }
 
 /// Copy of a column.
@@ -49,21 +51,28 @@ struct Column {
 }
 
 impl Column {
-    /// Copies the columns of a batch that are made from fields, which are in host memory.
-    fn all(batch: &feedwater::Batch) -> Vec<Self> {
-        let plan = batch.plan();
-        let columns = plan.settings.columns.iter().filter_map(|settings| {
-            let column = batch.column(&settings.name)?;
-            Some(Self {
-                name: settings.name.clone(),
-                kind: column.kind().name(),
-                element: column.element_type(),
-                shape: column.shape(),
-                values: column.bytes()?.to_vec(),
-                offsets: column.offsets().map(<[i64]>::to_vec),
-            })
-        });
-        columns.collect()
+    /// Copies a column, which must be in host memory.
+    fn copied(column: feedwater::loader::Column<'_>) -> PyResult<Self> {
+        let bytes = column.bytes().unwrap_or_default();
+        let mut values = Vec::new();
+        values.try_reserve_exact(bytes.len()).map_err(|_| {
+            let text = format!("the column {} has {} bytes", column.name(), bytes.len());
+            PyMemoryError::new_err(text)
+        })?;
+        values.extend_from_slice(bytes);
+        Ok(Self {
+            name: column.name().to_string(),
+            kind: column.kind().name(),
+            element: column.element_type(),
+            shape: column.shape(),
+            values,
+            offsets: column.offsets().map(<[i64]>::to_vec),
+        })
+    }
+
+    fn to_python<'py>(&self, py: Python<'py>) -> PyColumn<'py> {
+        let values = PyByteArray::new(py, &self.values);
+        (self.kind, self.element.name(), self.shape.clone(), values, self.offsets.clone())
     }
 }
 
@@ -89,7 +98,14 @@ impl Batch {
             errors: batch.errors().iter().map(|it| (it.index, it.to_string())).collect(),
             classes: batch.classes(),
             targets: Mutex::new(None),
-            columns: Column::all(&batch),
+            column_names: batch
+                .plan()
+                .settings
+                .columns
+                .iter()
+                .map(|column| column.name.clone())
+                .collect(),
+            columns: Mutex::new(None),
             batch: Mutex::new(Some(batch)),
         }
     }
@@ -137,6 +153,19 @@ impl Batch {
                 Err(error) => return Err(error),
             }
         }
+        Ok(())
+    }
+
+    /// Copies the columns, so that they remain available after the tensor is exported.
+    fn keep_columns(&self, py: Python<'_>) -> PyResult<()> {
+        let mut columns = locked(py, &self.columns);
+        if columns.is_some() || self.column_names.is_empty() {
+            return Ok(());
+        }
+        let batch = locked(py, &self.batch);
+        let batch = batch.as_ref().ok_or_else(given_away)?;
+        let copies = self.column_names.iter().filter_map(|name| batch.column(name));
+        *columns = Some(copies.map(Column::copied).collect::<PyResult<_>>()?);
         Ok(())
     }
 }
@@ -221,17 +250,30 @@ impl Batch {
 
     /// Names of the columns that are made from fields.
     #[getter]
-    fn columns(&self) -> Vec<&str> {
-        self.columns.iter().map(|column| column.name.as_str()).collect()
+    fn columns(&self) -> Vec<String> {
+        self.column_names.clone()
     }
 
     /// Copies a column that is made from a field.
     fn column<'py>(&self, py: Python<'py>, name: &str) -> PyResult<PyColumn<'py>> {
-        let found = self.columns.iter().find(|column| column.name == name);
-        let Column { kind, element, shape, values, offsets, .. } =
-            found.ok_or_else(|| PyKeyError::new_err(name.to_string()))?;
-        let values = PyByteArray::new(py, values);
-        Ok((kind, element.name(), shape.clone(), values, offsets.clone()))
+        let unknown = || PyKeyError::new_err(name.to_string());
+        if let Some(copies) = &*locked(py, &self.columns) {
+            let found = copies.iter().find(|column| column.name == name);
+            return found.map(|column| column.to_python(py)).ok_or_else(unknown);
+        }
+        let batch = locked(py, &self.batch);
+        let Some(column) = batch.as_ref().ok_or_else(given_away)?.column(name) else {
+            return Err(unknown());
+        };
+        let values = PyByteArray::new(py, column.bytes().unwrap_or_default());
+        let offsets = column.offsets().map(<[i64]>::to_vec);
+        let (kind, element) = (column.kind().name(), column.element_type().name());
+        Ok((kind, element, column.shape(), values, offsets))
+    }
+
+    /// Lets go of the columns, so that they are not copied when the tensor is exported.
+    fn forget_columns(&self, py: Python<'_>) {
+        *locked(py, &self.columns) = Some(Vec::new());
     }
 
     /// The record of each sample, as a dictionary.
@@ -307,6 +349,7 @@ impl Batch {
             false => self.with(py, |batch| capsule::stream(batch, stream))?,
         };
         self.keep_targets(py)?;
+        self.keep_columns(py)?;
         let batch = locked(py, &self.batch).take().ok_or_else(given_away)?;
         // Detach from the interpreter, because the export may wait for the device.
         let exported = py.detach(|| match versioned {

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import pathlib
 
 import numpy
 import pytest
@@ -88,7 +89,6 @@ def test_wrong_columns_are_errors_that_name_the_column(table):
     for columns, error, words in (
         ({"captoin": fw.text()}, fw.errors.ConfigError, "captoin.*path, caption, score, boxes, label"),
         ({"image": fw.text("caption")}, fw.errors.ConfigError, "every batch has"),
-        ({"score": fw.array("f8")}, fw.errors.ConfigError, "f8"),
         ({"score": "f32"}, TypeError, r"fw\.array"),
         ({"score": fw.array}, TypeError, r"did you mean fw\.array\(\)"),
         ({1: fw.text()}, TypeError, "must be a text"),
@@ -99,13 +99,46 @@ def test_wrong_columns_are_errors_that_name_the_column(table):
             fw.Loader(table, RESIZE, columns=columns, device="cpu", framework="numpy")
     with pytest.raises(TypeError, match="max_len"):
         fw.text(max_length=3)
-    with pytest.raises(ValueError, match="float64"):
-        fw.array(numpy.float64)
+    for dtype in (numpy.float64, "f64", "int32"):
+        with pytest.raises(ValueError, match="dtype is .*it is one of f32"):
+            fw.array(dtype)
+    for default in (b"a", pathlib.Path("a")):
+        with pytest.raises(TypeError, match="default is .*a number, a text or a list"):
+            fw.bytes_(default=default)
+
+
+def test_columns_without_any_column_are_dictionaries_too(table):
+    for columns, names in (({}, ["image", "label"]), (None, None)):
+        batch = next(iter(fw.Loader(table, RESIZE, batch_size=6, framework="numpy", columns=columns, device="cpu")))
+        assert (list(batch) if names else type(batch)) == (names or tuple)
+    soft = fw.Loader(table, RESIZE, batch_size=6, framework="numpy", columns={"n": fw.array("i64", field="label")}, classes=6, device="cpu")
+    batch = next(iter(soft))
+    assert list(batch) == ["image", "label", "target", "n"] and batch["target"].shape == (6, 6)
+    assert batch["label"].tolist() == batch["n"].tolist() == list(range(6))
+
+
+def test_samples_that_are_too_long_are_replaced_and_reported(table, caplog):
+    columns = {"boxes": fw.list_(shape=4, max_len=2, too_long="skip")}
+    with fw.Loader(table, RESIZE, batch_size=6, framework="numpy", columns=columns, on_error="drop", device="cpu", epochs=1) as loader:
+        (batch,) = list(loader)
+        assert max(len(boxes) for boxes in batch["boxes"]) == 2 and len(batch["label"]) == 6
+        assert loader.stats["errors"]["too_long"] >= 3
+    (record,) = caplog.records
+    assert "replaced by other samples" in record.getMessage() and "too_long" in record.getMessage()
+
+
+def test_lists_of_a_batch_are_a_sequence():
+    lists = fw.Ragged(numpy.arange(5), numpy.array([0, 2, 2, 5]))
+    assert lists.tolist() == [[0, 1], [], [2, 3, 4]] and lists[-1].tolist() == [2, 3, 4] and len(lists) == 3
+    with pytest.raises(IndexError, match="sample 3, but there are lists of 3 samples"):
+        lists[3]
+    with pytest.raises(TypeError, match="a number or a slice"):
+        lists[[0, 1]]
 
 
 def test_columns_have_a_representation_and_equality():
     assert repr(fw.text("a", max_len=3)) == "fw.text(field='a', max_len=3)"
-    assert repr(fw.list_(numpy.float32, shape=[2])) == "fw.list_(dtype='f32', shape=[2])"
+    assert repr(fw.list_(numpy.float32, shape=2)) == "fw.list_(dtype='f32', shape=[2])"
     assert fw.array("i64") == fw.array(numpy.int64) != fw.array("f32")
     assert len({fw.array("i64"), fw.array(numpy.int64)}) == 1
 

@@ -142,7 +142,7 @@ def test_memory_that_was_added_is_given_back(folder):
 
 def test_held_batches_stay_within_the_limit(folder):
     bare = fw.Loader(folder, batch_size=2, prefetch=2, **AS_THEY_ARE)
-    predicted, each = bare._inner.memory, 2 * (12 * 8 * 3 + 8 + 680 + 2 * 32)
+    predicted, each = bare._inner.memory, 2 * (12 * 8 * 3 + 8 + 688 + 2 * 32)
     bare.close()
     loader = fw.Loader(folder, batch_size=2, prefetch=2, limits={"host_memory": predicted + 3 * each + each // 2}, **AS_THEY_ARE)
     held = []

@@ -24,7 +24,7 @@ impl CellFormat {
         if is_present { writer.finish().map(Some) } else { Ok(None) }
     }
 
-    /// Writes a default value into a cell.
+    /// Writes a default value into a cell. A number fills an array.
     ///
     /// # Errors
     /// The errors of [`write`](Self::write).
@@ -54,6 +54,7 @@ fn value(to: &mut Writer<'_>, value: FieldValue<'_>, path: &[Step]) -> Result<bo
     match value {
         FieldValue::Json(text) => json::write(text, None, path, to),
         FieldValue::JsonMember(text, name) => json::write(text, Some(name), path, to),
+        FieldValue::Text("") | FieldValue::Bytes([]) => Ok(false),
         FieldValue::Text(text) if !path.is_empty() => json::write(text.as_bytes(), None, path, to),
         FieldValue::Text(text) => text_or_number(to, text),
         _ if !path.is_empty() => {
@@ -74,8 +75,9 @@ fn value(to: &mut Writer<'_>, value: FieldValue<'_>, path: &[Step]) -> Result<bo
 /// Writes a default value.
 fn default(to: &mut Writer<'_>, value: &DefaultValue) -> Result<(), DataError> {
     match value {
-        DefaultValue::Integer(number) => to.number(Number::Integer((*number).into())),
-        DefaultValue::Float(number) => to.number(Number::Float(*number)),
+        DefaultValue::Bool(value) => to.numbers(Number::Integer((*value).into())),
+        DefaultValue::Integer(number) => to.numbers(Number::Integer((*number).into())),
+        DefaultValue::Float(number) => to.numbers(Number::Float(*number)),
         DefaultValue::Text(text) => to.text(text),
         DefaultValue::List(values) => {
             to.enter()?;
@@ -89,10 +91,12 @@ fn default(to: &mut Writer<'_>, value: &DefaultValue) -> Result<(), DataError> {
 /// with a bracket.
 fn text_or_number(to: &mut Writer<'_>, text: &str) -> Result<bool, DataError> {
     match to.format.kind {
-        _ if text.is_empty() => Ok(false),
         ColumnKind::Text | ColumnKind::Bytes => to.text(text).map(|()| true),
         ColumnKind::Array | ColumnKind::List => {
             let text = text.trim();
+            if text.is_empty() {
+                return Ok(false);
+            }
             if text.starts_with('[') {
                 return json::write(text.as_bytes(), None, &[], to);
             }

@@ -33,8 +33,16 @@ pub fn write(
     match (error, result) {
         (Some(error), _) => Err(error),
         (None, Ok(found)) => Ok(found),
-        (None, Err(problem)) if problem.is_data() => Err(unfit(problem.to_string())),
-        (None, Err(problem)) => Err(unfit(format!("the field is not JSON: {problem}"))),
+        (None, Err(problem)) if problem.is_data() => {
+            // A position in the text of the field would look like a position in the file.
+            let text = problem.to_string();
+            Err(unfit(text.rsplit_once(" at line ").map_or(&*text, |(text, _)| text)))
+        }
+        (None, Err(problem)) => {
+            let is_python = text.iter().any(|byte| b"'N".contains(byte));
+            let hint = if is_python { "; write it with json.dumps, not with str" } else { "" };
+            Err(unfit(format!("the field is not JSON: {problem}{hint}")))
+        }
     }
 }
 
@@ -291,9 +299,13 @@ impl<'de> Visitor<'de> for Leaf<'_, '_> {
     }
 
     fn visit_str<E: serde::de::Error>(mut self, text: &str) -> Result<bool, E> {
-        let written = match self.depth {
-            0 if !self.target.in_all => self.target.to.text(text),
-            _ => Err(self.target.to.mismatch(&quoted(text))),
+        let is_whole = self.depth == 0 && !self.target.in_all;
+        if is_whole && text.is_empty() {
+            return Ok(false);
+        }
+        let written = match is_whole {
+            true => self.target.to.text(text),
+            false => Err(self.target.to.mismatch(&quoted(text))),
         };
         self.target.result(written).map(|()| true)
     }
@@ -319,7 +331,7 @@ impl<'de> Visitor<'de> for Leaf<'_, '_> {
 
     fn visit_map<A: MapAccess<'de>>(self, _: A) -> Result<bool, A::Error> {
         Err(A::Error::custom(
-            "the value is an object; name one of its members with a path, such as meta:score",
+            "the value is an object; name one of its members in field, after a colon",
         ))
     }
 }

@@ -1,5 +1,7 @@
 //! Conversion of numbers to the element type of a column.
 
+use std::fmt;
+
 use half::{bf16, f16};
 
 use crate::tensor::ElementType;
@@ -15,16 +17,28 @@ pub enum Number {
 const MOST_EXACT: u128 = 1 << 53;
 
 impl Number {
-    /// Parses a number, without the spaces around it. `None` if the text is not a number.
+    /// Parses a number, without the spaces around it. The booleans that pandas and JSON write are 0
+    /// and 1. `None` if the text is not a number, or if it exceeds every f64.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
-        let integer = text.parse().ok().map(Number::Integer);
-        integer.or_else(|| text.parse().ok().map(Number::Float))
+        match text {
+            "true" | "True" | "TRUE" => return Some(Number::Integer(1)),
+            "false" | "False" | "FALSE" => return Some(Number::Integer(0)),
+            _ => {}
+        }
+        if let Ok(integer) = text.parse() {
+            return Some(Number::Integer(integer));
+        }
+        let float: f64 = text.parse().ok()?;
+        // `parse` also returns infinity for a number such as 1e400.
+        let is_infinity = text.contains(['i', 'I']);
+        (is_infinity || !float.is_infinite()).then_some(Number::Float(float))
     }
 
     /// Writes the number to `to`, in native byte order. Returns a message if the element type
-    /// cannot represent it: an integer column takes no fractions, and a float column takes no
-    /// integers beyond 2^53. Floats are rounded to the nearest.
+    /// cannot represent it. Integer columns take neither fractions nor floats beyond 2^53, which
+    /// may differ from the written number. Float columns take no integers beyond 2^53, and a column
+    /// of f32 takes only integers that an f32 represents. Other floats are rounded to the nearest.
     pub fn write(self, element: ElementType, to: &mut [u8]) -> Result<(), String> {
         match element {
             ElementType::U8 => to.copy_from_slice(&[self.integer(0, u8::MAX.into())? as u8]),
@@ -33,15 +47,23 @@ impl Number {
                 to.copy_from_slice(&(number as i64).to_ne_bytes());
             }
             ElementType::F16 => {
-                let value = f16::from_f64(self.float(f16::MAX.to_f64())?);
+                let value = f16::from_f64(self.float()?);
+                self.check_rounded(value.is_infinite(), f16::MAX)?;
                 to.copy_from_slice(&value.to_ne_bytes());
             }
             ElementType::BF16 => {
-                let value = bf16::from_f64(self.float(bf16::MAX.to_f64())?);
+                let value = bf16::from_f64(self.float()?);
+                self.check_rounded(value.is_infinite(), bf16::MAX)?;
                 to.copy_from_slice(&value.to_ne_bytes());
             }
             ElementType::F32 => {
-                let value = self.float(f32::MAX.into())? as f32;
+                let value = self.float()? as f32;
+                self.check_rounded(value.is_infinite(), f32::MAX)?;
+                if let Number::Integer(number) = self
+                    && value as i128 != number
+                {
+                    return Err(format!("{number} is an integer that no f32 represents"));
+                }
                 to.copy_from_slice(&value.to_ne_bytes());
             }
         }
@@ -51,8 +73,15 @@ impl Number {
     fn integer(self, low: i128, high: i128) -> Result<i128, String> {
         let number = match self {
             Number::Integer(number) => number,
-            Number::Float(number) if number.fract() == 0.0 && number.abs() < 1e30 => number as i128,
-            Number::Float(number) => return Err(format!("{number} is not a whole number")),
+            Number::Float(number) if number.fract() != 0.0 || !number.is_finite() => {
+                return Err(format!("{number} is not a whole number"));
+            }
+            Number::Float(number) if number.abs() > MOST_EXACT as f64 => {
+                return Err(format!(
+                    "{number:e} is written as a float, and is beyond 2^53, so it may not be exact"
+                ));
+            }
+            Number::Float(number) => number as i128,
         };
         match (low..=high).contains(&number) {
             true => Ok(number),
@@ -60,18 +89,26 @@ impl Number {
         }
     }
 
-    /// Converts to a float. `most` is the largest finite value of the element type.
-    fn float(self, most: f64) -> Result<f64, String> {
-        let number = match self {
+    fn float(self) -> Result<f64, String> {
+        match self {
             Number::Integer(number) if number.unsigned_abs() > MOST_EXACT => {
-                return Err(format!("{number} is beyond 2^53, so a float may not represent it"));
+                Err(format!("{number} is beyond 2^53, so a float may not represent it"))
             }
-            Number::Integer(number) => number as f64,
-            Number::Float(number) => number,
-        };
-        match number.is_finite() && number.abs() > most {
-            true => Err(format!("{number} is not between -{most} and {most}")),
-            false => Ok(number),
+            Number::Integer(number) => Ok(number as f64),
+            Number::Float(number) => Ok(number),
+        }
+    }
+
+    /// Returns an error if the number was finite, but rounding made it infinite.
+    fn check_rounded(self, is_infinite: bool, most: impl fmt::Display) -> Result<(), String> {
+        match self {
+            Number::Float(number) if is_infinite && number.is_finite() => {
+                Err(format!("{number:e} is not between -{most} and {most}"))
+            }
+            Number::Integer(number) if is_infinite => {
+                Err(format!("{number} is not between -{most} and {most}"))
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -105,6 +142,13 @@ mod tests {
             ("65504", ElementType::F16, 65504.0),
             ("-2", ElementType::BF16, -2.0),
             ("9007199254740992", ElementType::F32, 9007199254740992.0),
+            ("9007199254740992.0", ElementType::I64, 9007199254740992.0),
+            ("16777217", ElementType::BF16, 16777216.0),
+            ("3.4028235e38", ElementType::F32, f32::MAX.into()),
+            ("65519", ElementType::F16, 65504.0),
+            ("True", ElementType::U8, 1.0),
+            ("false", ElementType::F32, 0.0),
+            ("-Infinity", ElementType::F32, f64::NEG_INFINITY),
             ("inf", ElementType::F32, f64::INFINITY),
         ] {
             assert_eq!(written(text, element), Ok(expected), "{text} as {element}");
@@ -123,6 +167,12 @@ mod tests {
             ("9223372036854775808", ElementType::I64),
             ("9.3e18", ElementType::I64),
             ("1e300", ElementType::I64),
+            ("16777217", ElementType::F32),
+            ("9007199254740993", ElementType::F16),
+            ("9007199254740994.0", ElementType::I64),
+            ("1e400", ElementType::F32),
+            ("-1e400", ElementType::F32),
+            ("tRuE", ElementType::U8),
             ("9007199254740993", ElementType::F32),
             ("1e39", ElementType::F32),
             ("65520", ElementType::F16),

@@ -35,7 +35,7 @@ impl FromStr for FieldPath {
             return Err("names no field".into());
         }
         if text.ends_with(':') {
-            return Err("has nothing after the colon; write a path such as meta.score".into());
+            return Err(format!("is {text:?}, without a path after the colon; write {text}score"));
         }
         Ok(Self { name: name.into(), steps: steps(path)? })
     }
@@ -86,7 +86,9 @@ fn steps(path: &str) -> Result<Vec<Step>, String> {
         let (name, after) = rest.split_at(end);
         if !is_plain(name) {
             return Err(format!(
-                "has the name {name:?}; write [\"{name}\"] for a name with other characters than letters, digits, _ and -"
+                "has the name {name:?} after the colon; write [\"{}\"] for a name with other characters than \
+                 letters, digits, _ and -; for a field with a colon in its own name, give the column this name, without field",
+                name.trim_matches(['"', '\''])
             ));
         }
         steps.push(Step::Member(name.into()));

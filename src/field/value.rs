@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum DefaultValue {
+    /// The number 0 or 1.
+    Bool(bool),
     /// An integer.
     Integer(i64),
     /// A float.

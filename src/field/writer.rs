@@ -74,15 +74,30 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// Writes a number, or fills an array with it.
+    pub fn numbers(&mut self, number: Number) -> Result<(), DataError> {
+        if self.format.kind != ColumnKind::Array || self.depth > 0 {
+            return self.number(number);
+        }
+        self.depth = self.axes();
+        let written = (0..self.format.entry_len()).try_for_each(|_| self.number(number));
+        self.depth = 0;
+        written
+    }
+
     /// Writes a number.
     pub fn number(&mut self, number: Number) -> Result<(), DataError> {
         if matches!(self.format.kind, ColumnKind::Text | ColumnKind::Bytes)
             || self.depth != self.axes()
         {
-            return Err(match number {
-                Number::Integer(number) => self.mismatch(&format!("the number {number}")),
-                Number::Float(number) => self.mismatch(&format!("the number {number}")),
-            });
+            let number = match number {
+                Number::Integer(number) => number.to_string(),
+                Number::Float(number) => number.to_string(),
+            };
+            return Err(self.mismatch(&match self.depth {
+                0 => format!("the number {number}"),
+                _ => format!("a list with the number {number} in it"),
+            }));
         }
         let size = self.format.element.bytes();
         let Some(to) = self.cell.get_mut(self.filled..self.filled + size) else {
@@ -99,7 +114,7 @@ impl<'a> Writer<'a> {
     /// Begins a list.
     pub fn enter(&mut self) -> Result<(), DataError> {
         if self.depth >= self.axes() {
-            return Err(self.mismatch(if self.depth == 0 { "a list" } else { "a list in it" }));
+            return Err(self.mismatch(if self.depth == 0 { "a list" } else { "a list of lists" }));
         }
         self.depth += 1;
         Ok(())
@@ -145,10 +160,10 @@ impl<'a> Writer<'a> {
             "entry" => (entries(len), entries(self.format.max_len)),
             _ => (counted(len as u64, unit), counted(self.format.max_len as u64, unit)),
         };
-        let problem = format!(
-            "the value has {len}, and the column's max_len is {most}; raise max_len, or set \
-             too_long = \"truncate\" or \"skip\""
-        );
+        let mut problem = format!("the value has {len}, and the column's max_len is {most}");
+        if self.format.too_long == TooLong::Error {
+            problem += "; raise max_len, or set too_long = \"truncate\" or \"skip\"";
+        }
         Err(DataError::new(Reason::TooLong, problem))
     }
 

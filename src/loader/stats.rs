@@ -57,6 +57,8 @@ pub struct Stats {
     pub jpeg: BTreeMap<&'static str, u64>,
     /// Samples whose value was cut to `max_len`, by column.
     pub truncated: BTreeMap<String, u64>,
+    /// Samples without the field of a column, which have its default, by column.
+    pub defaulted: BTreeMap<String, u64>,
     /// Counts of each of the latest [`Stats::EPOCHS`] epochs with delivered batches. Earlier epochs
     /// are only in the totals above.
     pub epochs: Vec<EpochStats>,
@@ -217,9 +219,14 @@ impl Counters {
             if let Some(by) = record.jpeg {
                 of(&mut stats.jpeg, &mut epoch.jpeg, by.name(), 1);
             }
-            let cut = self.columns.iter().enumerate();
-            for (_, name) in cut.filter(|(number, _)| record.truncated >> number & 1 == 1) {
-                *stats.truncated.entry(name.clone()).or_default() += 1;
+            for (number, name) in self.columns.iter().enumerate() {
+                let sets = [record.truncated, record.defaulted];
+                let counts = [&mut stats.truncated, &mut stats.defaulted];
+                for (_, counts) in
+                    sets.iter().zip(counts).filter(|(set, _)| **set >> number & 1 == 1)
+                {
+                    *counts.entry(name.clone()).or_default() += 1;
+                }
             }
         }
         for error in &info.errors {
@@ -237,19 +244,34 @@ impl Counters {
     /// Message about failed samples. `None` if no sample failed.
     pub fn failures(&self, policy: OnError) -> Option<String> {
         let first = self.first_failed.get()?;
-        let replaced = match policy {
-            OnError::Stop => return None,
-            OnError::Skip => "replaced by other samples, which are then in the epoch twice",
-            OnError::Substitute => "replaced by zeros with the label loader.ignore_label",
-            OnError::Drop => "left out of their batches",
-        };
         let stats = self.handed_out.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let failed: u64 = stats.errors.values().sum();
+        let skipped = stats.outcomes.get(SKIPPED).copied().unwrap_or(0);
         drop(stats);
+        const BY_OTHERS: &str = "replaced by other samples, which are then in the epoch twice";
+        let replaced = match policy {
+            // Only samples that are too long are skipped, which is not an error.
+            OnError::Stop if skipped == 0 => return None,
+            OnError::Stop => format!("{BY_OTHERS} (too_long of a column)"),
+            OnError::Skip => format!("{BY_OTHERS} (loader.on_error)"),
+            OnError::Substitute | OnError::Drop => {
+                let how = match policy {
+                    OnError::Drop => "left out of their batches",
+                    _ => "replaced by zeros with the label loader.ignore_label",
+                };
+                match skipped {
+                    0 => format!("{how} (loader.on_error)"),
+                    _ => format!(
+                        "{how} (loader.on_error), except {skipped}, which were {BY_OTHERS} \
+                         (too_long of a column)"
+                    ),
+                }
+            }
+        };
         let (samples, were) = if failed == 1 { ("sample", "was") } else { ("samples", "were") };
         Some(format!(
-            "{failed} {samples} could not be used and {were} {replaced} (loader.on_error); \
-             stats.errors counts them by reason; the first of them is sample {first}"
+            "{failed} {samples} could not be used and {were} {replaced}; stats.errors counts them \
+             by reason; the first of them is sample {first}"
         ))
     }
 

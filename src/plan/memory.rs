@@ -11,7 +11,7 @@ use super::{CacheSettings, ColumnRole, DevicePlan, Facts, Place, Plan, SampleRoo
 pub(super) const SOURCE: &str = "source";
 
 /// Maximum memory per sample in a slot besides its columns, in bytes.
-pub(crate) const RECORD_BYTES: u64 = 680;
+pub(crate) const RECORD_BYTES: u64 = 688;
 
 /// Memory per sample and host column, in bytes: the pointer to the sample's part of the column.
 pub(crate) const PART_BYTES: u64 = 32;

@@ -31,6 +31,8 @@ class Batches(IterableDataset):  # type: ignore[misc]
                 "loader has threads of its own"
             )
         for batch in self.loader.batches():
+            columns = {name: batch.column(name, "torch") for name in batch.columns}
+            batch._inner.forget_columns()
             images, targets = self.loader.pair(batch)
             images = images.clone() if self.copies else images
             if self.padding_label is not None:
@@ -43,7 +45,6 @@ class Batches(IterableDataset):  # type: ignore[misc]
                 yield images, targets
                 continue
             names = self.keys or ("image", "target" if batch.classes else "label")
-            columns = {name: batch.column(name, "torch") for name in batch.columns}
             yield {names[0]: images, names[1]: targets, **columns}
 
     def set_epoch(self, epoch: int) -> None:

@@ -3,7 +3,11 @@
 use crate::error::{DataError, Error, Reason, Result};
 use crate::field::{CellFormat, DefaultValue, TooLong, Written};
 use crate::plan::{ColumnRole, ColumnSettings, Plan};
-use crate::source::Source;
+use crate::source::{Fields, Source};
+
+/// Set of columns that are made from fields: bit `n` stands for entry `n` of
+/// [`Settings::columns`](crate::plan::Settings::columns).
+pub(in crate::loader) type ColumnSet = u64;
 
 /// Memory of one sample in all columns of its batch.
 pub(in crate::loader) trait Cell {
@@ -32,6 +36,8 @@ pub(in crate::loader) struct FieldReader {
     columns: Vec<FieldColumn>,
     /// Name of the field of each column.
     wanted: Vec<String>,
+    /// Field and path of each column, for messages.
+    shown: Vec<String>,
     buffer: Vec<u8>,
     limit: u64,
 }
@@ -52,13 +58,16 @@ struct FieldColumn {
 impl FieldReader {
     pub fn new(plan: &Plan) -> Self {
         let mut lists = 0;
-        let (mut columns, mut wanted) = (Vec::new(), Vec::new());
+        let (mut columns, mut wanted, mut shown) = (Vec::new(), Vec::new(), Vec::new());
         for column in &*plan.columns {
             let list = column.max_len.map(|_| lists);
             lists += usize::from(list.is_some());
             let ColumnRole::Field(number) = column.role else { continue };
             let settings = &plan.settings.columns[number];
-            wanted.push(settings.field_path().map_or_else(|_| String::new(), |path| path.name));
+            // The settings were checked, so the path is valid.
+            let Ok(path) = settings.field_path() else { continue };
+            shown.push(path.to_string());
+            wanted.push(path.name);
             columns.push(FieldColumn {
                 name: column.name.clone(),
                 slot: column.slot,
@@ -69,20 +78,20 @@ impl FieldReader {
             });
         }
         let limit = plan.settings.limits.max_field_bytes;
-        Self { columns, wanted, buffer: Vec::new(), limit }
+        Self { columns, wanted, shown, buffer: Vec::new(), limit }
     }
 
-    /// Reads the fields of a sample into its cell. Returns the set of columns whose value was cut,
-    /// one bit per column.
+    /// Reads the fields of a sample into its cell. Returns two sets of columns: those whose value
+    /// was cut, and those with their default.
     pub fn read(
         &mut self,
         source: &dyn Source,
         index: u64,
         cell: &mut impl Cell,
-    ) -> Result<u64, FieldError> {
-        let Self { columns, wanted, buffer, limit } = self;
+    ) -> Result<[ColumnSet; 2], FieldError> {
+        let Self { columns, wanted, shown, buffer, limit } = self;
         if columns.is_empty() {
-            return Ok(0);
+            return Ok([0; 2]);
         }
         columns.iter_mut().for_each(|column| column.written = None);
         if let Some(fields) = source.fields() {
@@ -94,7 +103,7 @@ impl FieldReader {
                 column.written = written.map_err(|error| {
                     skip =
                         error.reason == Reason::TooLong && column.format.too_long == TooLong::Skip;
-                    column.error(&wanted[number], error)
+                    column.error(&shown[number], error)
                 })?;
                 Ok(())
             });
@@ -103,24 +112,25 @@ impl FieldReader {
                 result => result?,
             }
         }
-        let mut truncated = 0;
+        let (mut truncated, mut defaulted) = (0, 0);
         for (number, column) in columns.iter().enumerate() {
             let written = match (column.written, &column.default) {
                 (Some(written), _) => written,
                 (None, Some(default)) => column
                     .format
                     .write_default(default, cell.part(column.slot))
-                    .map_err(|error| column.error(&wanted[number], error))?,
+                    .map_err(|error| column.error(&shown[number], error))?,
                 (None, None) => {
                     let problem = "is missing; set a default to accept such samples";
                     let missing = DataError::new(Reason::Field, problem);
-                    return Err(column.error(&wanted[number], missing).into());
+                    return Err(column.error(&shown[number], missing).into());
                 }
             };
             column.finish(written, cell);
             truncated |= u64::from(written.truncated) << number;
+            defaulted |= u64::from(column.written.is_none()) << number;
         }
-        Ok(truncated)
+        Ok([truncated, defaulted])
     }
 
     /// Fills the cell of a sample that was replaced by zeros: with the defaults, or with NaN and
@@ -175,40 +185,47 @@ pub(in crate::loader) fn check_fields(
     let schema = source.schema();
     for (number, column) in columns.iter().enumerate() {
         let Ok(path) = column.field_path() else { continue };
-        let is_optional =
-            column.default.is_some() && source.fields().is_some_and(|it| it.is_open());
-        if is_optional || schema.iter().any(|field| field.name == path.name) {
-            continue;
-        }
-        if let Some(fields) = source.fields().filter(|_| schema.is_empty()) {
-            // The source has fields but cannot read them, so its error says more.
-            let read = fields.read_fields(0, &[], &mut Vec::new(), u64::MAX, &mut |_, _| Ok(()));
-            if let Err(error) = read {
-                return Err(Error::config(format!("column[{number}].name"), error.problem));
-            }
-        }
-        let names: Vec<_> = schema.iter().map(|field| field.name.as_str()).collect();
-        let part = source.fields().and_then(|fields| fields.part_without(&path.name));
-        let problem = match (part, names.is_empty()) {
-            (Some(part), _) => {
-                format!(
-                    "needs the field {:?}, which one of the combined sources lacks: {part}",
-                    path.name
-                )
-            }
-            (None, true) => format!(
-                "needs the field {:?}, but the source has no fields besides image and label: {}",
-                path.name,
-                source.describe()
-            ),
-            (None, false) => format!(
-                "needs the field {:?}, but the source has the fields {}",
-                path.name,
-                names.join(", ")
-            ),
+        let problem = match schema.iter().filter(|field| field.name == path.name).count() {
+            1 => continue,
+            0 => match source.fields() {
+                Some(fields) if fields.is_open() && column.default.is_some() => continue,
+                fields => lacking(source, fields, &path.name),
+            },
+            _ => format!("needs the field {:?}, but the source has it more than once", path.name),
         };
         let key = if column.field.is_some() { "field" } else { "name" };
         return Err(Error::config(format!("column[{number}].{key}"), problem));
     }
     Ok(())
+}
+
+/// Message about a field that the source lacks.
+fn lacking(source: &dyn Source, fields: Option<&dyn Fields>, name: &str) -> String {
+    let schema = source.schema();
+    let needs = format!("needs the field {name:?}");
+    if let Some(part) = fields.and_then(|fields| fields.part_without(name)) {
+        return format!("{needs}, which one of the combined sources lacks: {part}");
+    }
+    if schema.is_empty() {
+        // If the source has fields but cannot read them, its error says more.
+        let read =
+            fields.map(|it| it.read_fields(0, &[], &mut Vec::new(), u64::MAX, &mut |_, _| Ok(())));
+        return match read {
+            Some(Err(error)) => error.problem,
+            _ => format!(
+                "{needs}, but the source has no fields besides image and label: {}",
+                source.describe()
+            ),
+        };
+    }
+    let names: Vec<_> = schema.iter().map(|field| field.name.as_str()).collect();
+    let mut problem = format!("{needs}, but the source has the fields {}", names.join(", "));
+    if let Some(end) = name.find(['.', '[']).filter(|&end| names.contains(&&name[..end])) {
+        let rest = name[end..].trim_start_matches('.');
+        problem += &format!("; a path begins with a colon: {}:{rest}", &name[..end]);
+    }
+    if fields.is_some_and(Fields::is_open) {
+        problem += " in its first samples; set a default if only other samples have the field";
+    }
+    problem
 }

@@ -333,6 +333,7 @@ impl SamplePipeline {
             replaces: None,
             padding: false,
             truncated: 0,
+            defaulted: 0,
         }
     }
 

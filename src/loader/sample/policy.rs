@@ -54,8 +54,8 @@ pub(in crate::loader) fn produce<C: Cell>(
 ) -> Result<SampleRecord> {
     let mut attempt = |key: SampleKey, cell: &mut C| {
         // Fields are read first, because they take less time than the image.
-        let truncated = fields.read(source, key.index, cell)?;
-        Ok(SampleRecord { truncated, ..attempt(key, cell)? })
+        let [truncated, defaulted] = fields.read(source, key.index, cell)?;
+        Ok(SampleRecord { truncated, defaulted, ..attempt(key, cell)? })
     };
     let candidates = replacements(wanted, source.len()).take(MOST_REPLACEMENTS);
     for index in std::iter::once(wanted.index).chain(candidates) {
@@ -95,10 +95,12 @@ pub(in crate::loader) fn produce<C: Cell>(
         0 => "there is no other sample that could take its place".to_string(),
         _ => format!("the {tried} samples that were tried in its place failed too"),
     };
-    let problem = format!(
-        "{}; no sample could replace this one (loader.on_error is skip): {others}",
-        errors[0].problem
-    );
+    let policy = match plan.settings.loader.on_error {
+        OnError::Skip => " (loader.on_error is skip)",
+        _ => "",
+    };
+    let problem =
+        format!("{}; no sample could replace this one{policy}: {others}", errors[0].problem);
     Err(Error::Sample(SampleError { problem, ..errors[0].clone() }))
 }
 

@@ -46,6 +46,9 @@ pub struct SampleRecord {
     /// Set of the columns whose value was cut, because it was longer than `max_len`: bit `n` stands
     /// for entry `n` of [`Settings::columns`](crate::plan::Settings::columns).
     pub truncated: u64,
+    /// Set of the columns that have their default, because the sample lacks the field, like
+    /// `truncated`.
+    pub defaulted: u64,
 }
 
 impl SampleRecord {
@@ -71,6 +74,7 @@ impl SampleRecord {
         replaces: None,
         padding: false,
         truncated: 0,
+        defaulted: 0,
     };
 
     /// Boxes of all annotated objects of the sample, in its upright image. `source` must be the

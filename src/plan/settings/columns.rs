@@ -60,6 +60,9 @@ const MOST_COLUMNS: usize = 64;
 /// Maximum size of a column's values of one sample, in bytes.
 const MOST_CELL_BYTES: usize = 1 << 28;
 
+/// Maximum number of axes of a sample or an entry. NumPy's arrays have at most 64 axes.
+const MOST_AXES: usize = 16;
+
 /// Default of `max_len` for lists.
 const LIST_LEN: usize = 256;
 
@@ -184,6 +187,11 @@ impl ColumnSettings {
                 format!("is {:?}, but the length of axis {axis} must be at least 1", self.shape),
             ));
         }
+        if self.shape.len() > MOST_AXES {
+            let problem =
+                format!("has {} axes, and may have at most {MOST_AXES}", self.shape.len());
+            return Err(("shape", problem));
+        }
         if self.max_len == Some(0) {
             return Err(("max_len", "must be at least 1, is 0".into()));
         }
@@ -199,7 +207,11 @@ impl ColumnSettings {
         }
         if let Some(default) = &self.default {
             let mut cell = vec![0; format.cell_bytes()];
-            format.write_default(default, &mut cell).map_err(|error| ("default", error.problem))?;
+            let written = format.write_default(default, &mut cell);
+            let written = written.map_err(|error| ("default", error.problem))?;
+            if written.truncated {
+                return Err(("default", "is longer than max_len".into()));
+            }
         }
         let is_integer = matches!(format.element, ElementType::U8 | ElementType::I64);
         if on_error == OnError::Substitute

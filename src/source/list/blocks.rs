@@ -8,7 +8,7 @@ use std::str;
 use memchr::memrchr;
 
 use crate::error::{Error, Result};
-use crate::storage::{self, File, Storage};
+use crate::storage::{self, File, Stamp, Storage};
 
 /// Number of bytes per read. A block stays in a core's cache until its lines are parsed.
 pub const BLOCK: usize = 1 << 20;
@@ -17,7 +17,7 @@ pub const BLOCK: usize = 1 << 20;
 pub const MOST_LINE_BYTES: usize = 4 << 20;
 
 /// Byte-order mark. Some tools write it to mark a list as UTF-8.
-const MARK: &[u8] = "\u{feff}".as_bytes();
+pub const MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Text of a list.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub struct Text {
     pub bytes: Range<u64>,
     /// All bytes of a list that was fetched from a URL.
     pub fetched: Option<Vec<u8>>,
+    /// Version of a local list when it was opened.
+    pub stamp: Option<Stamp>,
 }
 
 /// Sequential reader of a list that skips the byte-order mark.
@@ -54,6 +56,8 @@ pub struct Blocks<'a> {
     failure: Option<Error>,
     /// Size of the byte-order mark, in bytes.
     mark: u64,
+    /// Version of a local list when it was opened.
+    stamp: Option<Stamp>,
 }
 
 enum ListData {
@@ -72,8 +76,9 @@ impl<'a> Blocks<'a> {
             return Ok(Self::new(list, bytes.len() as u64, ListData::Memory(bytes), block));
         }
         let file = storage.open(list).map_err(wrong)?;
-        let len = file.stamp().map_err(wrong)?.len;
-        Ok(Self::new(list, len, ListData::File(file), block))
+        let stamp = file.stamp().map_err(wrong)?;
+        let this = Self::new(list, stamp.len, ListData::File(file), block);
+        Ok(Self { stamp: Some(stamp), ..this })
     }
 
     fn new(list: &'a Path, len: u64, place: ListData, block: usize) -> Self {
@@ -89,6 +94,7 @@ impl<'a> Blocks<'a> {
             unread: 0..0,
             failure: None,
             mark: 0,
+            stamp: None,
         }
     }
 
@@ -137,7 +143,7 @@ impl<'a> Blocks<'a> {
             (None, ListData::Memory(text)) => Some(text),
             (None, ListData::File(_)) => None,
         };
-        Ok(Text { bytes: self.mark..self.len, fetched })
+        Ok(Text { bytes: self.mark..self.len, fetched, stamp: self.stamp })
     }
 
     /// Reads until at least one line is complete. Returns the range of all complete lines.

@@ -1,11 +1,13 @@
 //! Reads the fields of a sample from its row of a table, or from its line of JSON.
 
+use std::collections::HashSet;
+use std::io::Read;
 use std::path::Path;
 
 use csv::{ReaderBuilder, StringRecord};
 
 use super::FileList;
-use super::blocks::Text;
+use super::blocks::{MARK, Text};
 use crate::error::{DataError, Error, Reason, Redacted, Result, reserve};
 use crate::field::{Field, FieldKind, FieldValue};
 use crate::source::Fields;
@@ -17,6 +19,8 @@ use crate::storage::{File, Stamp, Storage};
 pub(super) struct Rows {
     /// Names of the columns of a table, or the keys in JSON lines.
     names: Vec<String>,
+    /// The names, while the list is read.
+    known: HashSet<String>,
     /// Separator of the columns of a table. `None` for JSON lines.
     separator: Option<u8>,
     /// Offset of each sample's row in the text without its byte-order mark, and at the end the
@@ -42,6 +46,9 @@ enum RowText {
 /// every row.
 const READ_BYTES: usize = 8 << 10;
 
+/// Maximum number of columns of a table with fields.
+const MOST_COLUMNS: usize = 4096;
+
 /// Maximum number of keys of JSON lines that are listed as fields.
 const MOST_KEYS: usize = 1000;
 
@@ -49,7 +56,8 @@ impl Rows {
     /// Rows of a table with these columns.
     pub fn of_table(names: Vec<String>, separator: u8) -> Self {
         let separator = Some(separator);
-        Self { names, separator, begins: Vec::new(), mark: 0, text: RowText::Unknown }
+        let known = HashSet::new();
+        Self { names, known, separator, begins: Vec::new(), mark: 0, text: RowText::Unknown }
     }
 
     /// Lines of JSON.
@@ -65,10 +73,16 @@ impl Rows {
     /// Adds the keys of a line of JSON.
     pub fn add_keys<'a>(&mut self, keys: impl Iterator<Item = &'a String>) {
         for key in keys {
-            if self.names.len() < MOST_KEYS && !self.names.contains(key) {
+            if self.names.len() < MOST_KEYS && !self.known.contains(key) {
+                self.known.insert(key.clone());
                 self.names.push(key.clone());
             }
         }
+    }
+
+    /// Whether a table with so many columns has fields. Parsing a row needs memory for each column.
+    pub fn is_narrow(columns: usize) -> bool {
+        columns <= MOST_COLUMNS
     }
 
     /// Number of columns or keys.
@@ -78,6 +92,7 @@ impl Rows {
 
     /// Opens the list for reading rows.
     pub fn finish(&mut self, list: &Path, storage: &Storage, text: Text) -> Result<()> {
+        self.known = HashSet::new();
         self.mark = text.bytes.start;
         self.begins.push(text.bytes.end - text.bytes.start);
         self.begins.shrink_to_fit();
@@ -87,6 +102,10 @@ impl Rows {
                 let wrong = |error| Error::io(list, &error);
                 let file = storage.open_pooled(list).map_err(wrong)?;
                 let stamp = file.stamp().map_err(wrong)?;
+                if text.stamp != Some(stamp) {
+                    let problem = format!("{} was changed while it was read", list.display());
+                    return Err(Error::config("source.list", problem));
+                }
                 RowText::File(file, stamp)
             }
         };
@@ -142,7 +161,10 @@ impl Rows {
         let mut rows = ReaderBuilder::new();
         rows.delimiter(separator).has_headers(false).buffer_capacity(row.len().clamp(1, READ_BYTES));
         let mut record = StringRecord::new();
-        rows.from_reader(row)
+        // The reader skips a byte-order mark at the beginning, which belongs to a row here, and
+        // blank lines.
+        let blank = if row.starts_with(MARK) { &b"\n"[..] } else { &[] };
+        rows.from_reader(blank.chain(row))
             .read_record(&mut record)
             .map_err(|error| DataError::new(Reason::Unreadable, error.to_string()))?;
         for (number, name) in wanted.iter().enumerate() {
@@ -156,6 +178,10 @@ impl Rows {
 }
 
 impl Fields for FileList {
+    fn is_open(&self) -> bool {
+        self.rows.as_ref().is_some_and(|rows| rows.names.len() >= MOST_KEYS)
+    }
+
     fn schema(&self) -> Vec<Field> {
         let Some(rows) = &self.rows else { return Vec::new() };
         let kind = if rows.separator.is_some() { FieldKind::Text } else { FieldKind::Json };

@@ -42,7 +42,8 @@ pub fn read(
         samples.unlabelled = settings.unlabelled(row.iter().map(str::trim));
     }
     let names: Vec<String> = row.iter().map(|name| name.trim().to_string()).collect();
-    if names.len() > 1 + usize::from(columns.label.is_some()) {
+    let has_more = names.len() > 1 + usize::from(columns.label.is_some());
+    if has_more && Rows::is_narrow(names.len()) {
         samples.rows = Some(Rows::of_table(names, separator as u8));
     }
     while next(&mut row)? {

@@ -7,12 +7,15 @@ use crate::error::{DataError, Reason, Redacted, reserve};
 use crate::field::{Field, FieldKind, FieldValue};
 use crate::source::{Fields, PutField};
 
+/// Name and position of each field of a sample.
+pub type Parts = Vec<(String, Range<u64>)>;
+
 /// Number of samples whose fields are listed by [`Fields::schema`].
 const LISTED: u64 = 100;
 
 impl<F: Format> Records<F> {
     /// Returns name and position of the fields of a sample.
-    fn parts(&self, index: u64) -> Result<(&Shard, Vec<(String, Range<u64>)>), DataError> {
+    fn parts(&self, index: u64) -> Result<(&Shard, Parts), DataError> {
         let (number, Entry { offset, .. }) = self.find(index);
         let shard = &self.shards[number];
         let unsupported = |what| {

@@ -1,6 +1,7 @@
 //! Columns that are made from fields of the source.
 
 mod ragged;
+mod values;
 mod webdataset;
 
 use std::fs;
@@ -10,15 +11,15 @@ use std::sync::Arc;
 use crate::common::{jpegs, training};
 use feedwater::error::{Error, Reason, Result};
 use feedwater::loader::{Batch, DeviceChoice, LoaderBuilder};
-use feedwater::plan::{ColumnSettings, DefaultValue, LastBatch, OnError, TooLong};
+use feedwater::plan::{ColumnSettings, DefaultValue, LastBatch};
 use feedwater::source::{Concat, FileList, Memory};
 use feedwater::{ElementType, Pipeline, Source};
 
-const F32: ElementType = ElementType::F32;
-const I64: ElementType = ElementType::I64;
+pub const F32: ElementType = ElementType::F32;
+pub const I64: ElementType = ElementType::I64;
 
 /// Images in a folder, with a list that has these lines.
-fn listed(name: &str, images: usize, lines: &str) -> (tempfile::TempDir, FileList) {
+pub fn listed(name: &str, images: usize, lines: &str) -> (tempfile::TempDir, FileList) {
     let folder = folder(images);
     let list = folder.path().join(name);
     fs::write(&list, lines).unwrap();
@@ -203,7 +204,7 @@ fn values_that_do_not_fit_are_errors_that_name_field_and_value() {
             ColumnSettings::array("l", F32, &[2]),
             "a list of 1 entry in place of 2",
         ),
-        ("1.jpg,1,b,\"[1, [2]]\"", ColumnSettings::array("l", F32, &[2]), "a list in it"),
+        ("1.jpg,1,b,\"[1, [2]]\"", ColumnSettings::array("l", F32, &[2]), "a list of lists"),
         ("1.jpg,1,b,\"[1, \"\"x\"\"]\"", ColumnSettings::array("l", F32, &[2]), "the text \"x\""),
         (
             "1.jpg,1,b,\"[1, null]\"",
@@ -218,96 +219,6 @@ fn values_that_do_not_fit_are_errors_that_name_field_and_value() {
         let (index, reason, problem) = sample_error(builder(list, vec![column.clone()]));
         assert_eq!((index, reason), (1, Reason::Field), "{row}");
         assert!(problem.contains(words) && problem.contains(&column.name), "{row}: {problem}");
-    }
-}
-
-#[test]
-fn long_values_are_errors_or_cut_or_skipped_and_counted() {
-    let lines =
-        "path,text,list\n0.jpg,aaé,\"[1, 2]\"\n1.jpg,éé,\"[1, 2, 3]\"\n2.jpg,b,[]\n3.jpg,cd,[4]\n";
-    let columns = |too_long| {
-        vec![
-            ColumnSettings { max_len: Some(3), too_long, ..ColumnSettings::text("text") },
-            ColumnSettings { max_len: Some(2), too_long, ..ColumnSettings::list("list", F32, &[]) },
-        ]
-    };
-    let open = || listed("list.csv", 4, lines);
-
-    let (_folder, list) = open();
-    let (index, reason, problem) = sample_error(builder(list, columns(TooLong::Error)));
-    assert_eq!((index, reason), (0, Reason::TooLong));
-    assert!(problem.contains("4 bytes") && problem.contains("max_len is 3"), "{problem}");
-
-    let (_folder, list) = open();
-    let mut loader = builder(list, columns(TooLong::Truncate)).build().unwrap();
-    let batch = loader.epoch().next().unwrap().unwrap();
-    // A text is cut between characters.
-    let texts: Vec<_> = (0..4).map(|it| batch.column("text").unwrap().text(it).unwrap()).collect();
-    assert_eq!(texts, ["aa", "é", "b", "cd"]);
-    let list = batch.column("list").unwrap();
-    assert_eq!(list.as_slice::<f32>().unwrap(), [1.0, 2.0, 1.0, 2.0, 4.0]);
-    assert_eq!(list.offsets().unwrap(), [0, 2, 4, 4, 5]);
-    assert_eq!(batch.samples().iter().map(|it| it.truncated).collect::<Vec<_>>(), [1, 3, 0, 0]);
-    drop(batch);
-    let stats = loader.stats();
-    assert_eq!((stats.truncated["text"], stats.truncated["list"]), (2, 1));
-
-    let (_folder, list) = open();
-    let mut loader = builder(list, columns(TooLong::Skip)).build().unwrap();
-    let batch = loader.epoch().next().unwrap().unwrap();
-    let replaced: Vec<_> = batch.samples().iter().map(|it| it.replaces).collect();
-    assert_eq!(replaced, [Some(0), Some(1), None, None]);
-    assert!(batch.indices().all(|index| index >= 2));
-    drop(batch);
-    let stats = loader.stats();
-    assert_eq!((stats.errors["too_long"] >= 2, stats.outcomes["skipped"] >= 2), (true, true));
-}
-
-#[test]
-fn policies_for_failed_samples_keep_all_columns_together() {
-    let lines =
-        "path,text,n\n0.jpg,a,1\nmissing.jpg,b,2\n2.jpg,ccc,x\n3.jpg,dd,4\n4.jpg,,5\n5.jpg,e,6\n";
-    let columns = vec![ColumnSettings::text("text"), ColumnSettings::array("n", F32, &[])];
-    let with = |policy, columns: Vec<ColumnSettings>| {
-        let (_folder, list) = listed("list.csv", 6, lines);
-        batches(builder(list, columns).batch_size(6).on_error(policy)).unwrap().remove(0)
-    };
-    let dropped = with(OnError::Drop, columns.clone());
-    assert_eq!(dropped.indices().collect::<Vec<_>>(), [0, 3, 5]);
-    let text = dropped.column("text").unwrap();
-    assert_eq!((text.as_slice::<u8>().unwrap(), text.offsets().unwrap().len()), (&b"adde"[..], 4));
-    assert_eq!((0..3).map(|it| text.text(it).unwrap()).collect::<Vec<_>>(), ["a", "dd", "e"]);
-    assert_eq!(dropped.column("n").unwrap().as_slice::<f32>().unwrap(), [1.0, 4.0, 6.0]);
-    assert_eq!((text.text(3), text.sample::<u8>(usize::MAX)), (None, None));
-
-    let substituted = with(OnError::Substitute, columns.clone());
-    let numbers = substituted.column("n").unwrap().as_slice::<f32>().unwrap();
-    assert!([1, 2, 4].iter().all(|&it| numbers[it].is_nan()), "{numbers:?}");
-    let text = substituted.column("text").unwrap();
-    assert_eq!(
-        (0..6).map(|it| text.text(it).unwrap()).collect::<Vec<_>>(),
-        ["a", "", "", "dd", "", "e"]
-    );
-
-    let filled =
-        columns.into_iter().zip(["none".into(), "0".into()]).map(|(column, text): (_, String)| {
-            let number = text.parse().map(DefaultValue::Integer);
-            ColumnSettings { default: Some(number.unwrap_or(DefaultValue::Text(text))), ..column }
-        });
-    let substituted = with(OnError::Substitute, filled.collect());
-    // A default also replaces a field that is empty, so sample 4 does not fail.
-    let text = substituted.column("text").unwrap();
-    assert_eq!(
-        (0..6).map(|it| text.text(it).unwrap()).collect::<Vec<_>>(),
-        ["a", "none", "none", "dd", "none", "e"]
-    );
-    let numbers = substituted.column("n").unwrap().as_slice::<f32>().unwrap();
-    assert_eq!(numbers, [1.0, 0.0, 0.0, 4.0, 5.0, 6.0]);
-
-    let skipped = with(OnError::Skip, vec![ColumnSettings::text("text")]);
-    let expected = ["a", "", "ccc", "dd", "", "e"];
-    for (place, index) in skipped.indices().enumerate() {
-        assert_eq!(skipped.column("text").unwrap().text(place), Some(expected[index as usize]));
     }
 }
 
@@ -348,6 +259,37 @@ fn combined_sources_read_the_fields_of_their_parts() {
     let expected =
         [(0, "a"), (1, "b"), (2, "c"), (3, "d")].map(|(index, text)| (index, text.to_string()));
     assert_eq!(texts(&batches, "caption"), expected);
+}
+
+#[test]
+fn names_of_fields_are_unique_and_paths_begin_with_a_colon() {
+    let problem = |name: &str, content: &str, column: ColumnSettings| {
+        let (_folder, list) = listed(name, 1, content);
+        match builder(list, vec![column]).build() {
+            Err(Error::Config(error)) => error.problem,
+            other => panic!("{:?}", other.err()),
+        }
+    };
+    let twice = problem("list.csv", "path,v, v\n0.jpg,a,b\n", ColumnSettings::text("v"));
+    assert!(twice.contains("more than once"), "{twice}");
+    let line = "{\"path\": \"0.jpg\", \"meta\": {\"a\": 1}, \"label\": 1}\n";
+    let dotted = problem("list.jsonl", line, with_field("meta.a[0]", ColumnSettings::text("a")));
+    assert!(dotted.ends_with("a path begins with a colon: meta:a[0]"), "{dotted}");
+    let unquoted = problem("list.jsonl", line, with_field("meta:a b", ColumnSettings::text("a")));
+    assert!(unquoted.contains("write [\"a b\"]"), "{unquoted}");
+}
+
+/// A byte-order mark at the beginning of a row is a part of its first field, as when the list is
+/// opened.
+#[test]
+fn rows_that_begin_with_a_byte_order_mark_have_the_same_fields() {
+    let rows = "x,path,y\n\u{feff}\"a,b\",0.jpg,c\n\u{feff}d,1.jpg,e\n";
+    let (_folder, list) = listed("list.csv", 2, &rows.replace("\"a,b\"", "ab"));
+    let batches =
+        batches(builder(list, vec![ColumnSettings::text("x"), ColumnSettings::text("y")]));
+    let batches = batches.unwrap();
+    assert_eq!(texts(&batches, "x"), [(0, "\u{feff}ab".into()), (1, "\u{feff}d".into())]);
+    assert_eq!(texts(&batches, "y"), [(0, "c".into()), (1, "e".into())]);
 }
 
 #[test]

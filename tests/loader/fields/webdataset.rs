@@ -29,14 +29,14 @@ fn tar(path: &Path, files: &[(String, Vec<u8>)]) {
 fn files(first: usize, count: usize) -> Vec<(String, Vec<u8>)> {
     let mut files = vec![("__meta__.json".to_string(), b"{}".to_vec())];
     let images = jpegs((first + count) as u64);
-    for number in first..first + count {
+    for (number, (image, _)) in images.into_iter().enumerate().skip(first) {
         let folder = if number % 4 == 1 { "d".repeat(130) + "/" } else { String::new() };
         let key = format!("{folder}{number:04}");
         let boxes: Vec<String> = (0..number % 5).map(|it| format!("{{\"x\": {it}}}")).collect();
         let json =
             format!("{{\"meta\": {{\"score\": {number}.5}}, \"boxes\": [{}]}}", boxes.join(","));
         let mut own = vec![
-            ("jpg", images[number].0.clone()),
+            ("jpg", image),
             ("txt", format!("caption é {number}").into_bytes()),
             ("JSON", json.into_bytes()),
             ("cls", number.to_string().into_bytes()),

@@ -174,7 +174,7 @@ fn batches_are_added_within_the_limit() {
     let planned = plan.footprint.total_bytes(Memory::Host);
     let of_slot = plan.footprint.rows.iter().filter(|row| row.count == 3);
     let each = of_slot.map(|row| row.each_bytes).sum::<u64>();
-    assert!(each >= plan.shape.bytes() as u64 + 2 * (8 + 680), "{}", plan.footprint);
+    assert!(each >= plan.shape.bytes() as u64 + 2 * (8 + 688), "{}", plan.footprint);
     let mut loader = builder().build().unwrap();
     for _ in 0..2 {
         let held: Vec<_> = loader.epoch().map(Result::unwrap).collect();

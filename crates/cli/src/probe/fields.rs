@@ -49,7 +49,14 @@ pub fn of(source: &dyn Source) -> Vec<Shown> {
             let field = shown.iter_mut().find(|it| it.name == name);
             if let (Ok(()), Some(field), Some((text, kind))) = (result, field, found) {
                 field.example = Some(text);
-                field.column = kind.map(|kind| format!("name = {name:?}, {kind}"));
+                // Every batch has columns with these names.
+                let name = match name.as_str() {
+                    "image" | "label" | "target" => {
+                        format!("name = \"source_{name}\", field = {name:?}")
+                    }
+                    _ => format!("name = {name:?}"),
+                };
+                field.column = kind.map(|kind| format!("{name}, {kind}"));
             }
         }
     }

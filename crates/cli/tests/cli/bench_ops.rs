@@ -177,7 +177,7 @@ fn the_table_names_every_step_and_wrong_arguments_are_errors() {
     for (label, values) in [
         ("samples ", &["2"][..]),
         ("chain[0] random_resized_crop ", &[]),
-        ("alone ", &["load", "encode", "ms"]),
+        ("alone ", &["decode", "output", "ms"]),
         ("together ", &["ms", "images/s"]),
         ("gpu ", &["/nowhere/libcuda.so"]),
     ] {

@@ -316,6 +316,7 @@ fn the_command_prints_fields_with_examples_and_columns() {
         let pipeline = feedwater::Pipeline::from_toml(&file, "");
         let mut loader = pipeline.unwrap().builder().unwrap().epochs(Some(1)).build().unwrap();
         let batch = loader.epoch().next().unwrap().unwrap();
+        let name = if name == "label" { "source_label" } else { name };
         assert!(batch.column(name).unwrap().len_bytes() > 0, "{file}");
     }
     let (_, text, _) = feedwater(&[list.to_str().unwrap(), "--json"]);
