@@ -129,7 +129,7 @@ class Ragged(Sequence[Any]):
         return [entries.tolist() for entries in self]
 
     def __repr__(self) -> str:
-        return f"fw.Ragged({len(self)} lists of {len(self.values)} entries, {self.values.dtype})"
+        return f"fw.Ragged({len(self)} lists, {len(self.values)} entries in total, {self.values.dtype})"
 
 
 def tables(columns: Any) -> list[dict[str, Any]]:
@@ -169,5 +169,5 @@ def _shape(shape: int | Sequence[int] | None) -> list[int]:
 def _default(default: Any) -> Any:
     """Checks that a pipeline file can hold a default."""
     if isinstance(default, (bytes, bytearray, os.PathLike)):
-        raise TypeError(f"default is {default!r}; it is a number, a text or a list")
+        raise TypeError(f"default is {default!r}; it must be a number, a text or a list")
     return default

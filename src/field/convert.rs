@@ -52,9 +52,11 @@ impl CellFormat {
 /// Writes a value. Returns false if it is missing.
 fn value(to: &mut Writer<'_>, value: FieldValue<'_>, path: &[Step]) -> Result<bool, DataError> {
     match value {
+        FieldValue::Json(text) if text.trim_ascii().is_empty() => Ok(false),
         FieldValue::Json(text) => json::write(text, None, path, to),
         FieldValue::JsonMember(text, name) => json::write(text, Some(name), path, to),
         FieldValue::Text("") | FieldValue::Bytes([]) => Ok(false),
+        FieldValue::Text(text) if !path.is_empty() && text.trim().is_empty() => Ok(false),
         FieldValue::Text(text) if !path.is_empty() => json::write(text.as_bytes(), None, path, to),
         FieldValue::Text(text) => text_or_number(to, text),
         _ if !path.is_empty() => {

@@ -1,4 +1,4 @@
-//! Reads a value out of the text of a JSON value, without storing the rest of it.
+//! Extracts one value from JSON text. The rest of the text is parsed but not stored.
 
 use std::fmt;
 
@@ -13,8 +13,8 @@ use super::writer::{Writer, quoted};
 use crate::error::DataError;
 
 /// Writes the value at the end of a path. The path begins at the member `member` of the value, or
-/// at the value itself. Returns false if the value is null, or if an object on the path does not
-/// have the member.
+/// at the value itself. Returns false if the value is null or an empty text, or if an object or an
+/// array on the path does not have the member or the entry.
 pub fn write(
     text: &[u8],
     member: Option<&str>,
@@ -24,12 +24,8 @@ pub fn write(
     let mut error = None;
     let mut parser = serde_json::Deserializer::from_slice(text);
     let target = Target { to, error: &mut error, in_all: false };
-    let result = match member {
-        Some(name) => Value { path: Path { member: Some(name), steps: path }, target },
-        None => Value { path: Path { member: None, steps: path }, target },
-    }
-    .deserialize(&mut parser)
-    .and_then(|found| parser.end().map(|()| found));
+    let value = Value { path: Path { member, steps: path }, target };
+    let result = value.deserialize(&mut parser).and_then(|it| parser.end().map(|()| it));
     match (error, result) {
         (Some(error), _) => Err(error),
         (None, Ok(found)) => Ok(found),
@@ -39,7 +35,8 @@ pub fn write(
             Err(unfit(text.rsplit_once(" at line ").map_or(&*text, |(text, _)| text)))
         }
         (None, Err(problem)) => {
-            let is_python = text.iter().any(|byte| b"'N".contains(byte));
+            // Python's `str` writes texts in single quotes.
+            let is_python = text.contains(&b'\'');
             let hint = if is_python { "; write it with json.dumps, not with str" } else { "" };
             Err(unfit(format!("the field is not JSON: {problem}{hint}")))
         }
@@ -49,7 +46,7 @@ pub fn write(
 /// Destination of the value.
 struct Target<'w, 'a> {
     to: &'w mut Writer<'a>,
-    /// Error of the writer, which serde's errors cannot transport.
+    /// Error of the writer. It is stored here, because errors of serde contain only a text.
     error: &'w mut Option<DataError>,
     /// Whether the value is an entry of a list, because a step before was `[*]`.
     in_all: bool,
@@ -98,7 +95,7 @@ impl<'p> Path<'p> {
     }
 }
 
-/// A JSON value from which a path leads to the value to write.
+/// Follows a path through a JSON value, and writes the value at its end.
 struct Value<'p, 'w, 'a> {
     path: Path<'p>,
     target: Target<'w, 'a>,
@@ -252,7 +249,7 @@ impl<'de> Visitor<'de> for All<'_, '_, '_> {
 /// Writes a value at the end of a path.
 struct Leaf<'w, 'a> {
     target: Target<'w, 'a>,
-    /// Number of lists around the value, within the value at the end of the path.
+    /// Nesting depth of the value below the end of the path.
     depth: usize,
 }
 

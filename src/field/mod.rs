@@ -46,8 +46,8 @@ pub enum FieldValue<'a> {
     Integer(i128),
     /// A float.
     Float(f64),
-    /// A text. In a column of numbers it must contain a number, or JSON that begins with `[`. An
-    /// empty text is a missing value.
+    /// A text. In a column of numbers it must contain a number, a boolean, or JSON that begins with
+    /// `[`. An empty text is a missing value.
     Text(&'a str),
     /// Bytes.
     Bytes(&'a [u8]),
@@ -55,9 +55,9 @@ pub enum FieldValue<'a> {
     Json(&'a [u8]),
     /// The member with this name of a JSON object, given the text of the object.
     JsonMember(&'a [u8], &'a str),
-    /// A list of integers.
+    /// A flat list of integers.
     Integers(&'a [i64]),
-    /// A list of floats.
+    /// A flat list of floats.
     Floats(&'a [f32]),
 }
 

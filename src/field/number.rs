@@ -36,8 +36,8 @@ impl Number {
     }
 
     /// Writes the number to `to`, in native byte order. Returns a message if the element type
-    /// cannot represent it. Integer columns take neither fractions nor floats beyond 2^53, which
-    /// may differ from the written number. Float columns take no integers beyond 2^53, and a column
+    /// cannot represent it. Integer columns reject fractions, and floats from 2^53 on, because
+    /// parsing may have rounded them. Float columns take no integers beyond 2^53, and a column
     /// of f32 takes only integers that an f32 represents. Other floats are rounded to the nearest.
     pub fn write(self, element: ElementType, to: &mut [u8]) -> Result<(), String> {
         match element {
@@ -47,12 +47,12 @@ impl Number {
                 to.copy_from_slice(&(number as i64).to_ne_bytes());
             }
             ElementType::F16 => {
-                let value = f16::from_f64(self.float()?);
+                let value = f16::from_f32(to_odd(self.float()?));
                 self.check_rounded(value.is_infinite(), f16::MAX)?;
                 to.copy_from_slice(&value.to_ne_bytes());
             }
             ElementType::BF16 => {
-                let value = bf16::from_f64(self.float()?);
+                let value = bf16::from_f32(to_odd(self.float()?));
                 self.check_rounded(value.is_infinite(), bf16::MAX)?;
                 to.copy_from_slice(&value.to_ne_bytes());
             }
@@ -76,9 +76,9 @@ impl Number {
             Number::Float(number) if number.fract() != 0.0 || !number.is_finite() => {
                 return Err(format!("{number} is not a whole number"));
             }
-            Number::Float(number) if number.abs() > MOST_EXACT as f64 => {
+            Number::Float(number) if number.abs() >= MOST_EXACT as f64 => {
                 return Err(format!(
-                    "{number:e} is written as a float, and is beyond 2^53, so it may not be exact"
+                    "{number:e} is written as a float, and is not below 2^53, so it may not be exact"
                 ));
             }
             Number::Float(number) => number as i128,
@@ -113,6 +113,20 @@ impl Number {
     }
 }
 
+/// Rounds to an f32 with an odd mantissa, unless the f32 is exact. A shorter type that is rounded
+/// from the result is then the nearest one. Rounding twice to the nearest would not be (Boldo,
+/// Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using rounding to
+/// odd", IEEE Transactions on Computers 57(4), 2008).
+fn to_odd(number: f64) -> f32 {
+    let nearest = number as f32;
+    let bits = nearest.to_bits();
+    if !nearest.is_finite() || f64::from(nearest) == number || bits & 1 == 1 {
+        return nearest;
+    }
+    let is_below = f64::from(nearest).abs() < number.abs();
+    f32::from_bits(if is_below { bits + 1 } else { bits - 1 })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,7 +156,12 @@ mod tests {
             ("65504", ElementType::F16, 65504.0),
             ("-2", ElementType::BF16, -2.0),
             ("9007199254740992", ElementType::F32, 9007199254740992.0),
-            ("9007199254740992.0", ElementType::I64, 9007199254740992.0),
+            ("9007199254740991.0", ElementType::I64, 9007199254740991.0),
+            ("6949.999999999999", ElementType::F16, 6948.0),
+            ("-0.12088012695312501", ElementType::F16, -0.12091064453125),
+            ("1.0039062500000002", ElementType::BF16, 1.0078125),
+            ("65519.999999999", ElementType::F16, 65504.0),
+            ("-1e-60", ElementType::F16, -0.0),
             ("16777217", ElementType::BF16, 16777216.0),
             ("3.4028235e38", ElementType::F32, f32::MAX.into()),
             ("65519", ElementType::F16, 65504.0),
@@ -169,7 +188,7 @@ mod tests {
             ("1e300", ElementType::I64),
             ("16777217", ElementType::F32),
             ("9007199254740993", ElementType::F16),
-            ("9007199254740994.0", ElementType::I64),
+            ("9007199254740993.0", ElementType::I64),
             ("1e400", ElementType::F32),
             ("-1e400", ElementType::F32),
             ("tRuE", ElementType::U8),

@@ -35,7 +35,9 @@ impl FromStr for FieldPath {
             return Err("names no field".into());
         }
         if text.ends_with(':') {
-            return Err(format!("is {text:?}, without a path after the colon; write {text}score"));
+            return Err(format!(
+                "is {text:?}, without a path after the colon; an example is {text}score"
+            ));
         }
         Ok(Self { name: name.into(), steps: steps(path)? })
     }

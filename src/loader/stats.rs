@@ -252,9 +252,11 @@ impl Counters {
         let replaced = match policy {
             // Only samples that are too long are skipped, which is not an error.
             OnError::Stop if skipped == 0 => return None,
-            OnError::Stop => format!("{BY_OTHERS} (too_long of a column)"),
+            _ if skipped == failed && policy != OnError::Skip => {
+                format!("{BY_OTHERS} (too_long of a column)")
+            }
             OnError::Skip => format!("{BY_OTHERS} (loader.on_error)"),
-            OnError::Substitute | OnError::Drop => {
+            OnError::Substitute | OnError::Drop | OnError::Stop => {
                 let how = match policy {
                     OnError::Drop => "left out of their batches",
                     _ => "replaced by zeros with the label loader.ignore_label",

@@ -13,7 +13,7 @@ pub(in crate::loader) type ColumnSet = u64;
 pub(in crate::loader) trait Cell {
     /// Memory in the column with this number ([`ColumnPlan::slot`](crate::plan::ColumnPlan::slot)).
     fn part(&mut self, column: usize) -> &mut [u8];
-    /// Sets the number of entries of the sample in the `number`th column of lists.
+    /// Sets the number of entries of the sample in the `number`th ragged column.
     fn set_len(&mut self, number: usize, len: usize);
 }
 
@@ -47,11 +47,11 @@ struct FieldColumn {
     name: String,
     /// Number of the column in host memory.
     slot: usize,
-    /// Number of the column among the columns of lists.
+    /// Number of the column among the ragged columns; `None` if it is dense.
     list: Option<usize>,
     format: CellFormat,
     default: Option<DefaultValue>,
-    /// Result for the current sample. `None` if the sample lacks the field.
+    /// Result for the current sample. `None` if its value is missing.
     written: Option<Written>,
 }
 
@@ -133,8 +133,8 @@ impl FieldReader {
         Ok([truncated, defaulted])
     }
 
-    /// Fills the cell of a sample that was replaced by zeros: with the defaults, or with NaN and
-    /// empty lists.
+    /// Fills the cell of a sample that failed and has no replacement: with the defaults, or with
+    /// NaN and empty lists.
     pub fn fill(&self, cell: &mut impl Cell) {
         for column in &self.columns {
             let part = cell.part(column.slot);
@@ -220,12 +220,14 @@ fn lacking(source: &dyn Source, fields: Option<&dyn Fields>, name: &str) -> Stri
     }
     let names: Vec<_> = schema.iter().map(|field| field.name.as_str()).collect();
     let mut problem = format!("{needs}, but the source has the fields {}", names.join(", "));
+    if fields.is_some_and(Fields::is_open) {
+        problem += " in its first samples; set a default if only other samples have the field";
+    }
     if let Some(end) = name.find(['.', '[']).filter(|&end| names.contains(&&name[..end])) {
         let rest = name[end..].trim_start_matches('.');
         problem += &format!("; a path begins with a colon: {}:{rest}", &name[..end]);
-    }
-    if fields.is_some_and(Fields::is_open) {
-        problem += " in its first samples; set a default if only other samples have the field";
+    } else if let Some(near) = names.iter().find(|it| it.eq_ignore_ascii_case(name)) {
+        problem += &format!("; did you mean {near}?");
     }
     problem
 }

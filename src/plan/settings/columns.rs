@@ -155,7 +155,7 @@ impl ColumnSettings {
         }
         if RESERVED.contains(&name.as_str()) {
             let problem = format!(
-                "is {name:?}, the name of a column that every batch has; choose another name, and set field = {name:?}"
+                "is {name:?}, which is the name of another column of batches; choose another name, and set field = {name:?}"
             );
             return Err(("name", problem));
         }

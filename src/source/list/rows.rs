@@ -80,7 +80,8 @@ impl Rows {
         }
     }
 
-    /// Whether a table with so many columns has fields. Parsing a row needs memory for each column.
+    /// Whether a table with `columns` columns has fields. Parsing a row needs memory for each
+    /// column.
     pub fn is_narrow(columns: usize) -> bool {
         columns <= MOST_COLUMNS
     }
@@ -179,7 +180,9 @@ impl Rows {
 
 impl Fields for FileList {
     fn is_open(&self) -> bool {
-        self.rows.as_ref().is_some_and(|rows| rows.names.len() >= MOST_KEYS)
+        self.rows.as_ref().is_some_and(|rows| {
+            rows.separator.is_none() && rows.names.len() >= MOST_KEYS
+        })
     }
 
     fn schema(&self) -> Vec<Field> {

@@ -18,16 +18,10 @@ impl<F: Format> Records<F> {
     fn parts(&self, index: u64) -> Result<(&Shard, Parts), DataError> {
         let (number, Entry { offset, .. }) = self.find(index);
         let shard = &self.shards[number];
-        let unsupported = |what| {
+        if let Some(why) = shard.no_fields::<F>()? {
             let path = Redacted::path(&shard.path);
-            let problem = format!("the fields of {path} cannot be read, because it {what}");
-            DataError::new(Reason::Unsupported, problem)
-        };
-        if shard.file.is_remote() {
-            return Err(unsupported("is at a URL; copy it to a local disk"));
-        }
-        if shard.packing.is_some() {
-            return Err(unsupported("is compressed; decompress it"));
+            let problem = format!("the fields of {path} cannot be read, because {why}");
+            return Err(DataError::new(Reason::Unsupported, problem));
         }
         let from = match index.checked_sub(1).filter(|&before| before >= shard.first()) {
             Some(before) => {
@@ -36,16 +30,36 @@ impl<F: Format> Records<F> {
             }
             None => 0,
         };
-        if from > offset {
-            return Err(unsupported("has hard links; write it without them"));
+        let parts = F::fields(&shard.file, shard.stamp.len, from, offset).map_err(unscanned)?;
+        let is_same = shard.file.stamp().map_err(unreadable)? == shard.stamp;
+        match is_same && !parts.is_empty() {
+            true => Ok((shard, parts)),
+            false => Err(DataError::new(Reason::Unreadable, CHANGED)),
         }
-        let parts = F::fields(&shard.file, shard.stamp.len, from, offset);
-        let parts = parts.map_err(|FileError { offset, problem, failed_read }| {
-            let reason = if failed_read { Reason::Unreadable } else { Reason::Corrupt };
-            DataError::new(reason, format!("at byte {offset}: {problem}"))
-        })?;
-        Ok((shard, parts))
     }
+}
+
+impl Shard {
+    /// Returns why fields cannot be read, with a remedy.
+    fn no_fields<F: Format>(&self) -> Result<Option<&'static str>, DataError> {
+        if self.file.is_remote() {
+            return Ok(Some("it is at a URL; copy it to a local disk"));
+        }
+        if self.packing.is_some() {
+            return Ok(Some("it is compressed; decompress it"));
+        }
+        if let Some(known) = self.no_fields.get() {
+            return Ok(*known);
+        }
+        let why = F::cannot_have_fields(&self.file, self.stamp.len).map_err(unscanned)?;
+        Ok(*self.no_fields.get_or_init(|| why))
+    }
+}
+
+fn unscanned(error: FileError) -> DataError {
+    let FileError { offset, problem, failed_read } = error;
+    let reason = if failed_read { Reason::Unreadable } else { Reason::Corrupt };
+    DataError::new(reason, format!("at byte {offset}: {problem}"))
 }
 
 impl<F: Format> Fields for Records<F> {
@@ -77,9 +91,12 @@ impl<F: Format> Fields for Records<F> {
     ) -> Result<(), DataError> {
         let (shard, parts) = self.parts(index)?;
         for (number, wanted) in wanted.iter().enumerate() {
-            let Some((name, bytes)) = parts.iter().find(|(name, _)| name == wanted) else {
-                continue;
-            };
+            let mut found = parts.iter().filter(|(name, _)| name == wanted);
+            let Some((name, bytes)) = found.next() else { continue };
+            if found.next().is_some() {
+                let problem = format!("the sample has several files {name:?}");
+                return Err(DataError::new(Reason::Corrupt, problem));
+            }
             let len = bytes.end - bytes.start;
             if len > limit {
                 let problem = format!(
@@ -88,7 +105,11 @@ impl<F: Format> Fields for Records<F> {
                 return Err(DataError::new(Reason::Oversized, problem));
             }
             reserve::renew(buffer, len as usize)?;
-            shard.file.read_exact_at(buffer, bytes.start).map_err(unreadable)?;
+            let failed = |error| {
+                let DataError { reason, problem, .. } = unreadable(error);
+                DataError::new(reason, format!("the field {name:?}: {problem}"))
+            };
+            shard.file.read_exact_at(buffer, bytes.start).map_err(failed)?;
             if shard.file.stamp().map_err(unreadable)? != shard.stamp {
                 return Err(DataError::new(Reason::Unreadable, CHANGED));
             }

@@ -84,9 +84,15 @@ pub trait Format:
     /// Whether samples have fields ([`fields`](Self::fields)).
     const HAS_FIELDS: bool = false;
 
+    /// Returns why the fields of an uncompressed local file cannot be read, with a remedy. Called
+    /// once for each file.
+    fn cannot_have_fields(_file: &File, _len: u64) -> Result<Option<&'static str>, FileError> {
+        Ok(None)
+    }
+
     /// Returns name and position of the fields of a sample of an uncompressed local file. The image
     /// begins at `image`, and the image of the previous sample ends at `from`, which is 0 for the
-    /// first sample.
+    /// first sample. Empty if no image begins there.
     fn fields(
         _file: &File,
         _len: u64,

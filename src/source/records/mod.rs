@@ -18,7 +18,7 @@
 
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::{
     Exclusion, Exclusions, Expected, Fields, Hints, Identity, Notes, Page, RemoteReads, Sealed,
@@ -93,6 +93,9 @@ struct Shard {
     names: Option<Box<Names>>,
     /// Index after the file's last sample.
     end: u64,
+    /// Why the fields of the samples cannot be read, if they cannot. Determined when fields are
+    /// first read.
+    no_fields: OnceLock<Option<&'static str>>,
 }
 
 impl Shard {

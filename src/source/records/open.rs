@@ -1,6 +1,7 @@
 //! Opens files that contain many samples each.
 
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use super::classes::OfFiles;
 use super::table::{Opened, Table, Unopened, table_of};
@@ -90,7 +91,17 @@ impl<F: Format> Records<F> {
             let file = if F::MAPPED && packing.is_none() { storage.map(file) } else { file };
             let path = path.clone();
             let names = (!names.bytes().is_empty()).then(|| Box::new(names));
-            let shard = Shard { path, file, packing, stamp, version, entries, names, end };
+            let shard = Shard {
+                path,
+                file,
+                packing,
+                stamp,
+                version,
+                entries,
+                names,
+                end,
+                no_fields: OnceLock::new(),
+            };
             listed.push(shard.listed());
             shards.push(shard);
         }

@@ -128,6 +128,19 @@ impl Format for WebDatasetSettings {
 
     const HAS_FIELDS: bool = true;
 
+    /// With hard links, the position of an image does not identify its sample.
+    fn cannot_have_fields(file: &File, len: u64) -> Result<Option<&'static str>, FileError> {
+        let mut window = Window::new(file, len);
+        window.read_ahead(tar::AHEAD_BYTES);
+        let mut members = tar::Members::default();
+        while let Some(member) = members.next(&mut window)? {
+            if member.is_hard_link {
+                return Ok(Some("it has hard links; write it without them"));
+            }
+        }
+        Ok(None)
+    }
+
     /// The files of a sample, named by their extensions. They follow each other, before or after
     /// the image.
     fn fields(
@@ -141,7 +154,11 @@ impl Format for WebDatasetSettings {
         let mut members = tar::Members::from(from);
         let mut sample = None;
         let (mut parts, mut is_found) = (Vec::new(), false);
-        while let Some(tar::Member { name, kind, archive, .. }) = members.next(&mut window)? {
+        // After the last sample, the zeros at the end of the file need not be read.
+        while !(is_found && members.is_at_end(&mut window)?) {
+            let Some(tar::Member { name, kind, archive, .. }) = members.next(&mut window)? else {
+                break;
+            };
             let (Some((key, extension)), Kind::File(data)) = (split(&name), kind) else { continue };
             if is_meta(&name) {
                 continue;
@@ -154,7 +171,9 @@ impl Format for WebDatasetSettings {
                 (parts, sample) = (Vec::new(), own);
             }
             is_found |= data.bytes.start == image;
-            parts.push((extension, data.bytes));
+            if !extension.is_empty() {
+                parts.push((extension, data.bytes));
+            }
         }
         Ok(if is_found { parts } else { Vec::new() })
     }
@@ -171,7 +190,7 @@ impl Format for WebDatasetSettings {
         let wanted = self.label.to_lowercase();
         let mut members = tar::Members::default();
         let mut group = Group::default();
-        while let Some(tar::Member { offset, name, kind, archive }) = members.next(window)? {
+        while let Some(tar::Member { offset, name, kind, archive, .. }) = members.next(window)? {
             let text = || String::from_utf8_lossy(&name);
             if let Kind::AfterEnd(bytes) = kind {
                 excluded.add(ExclusionReason::AfterEnd, "", bytes, &text());

@@ -35,6 +35,8 @@ pub struct Member {
     pub kind: Kind,
     /// Number of the member's archive in the file.
     pub archive: u64,
+    /// Whether the member is a hard link.
+    pub is_hard_link: bool,
 }
 
 /// Kind of a member. The reader skips folders and volume labels.
@@ -89,6 +91,11 @@ impl Members {
         Self { at: end.next_multiple_of(BLOCK), ..Self::default() }
     }
 
+    /// Whether the current archive has no more members.
+    pub fn is_at_end(&self, window: &mut Window) -> Result<bool, FileError> {
+        Ok(self.ended || header(window, self.at)?.is_none())
+    }
+
     /// Returns the next member, which may be in the next archive. Returns `None` at the end of the
     /// file.
     pub fn next(&mut self, window: &mut Window) -> Result<Option<Member>, FileError> {
@@ -119,6 +126,7 @@ impl Members {
                             name,
                             kind: Kind::AfterEnd(len),
                             archive,
+                            is_hard_link: false,
                         }));
                     }
                 }
@@ -136,6 +144,7 @@ impl Members {
             let end = start.checked_add(size).filter(|&end| end <= window.file_len());
             let end = end.ok_or_else(|| window.cut(start, size))?;
             self.at = end.next_multiple_of(BLOCK);
+            let is_hard_link = kind == b'1';
             let kind = match kind {
                 b'0' | b'7' | 0 => Kind::File(Data { bytes: start..end, check: check_of(&header) }),
                 b'1' => {
@@ -168,7 +177,7 @@ impl Members {
             if let (Some(files), Kind::File(data)) = (&mut self.files, &kind) {
                 files.insert(hash(&name), data.clone());
             }
-            return Ok(Some(Member { offset, name, kind, archive: self.archive }));
+            return Ok(Some(Member { offset, name, kind, archive: self.archive, is_hard_link }));
         }
     }
 

@@ -163,3 +163,85 @@ fn compressed_archives_are_refused() {
     assert_eq!(reason, Reason::Unsupported);
     assert!(problem.contains("a.tar.gz") && problem.contains("is compressed"), "{problem}");
 }
+
+/// With hard links, the position of an image does not identify its sample, so no sample of such an
+/// archive has fields. The image of sample `d` is that of `b`.
+#[test]
+fn archives_with_hard_links_have_no_fields() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tar");
+    let mut archive = tar::Builder::new(File::create(&path).unwrap());
+    let images = jpegs(2);
+    for (key, link) in [("a", None), ("b", None), ("c", Some("a")), ("d", Some("b"))] {
+        let mut header = tar::Header::new_gnu();
+        header.set_mode(0o644);
+        header.set_size(0);
+        match link {
+            Some(target) => {
+                header.set_entry_type(tar::EntryType::Link);
+                archive.append_link(&mut header, format!("{key}.jpg"), format!("{target}.jpg"))
+            }
+            None => {
+                let image = &images[usize::from(key == "b")].0;
+                header.set_size(image.len() as u64);
+                archive.append_data(&mut header, format!("{key}.jpg"), &image[..])
+            }
+        }
+        .unwrap();
+        for ending in ["txt", "cls"] {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(1);
+            header.set_mode(0o644);
+            archive.append_data(&mut header, format!("{key}.{ending}"), &b"1"[..]).unwrap();
+        }
+    }
+    archive.finish().unwrap();
+    drop(archive);
+    let default = DefaultValue::Text("none".into());
+    let column = with_field("txt", ColumnSettings::text("caption"));
+    let column = ColumnSettings { default: Some(default), ..column };
+    let failing = builder(open(&[path]), vec![column]).on_error(OnError::Drop);
+    let mut loader = failing.build().unwrap();
+    assert_eq!(loader.epoch().map(|batch| batch.unwrap().len()).sum::<usize>(), 0);
+    assert_eq!(loader.stats().errors["unsupported"], 4);
+}
+
+/// Images may come from a cache, so the change is noticed when the fields are read.
+#[test]
+fn an_archive_that_changed_is_an_error_even_if_its_images_are_cached() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tar");
+    tar(&path, &files(0, 4));
+    let default = DefaultValue::Text("none".into());
+    let column = with_field("txt", ColumnSettings::text("caption"));
+    let column = ColumnSettings { default: Some(default), ..column };
+    let builder = builder(open(std::slice::from_ref(&path)), vec![column]);
+    let builder = builder.epochs(Some(2)).configure(|it| it.cache.decoded = Some(1 << 24));
+    let mut loader = builder.build().unwrap();
+    for batch in loader.epoch() {
+        assert_eq!(batch.unwrap().column("caption").unwrap().text(0), Some("caption é 0"));
+    }
+    drop(loader);
+    let source = open(std::slice::from_ref(&path));
+    std::fs::write(&path, vec![0; std::fs::metadata(&path).unwrap().len() as usize + 512]).unwrap();
+    let column = with_field("txt", ColumnSettings::text("caption"));
+    let fields = feedwater::Source::fields(&source).unwrap();
+    let read = fields.read_fields(1, &["txt"], &mut Vec::new(), 1 << 20, &mut |_, _| {
+        panic!("{column:?}");
+    });
+    assert!(matches!(read.unwrap_err().reason, Reason::Corrupt | Reason::Unreadable));
+}
+
+#[test]
+fn two_files_of_a_sample_with_the_same_ending_are_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tar");
+    let mut samples = files(0, 2);
+    let key = samples.iter().find(|(name, _)| name.ends_with("0001.txt")).unwrap().0.clone();
+    samples.push((key.replace("txt", "TXT"), b"again".to_vec()));
+    tar(&path, &samples);
+    let column = with_field("txt", ColumnSettings::text("caption"));
+    let (index, reason, problem) = sample_error(builder(open(&[path]), vec![column]));
+    assert_eq!((index, reason), (1, Reason::Corrupt));
+    assert!(problem.contains("several files \"txt\""), "{problem}");
+}

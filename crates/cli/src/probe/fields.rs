@@ -9,9 +9,10 @@ use serde_json::Value;
 #[derive(Debug, Serialize)]
 pub struct Shown {
     name: String,
-    /// Value in the first sample that has the field.
+    /// Value in the first of at most [`SAMPLES`] samples that has the field.
     example: Option<String>,
-    /// Keys of a `[[column]]` that holds the field. `None` if no column can hold it as a whole.
+    /// Keys of a `[[column]]` that holds the field. `None` if the example does not show which
+    /// column fits.
     column: Option<String>,
 }
 
@@ -21,7 +22,7 @@ const SAMPLES: u64 = 20;
 /// Maximum size of a sample's fields, in bytes.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// Maximum number of characters of an example.
+/// Maximum number of bytes of an example.
 const LENGTH: usize = 60;
 
 /// Returns the fields of a source.
@@ -49,7 +50,7 @@ pub fn of(source: &dyn Source) -> Vec<Shown> {
             let field = shown.iter_mut().find(|it| it.name == name);
             if let (Ok(()), Some(field), Some((text, kind))) = (result, field, found) {
                 field.example = Some(text);
-                // Every batch has columns with these names.
+                // These names are reserved.
                 let name = match name.as_str() {
                     "image" | "label" | "target" => {
                         format!("name = \"source_{name}\", field = {name:?}")
@@ -112,10 +113,8 @@ fn of_json(value: &Value) -> Option<(String, Option<String>)> {
         Value::Array(_) => None,
         Value::Object(members) => {
             let first = members.keys().next().map_or("NAME", String::as_str);
-            return Some((
-                shortened(&format!("{value} (choose a member, such as :{first})")),
-                None,
-            ));
+            let text = shortened(&value.to_string());
+            return Some((format!("{text} (choose a member, such as :{first})"), None));
         }
     };
     Some((shortened(&value.to_string()), column))
