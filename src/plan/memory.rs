@@ -79,7 +79,7 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
         column.add_row(&mut rows, plan.shape.batch, plan.slots(), &note);
     }
     if !plan.settings.columns.is_empty() {
-        // The text of a sample's fields, and a copy without quotes in a buffer that grows by
+        // The text of a sample's fields, and a text without escapes in a buffer that grows by
         // doubling.
         let bytes = plan.settings.limits.max_field_bytes.saturating_mul(3);
         let note = "limits.max_field_bytes, read and parsed";

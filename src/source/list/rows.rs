@@ -1,10 +1,10 @@
 //! Reads the fields of a sample from its row of a table, or from its line of JSON.
 
 use std::collections::HashSet;
-use std::io::Read;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
-use csv::{ReaderBuilder, StringRecord};
+use csv_core::{Reader as Parser, ReaderBuilder};
 
 use super::FileList;
 use super::blocks::{MARK, Text};
@@ -23,6 +23,8 @@ pub(super) struct Rows {
     known: HashSet<String>,
     /// Separator of the columns of a table. `None` for JSON lines.
     separator: Option<u8>,
+    /// Parsers that are not in use. Creating a parser takes longer than parsing a row.
+    parsers: Mutex<Vec<Box<Parser>>>,
     /// Offset of each sample's row in the text without its byte-order mark, and at the end the
     /// length of this text, in bytes.
     begins: Vec<u64>,
@@ -42,10 +44,6 @@ enum RowText {
     Fetched(Vec<u8>),
 }
 
-/// Size of the CSV reader's buffer, in bytes. Short rows need less, and a buffer is allocated for
-/// every row.
-const READ_BYTES: usize = 8 << 10;
-
 /// Maximum number of columns of a table with fields.
 const MOST_COLUMNS: usize = 4096;
 
@@ -55,14 +53,14 @@ const MOST_KEYS: usize = 1000;
 impl Rows {
     /// Rows of a table with these columns.
     pub fn of_table(names: Vec<String>, separator: u8) -> Self {
-        let separator = Some(separator);
+        let (separator, parsers) = (Some(separator), Mutex::new(Vec::new()));
         let known = HashSet::new();
-        Self { names, known, separator, begins: Vec::new(), mark: 0, text: RowText::Unknown }
+        Self { names, known, separator, parsers, begins: Vec::new(), mark: 0, text: RowText::Unknown }
     }
 
     /// Lines of JSON.
     pub fn of_json() -> Self {
-        Self { separator: None, ..Self::of_table(Vec::new(), 0) }
+        Self { separator: None, ..Self::of_table(Vec::new(), b',') }
     }
 
     /// Adds the row of the next sample, which begins at this byte of the text.
@@ -159,18 +157,32 @@ impl Rows {
         wanted: &[&str],
         put: &mut PutField<'_>,
     ) -> Result<(), DataError> {
-        let mut rows = ReaderBuilder::new();
-        rows.delimiter(separator).has_headers(false).buffer_capacity(row.len().clamp(1, READ_BYTES));
-        let mut record = StringRecord::new();
-        // The reader skips a byte-order mark at the beginning, which belongs to a row here, and
-        // blank lines.
-        let blank = if row.starts_with(MARK) { &b"\n"[..] } else { &[] };
-        rows.from_reader(blank.chain(row))
-            .read_record(&mut record)
-            .map_err(|error| DataError::new(Reason::Unreadable, error.to_string()))?;
+        let free = self.parsers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let create = || Box::new(ReaderBuilder::new().delimiter(separator).build());
+        let mut parser = free.unwrap_or_else(create);
+        parser.reset();
+        let (mut text, mut ends) = (Vec::new(), Vec::new());
+        reserve::resize(&mut text, row.len())?;
+        reserve::resize(&mut ends, self.names.len() + 1)?;
+        if row.starts_with(MARK) {
+            // The parser drops a byte-order mark at the beginning of its input. Here the mark belongs
+            // to the row, so a blank line, which the parser skips, precedes it.
+            parser.read_record(b"\n", &mut text, &mut ends);
+        }
+        // The second call tells the parser that the input has ended.
+        let (_, used, len, mut fields) = parser.read_record(row, &mut text, &mut ends);
+        if fields <= self.names.len() {
+            fields += parser.read_record(&row[used..], &mut text[len..], &mut ends[fields..]).3;
+        }
+        self.parsers.lock().unwrap_or_else(PoisonError::into_inner).push(parser);
+        let value = |column: usize| {
+            let begin = if column == 0 { 0 } else { ends[column - 1] };
+            let bytes = text.get(begin..ends[column]).filter(|_| column < fields)?;
+            str::from_utf8(bytes).ok()
+        };
         for (number, name) in wanted.iter().enumerate() {
             let column = self.names.iter().position(|it| it == name);
-            if let Some(value) = column.and_then(|column| record.get(column)) {
+            if let Some(value) = column.and_then(value) {
                 put(number, FieldValue::Text(value))?;
             }
         }
