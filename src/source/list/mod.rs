@@ -128,7 +128,8 @@ impl FileList {
             return Err(Error::config("source.list", problem));
         }
         let base = list.parent().map(Path::to_path_buf).unwrap_or_default();
-        let Samples { mut paths, mut ends, mut labels, classes, unlabelled, mut rows, .. } = samples;
+        let Samples { mut paths, mut ends, mut labels, classes, unlabelled, mut rows, .. } =
+            samples;
         let warning = unlabelled.map(|problem| format!("{}: {problem}", Redacted::path(list)));
         paths.shrink_to_fit();
         ends.shrink_to_fit();

@@ -24,7 +24,7 @@ pub(super) struct Rows {
     /// Separator of the columns of a table. `None` for JSON lines.
     separator: Option<u8>,
     /// Parsers that are not in use. Creating a parser takes longer than parsing a row.
-    parsers: Mutex<Vec<Box<Parser>>>,
+    parsers: Mutex<Vec<Parser>>,
     /// Offset of each sample's row in the text without its byte-order mark, and at the end the
     /// length of this text, in bytes.
     begins: Vec<u64>,
@@ -55,7 +55,15 @@ impl Rows {
     pub fn of_table(names: Vec<String>, separator: u8) -> Self {
         let (separator, parsers) = (Some(separator), Mutex::new(Vec::new()));
         let known = HashSet::new();
-        Self { names, known, separator, parsers, begins: Vec::new(), mark: 0, text: RowText::Unknown }
+        Self {
+            names,
+            known,
+            separator,
+            parsers,
+            begins: Vec::new(),
+            mark: 0,
+            text: RowText::Unknown,
+        }
     }
 
     /// Lines of JSON.
@@ -158,15 +166,15 @@ impl Rows {
         put: &mut PutField<'_>,
     ) -> Result<(), DataError> {
         let free = self.parsers.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let create = || Box::new(ReaderBuilder::new().delimiter(separator).build());
+        let create = || ReaderBuilder::new().delimiter(separator).build();
         let mut parser = free.unwrap_or_else(create);
         parser.reset();
         let (mut text, mut ends) = (Vec::new(), Vec::new());
         reserve::resize(&mut text, row.len())?;
         reserve::resize(&mut ends, self.names.len() + 1)?;
         if row.starts_with(MARK) {
-            // The parser drops a byte-order mark at the beginning of its input. Here the mark belongs
-            // to the row, so a blank line, which the parser skips, precedes it.
+            // The parser drops a byte-order mark at the beginning of its input. Here the mark
+            // belongs to the row, so a blank line, which the parser skips, precedes it.
             parser.read_record(b"\n", &mut text, &mut ends);
         }
         // The second call tells the parser that the input has ended.
@@ -192,9 +200,9 @@ impl Rows {
 
 impl Fields for FileList {
     fn is_open(&self) -> bool {
-        self.rows.as_ref().is_some_and(|rows| {
-            rows.separator.is_none() && rows.names.len() >= MOST_KEYS
-        })
+        self.rows
+            .as_ref()
+            .is_some_and(|rows| rows.separator.is_none() && rows.names.len() >= MOST_KEYS)
     }
 
     fn schema(&self) -> Vec<Field> {
