@@ -10,13 +10,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use feedwater::ElementType;
 use feedwater::internals::config::Pipeline;
 use feedwater::internals::decode::{
     Decoders, Fingerprint, JpegBy, JpegDecoder, RowIndex, RowIndexOutcome, RowIndexTask, simd,
 };
+use feedwater::internals::field::{CellFormat, FieldPath, TooLong};
 use feedwater::internals::geometry::{Roi, Size};
 use feedwater::internals::header::{Format, Header, JpegLayout};
 use feedwater::internals::source::Configured;
+use feedwater::plan::ColumnKind;
 use feedwater::source::custom::HostPage;
 use feedwater::source::settings::{
     FileListSettings, ListFormat, LmdbSettings, RecordIoLabel, RecordIoSettings,
@@ -344,16 +347,65 @@ fn source<S: Configured>(bytes: &[u8], settings: &S::Settings) -> String {
                 Err(error) => outcome = error.to_string(),
             }
         }
-        outcome
+        outcome + &fields(source)
     })
 }
 
-/// Opens a file with these bytes as a source. Does not read the files that the source lists.
+/// Opens a file with these bytes as a source, and reads the fields of its samples. Does not read
+/// the files that the source lists.
 fn opened<S: Configured>(bytes: &[u8], settings: &S::Settings) -> String {
     with_file(bytes, |path| match S::open(&[path], settings) {
-        Ok(source) => source.len().to_string(),
+        Ok(source) => source.len().to_string() + &fields(&source),
         Err(error) => error.to_string(),
     })
+}
+
+/// Reads the fields of a source's first samples into cells of every kind, along several paths.
+fn fields(source: &dyn Source) -> String {
+    let Some(fields) = source.fields() else { return String::new() };
+    let paths = ["a", "a:a", "a:[0]", "a:[*]", "a:[*].a", "a:a.b[1][*]"];
+    let paths = paths.map(|path| path.parse::<FieldPath>().expect("a valid path").steps);
+    let array = |element, dims: &[usize]| (ColumnKind::Array, element, dims.to_vec());
+    let list = |element, dims: &[usize]| (ColumnKind::List, element, dims.to_vec());
+    let kinds = [
+        array(ElementType::F32, &[]),
+        array(ElementType::F16, &[2, 2]),
+        list(ElementType::I64, &[]),
+        list(ElementType::U8, &[3]),
+        (ColumnKind::Text, ElementType::U8, Vec::new()),
+        (ColumnKind::Bytes, ElementType::U8, Vec::new()),
+    ];
+    let names: Vec<String> = fields.schema().into_iter().map(|field| field.name).take(8).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut buffer = Vec::new();
+    let mut outcome = String::new();
+    for index in 0..source.len().min(8) {
+        for (path, (kind, element, dims)) in
+            paths.iter().flat_map(|it| kinds.iter().map(move |kind| (it, kind)))
+        {
+            let format = CellFormat {
+                kind: *kind,
+                element: *element,
+                dims: dims.clone(),
+                max_len: 5,
+                too_long: TooLong::Truncate,
+                path: path.clone(),
+            };
+            let mut cell = vec![0; format.cell_bytes()];
+            let read =
+                fields.read_fields(index, &names, &mut buffer, 1 << 16, &mut |number, it| {
+                    assert!(number < names.len());
+                    // An error of one value must not hide the others.
+                    let written = format.write(it, &mut cell);
+                    if let Ok(Some(written)) = written {
+                        assert!(written.len <= 5);
+                    }
+                    Ok(())
+                });
+            outcome = read.map_or_else(|error| error.to_string(), |()| outcome);
+        }
+    }
+    outcome
 }
 
 fn config(bytes: &[u8]) -> String {

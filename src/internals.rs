@@ -26,6 +26,11 @@ pub mod error {
 }
 
 #[doc(hidden)]
+pub mod field {
+    pub use crate::field::{CellFormat, FieldPath, TooLong};
+}
+
+#[doc(hidden)]
 pub mod file {
     pub use crate::file::*;
 }
