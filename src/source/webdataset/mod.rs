@@ -133,12 +133,17 @@ impl Format for WebDatasetSettings {
         let mut window = Window::new(file, len);
         window.read_ahead(tar::AHEAD_BYTES);
         let mut members = tar::Members::default();
-        while let Some(member) = members.next(&mut window)? {
-            if member.is_hard_link {
-                return Ok(Some("it has hard links; write it without them"));
+        loop {
+            match members.next(&mut window) {
+                Ok(Some(member)) if member.is_hard_link => {
+                    return Ok(Some("it has hard links; write it without them"));
+                }
+                Ok(Some(_)) => {}
+                // With `on_bad_shard = "until_damage"`, the source has the samples before the damage.
+                Err(error) if error.failed_read => return Err(error),
+                Ok(None) | Err(_) => return Ok(None),
             }
         }
-        Ok(None)
     }
 
     /// The files of a sample, named by their extensions. They follow each other, before or after

@@ -40,7 +40,7 @@ pub fn builder(source: impl Source + 'static, columns: Vec<ColumnSettings>) -> L
     shared(Arc::new(source), columns)
 }
 
-fn shared(source: Arc<dyn Source>, columns: Vec<ColumnSettings>) -> LoaderBuilder {
+pub fn shared(source: Arc<dyn Source>, columns: Vec<ColumnSettings>) -> LoaderBuilder {
     let builder = LoaderBuilder::new(source, training()).batch_size(4).device(DeviceChoice::Cpu);
     builder.epochs(Some(1)).configure(|it| {
         it.loader.last_batch = LastBatch::Partial;
@@ -283,8 +283,8 @@ fn names_of_fields_are_unique_and_paths_begin_with_a_colon() {
 /// opened.
 #[test]
 fn rows_that_begin_with_a_byte_order_mark_have_the_same_fields() {
-    let rows = "x,path,y\n\u{feff}\"a,b\",0.jpg,c\n\u{feff}d,1.jpg,e\n";
-    let (_folder, list) = listed("list.csv", 2, &rows.replace("\"a,b\"", "ab"));
+    let rows = "x,path,y\n\u{feff}ab,0.jpg,c\n\u{feff}d,1.jpg,e\n";
+    let (_folder, list) = listed("list.csv", 2, rows);
     let batches =
         batches(builder(list, vec![ColumnSettings::text("x"), ColumnSettings::text("y")]));
     let batches = batches.unwrap();

@@ -216,20 +216,22 @@ fn an_archive_that_changed_is_an_error_even_if_its_images_are_cached() {
     let column = with_field("txt", ColumnSettings::text("caption"));
     let column = ColumnSettings { default: Some(default), ..column };
     let builder = builder(open(std::slice::from_ref(&path)), vec![column]);
-    let builder = builder.epochs(Some(2)).configure(|it| it.cache.decoded = Some(1 << 24));
+    let builder = builder.epochs(Some(50)).configure(|it| it.cache.decoded = Some(1 << 24));
     let mut loader = builder.build().unwrap();
-    for batch in loader.epoch() {
-        assert_eq!(batch.unwrap().column("caption").unwrap().text(0), Some("caption é 0"));
-    }
-    drop(loader);
-    let source = open(std::slice::from_ref(&path));
+    let first = loader.epoch().next().unwrap().unwrap();
+    assert_eq!(first.column("caption").unwrap().text(0), Some("caption é 0"));
+    drop(first);
     std::fs::write(&path, vec![0; std::fs::metadata(&path).unwrap().len() as usize + 512]).unwrap();
-    let column = with_field("txt", ColumnSettings::text("caption"));
-    let fields = feedwater::Source::fields(&source).unwrap();
-    let read = fields.read_fields(1, &["txt"], &mut Vec::new(), 1 << 20, &mut |_, _| {
-        panic!("{column:?}");
-    });
-    assert!(matches!(read.unwrap_err().reason, Reason::Corrupt | Reason::Unreadable));
+    // The batches that were prepared before the change are intact.
+    let error = loop {
+        let batch = loader.epoch().next().expect("an error before the last epoch");
+        match batch {
+            Ok(batch) => assert_eq!(batch.column("caption").unwrap().text(0), Some("caption é 0")),
+            Err(error) => break error,
+        }
+    };
+    let Error::Sample(error) = error else { panic!("{error}") };
+    assert!(matches!(error.reason, Reason::Corrupt | Reason::Unreadable), "{error}");
 }
 
 #[test]
@@ -244,4 +246,28 @@ fn two_files_of_a_sample_with_the_same_ending_are_an_error() {
     let (index, reason, problem) = sample_error(builder(open(&[path]), vec![column]));
     assert_eq!((index, reason), (1, Reason::Corrupt));
     assert!(problem.contains("several files \"txt\""), "{problem}");
+}
+
+/// With `until_damage`, the samples before the damage keep their fields.
+#[test]
+fn samples_before_damage_have_their_fields() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tar");
+    tar(&path, &files(0, 8));
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &whole[..whole.len() * 2 / 3]).unwrap();
+    let file = format!("[source]\nwebdataset = {path:?}\non_bad_shard = \"until_damage\"\n");
+    let pipeline = feedwater::Pipeline::from_toml(&file, "").unwrap();
+    let source = pipeline.open().unwrap();
+    let column = with_field("txt", ColumnSettings::text("caption"));
+    let found = batches(super::shared(source, vec![column])).unwrap();
+    let mut compared = 0;
+    for batch in &found {
+        for (place, label) in batch.labels().iter().enumerate() {
+            let text = batch.column("caption").unwrap().text(place);
+            assert_eq!(text, Some(&*format!("caption é {label}")));
+            compared += 1;
+        }
+    }
+    assert!((1..8).contains(&compared), "{compared} samples");
 }

@@ -285,8 +285,7 @@ fn the_command_prints_classes_skipped_files_and_warnings() {
     assert_eq!(json["warnings"].as_array().unwrap().len(), 1);
 }
 
-/// Each column that the command prints holds the field's example, and can be written into a
-/// pipeline file as it is.
+/// Each printed column is valid in a pipeline file, and holds a value of its field.
 #[test]
 fn the_command_prints_fields_with_examples_and_columns() {
     let root = tempfile::tempdir().unwrap();
