@@ -139,7 +139,8 @@ impl Format for WebDatasetSettings {
                     return Ok(Some("it has hard links; write it without them"));
                 }
                 Ok(Some(_)) => {}
-                // With `on_bad_shard = "until_damage"`, the source has the samples before the damage.
+                // With `on_bad_shard = "until_damage"`, the source has the samples before the
+                // damage.
                 Err(error) if error.failed_read => return Err(error),
                 Ok(None) | Err(_) => return Ok(None),
             }
