@@ -66,10 +66,13 @@ fn value(to: &mut Writer<'_>, value: FieldValue<'_>, path: &[Step]) -> Result<bo
         FieldValue::Float(number) => to.number(Number::Float(number)).map(|()| true),
         FieldValue::Bytes(bytes) => to.bytes(bytes).map(|()| true),
         FieldValue::Integers(list) => {
-            list_of(to, list, |&number| Number::Integer(number.into())).map(|()| true)
+            to.flat(list.len(), |at| Number::Integer(list[at].into())).map(|()| true)
         }
         FieldValue::Floats(list) => {
-            list_of(to, list, |&number| Number::Float(number.into())).map(|()| true)
+            to.flat(list.len(), |at| Number::Float(list[at].into())).map(|()| true)
+        }
+        FieldValue::Doubles(list) => {
+            to.flat(list.len(), |at| Number::Float(list[at])).map(|()| true)
         }
     }
 }
@@ -106,14 +109,4 @@ fn text_or_number(to: &mut Writer<'_>, text: &str) -> Result<bool, DataError> {
             to.number(number).map(|()| true)
         }
     }
-}
-
-fn list_of<T>(
-    to: &mut Writer<'_>,
-    list: &[T],
-    number: impl Fn(&T) -> Number,
-) -> Result<(), DataError> {
-    to.enter()?;
-    list.iter().try_for_each(|it| to.number(number(it)))?;
-    to.leave(list.len())
 }

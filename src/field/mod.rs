@@ -30,6 +30,8 @@ pub struct Field {
 pub enum FieldKind {
     /// Numbers.
     Number,
+    /// Flat lists of numbers.
+    List,
     /// Texts. A text may contain a number or JSON.
     Text,
     /// Bytes.
@@ -55,10 +57,13 @@ pub enum FieldValue<'a> {
     Json(&'a [u8]),
     /// The member with this name of a JSON object, given the text of the object.
     JsonMember(&'a [u8], &'a str),
-    /// A flat list of integers.
+    /// A flat list of integers. It fills the shape of an array, or of the entries of a list, in
+    /// row-major order.
     Integers(&'a [i64]),
-    /// A flat list of floats.
+    /// A flat list of floats of 32 bits.
     Floats(&'a [f32]),
+    /// A flat list of floats of 64 bits.
+    Doubles(&'a [f64]),
 }
 
 /// Structure of the values of a column.

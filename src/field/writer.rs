@@ -111,6 +111,25 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// Writes a flat list of `len` numbers, which fills the shape of the column in row-major order.
+    pub fn flat(&mut self, len: usize, number: impl Fn(usize) -> Number) -> Result<(), DataError> {
+        let entry = self.format.entry_len();
+        let kept = match self.format.kind {
+            ColumnKind::Array if len == entry => len,
+            ColumnKind::List if len.is_multiple_of(entry) => {
+                if len / entry > self.format.max_len {
+                    self.too_long(len / entry, "entry")?;
+                }
+                len.min(self.format.max_len * entry)
+            }
+            _ => return Err(self.mismatch(&format!("a list of {}", numbers(len)))),
+        };
+        self.depth = self.axes();
+        let written = (0..kept).try_for_each(|at| self.number(number(at)));
+        self.depth = 0;
+        written
+    }
+
     /// Begins a list.
     pub fn enter(&mut self) -> Result<(), DataError> {
         if self.depth >= self.axes() {
@@ -175,6 +194,10 @@ impl<'a> Writer<'a> {
 
 fn entries(len: usize) -> String {
     if len == 1 { "1 entry".into() } else { format!("{len} entries") }
+}
+
+fn numbers(len: usize) -> String {
+    if len == 1 { "1 number".into() } else { format!("{len} numbers") }
 }
 
 /// A text in quotes, cut to 40 characters.

@@ -95,6 +95,7 @@ fn example(value: FieldValue<'_>) -> Option<(String, Option<String>)> {
         FieldValue::Float(number) => Some((number.to_string(), Some("dtype = \"f32\"".into()))),
         FieldValue::Integers(list) => Some((shortened(&format!("{list:?}")), Some(list_of("i64")))),
         FieldValue::Floats(list) => Some((shortened(&format!("{list:?}")), Some(list_of("f32")))),
+        FieldValue::Doubles(list) => Some((shortened(&format!("{list:?}")), Some(list_of("f32")))),
         _ => Some(("a value".into(), None)),
     }
 }
