@@ -19,7 +19,7 @@ use feedwater::internals::field::{CellFormat, FieldPath, TooLong};
 use feedwater::internals::geometry::{Roi, Size};
 use feedwater::internals::header::{Format, Header, JpegLayout};
 use feedwater::internals::source::Configured;
-use feedwater::plan::ColumnKind;
+use feedwater::plan::CellKind;
 use feedwater::source::custom::HostPage;
 use feedwater::source::settings::{
     FileListSettings, ListFormat, LmdbSettings, RecordIoLabel, RecordIoSettings,
@@ -365,15 +365,15 @@ fn fields(source: &dyn Source) -> String {
     let Some(fields) = source.fields() else { return String::new() };
     let paths = ["a", "a:a", "a:[0]", "a:[*]", "a:[*].a", "a:a.b[1][*]"];
     let paths = paths.map(|path| path.parse::<FieldPath>().expect("a valid path").steps);
-    let array = |element, dims: &[usize]| (ColumnKind::Array, element, dims.to_vec());
-    let list = |element, dims: &[usize]| (ColumnKind::List, element, dims.to_vec());
+    let array = |element, dims: &[usize]| (CellKind::Array, element, dims.to_vec());
+    let list = |element, dims: &[usize]| (CellKind::List, element, dims.to_vec());
     let kinds = [
         array(ElementType::F32, &[]),
         array(ElementType::F16, &[2, 2]),
         list(ElementType::I64, &[]),
         list(ElementType::U8, &[3]),
-        (ColumnKind::Text, ElementType::U8, Vec::new()),
-        (ColumnKind::Bytes, ElementType::U8, Vec::new()),
+        (CellKind::Text, ElementType::U8, Vec::new()),
+        (CellKind::Bytes, ElementType::U8, Vec::new()),
     ];
     let names: Vec<String> = fields.schema().into_iter().map(|field| field.name).take(8).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();

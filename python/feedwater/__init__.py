@@ -18,7 +18,7 @@ from ._datasets import dataset
 from ._settings import BatchOperator, Operator, Samples, Source, concat, mixture, samples
 from ._torchvision import from_torchvision
 from .batch import Batch
-from .columns import Column, Ragged, array, bytes_, list_, text
+from .columns import Column, Ragged, array, boxes, bytes_, list_, mask, points, text
 from .errors import Error
 from .loader import Loader
 from .objects import Objects
@@ -61,6 +61,7 @@ __all__ = [
     "__version__",
     "array",
     "beton",
+    "boxes",
     "bytes_",
     "coco",
     "concat",
@@ -73,10 +74,12 @@ __all__ = [
     "integrations",
     "list_",
     "lmdb",
+    "mask",
     "mixture",
     "npy",
     "ops",
     "parquet",
+    "points",
     "recordio",
     "samples",
     "sources",

@@ -14,19 +14,26 @@ from typing import Any, Literal, SupportsIndex
 from ._names import nearest, suggesting
 from ._settings import _Settings
 
-__all__ = ["Column", "Ragged", "array", "bytes_", "list_", "text"]
+__all__ = ["Column", "Ragged", "array", "boxes", "bytes_", "list_", "mask", "points", "text"]
+
+#: Functions that make columns.
+MAKERS = ("array", "list_", "text", "bytes_", "mask", "points", "boxes")
 
 TooLong = Literal["error", "truncate", "skip"]
+BoxFormat = Literal["xyxy", "xywh", "cxcywh"]
 
 #: Names of element types in frameworks, with those in pipeline files.
 _DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "uint8": "u8"}
 
 
 class Column(_Settings):
-    """A column, made by :func:`array`, :func:`list_`, :func:`text` or :func:`bytes_`."""
+    """A column, made by :func:`array`, :func:`list_`, :func:`text`, :func:`bytes_`, :func:`mask`, :func:`points` or :func:`boxes`."""
 
     MADE_BY = "the function that made it"
-    FIELDS = ("field", "kind", "dtype", "shape", "max_len", "too_long", "default")
+    FIELDS = (
+        *("field", "kind", "dtype", "shape", "max_len", "too_long", "default"),
+        *("like", "fill", "turn", "scale", "format", "flip_pairs"),
+    )
 
     def settings(self) -> dict[str, Any]:
         """The settings as a table of a pipeline file, without the name of the column."""
@@ -96,6 +103,79 @@ def bytes_(field: str | None = None, *, max_len: int | None = None, too_long: To
     return Column(kind="bytes", field=field, max_len=max_len, too_long=too_long, default=_default(default))
 
 
+@suggesting("fw.mask")
+def mask(
+    field: str | None = None,
+    *,
+    like: str | None = None,
+    dtype: Any = "u8",
+    fill: float | None = None,
+    scale: bool = False,
+    turn: bool = False,
+    default: float | None = None,
+) -> Column:
+    """A column of masks: a number for each pixel of the image, such as its class, in a tensor ``[samples, height, width]``.
+
+    The field is a PNG with a palette, whose indices are the numbers, or a gray PNG or PGM file. A mask follows the crops, flips, resizes and
+    warps of its image, with nearest interpolation. Colours, blurs, noise and erasing do not change it.
+
+    * ``like``: the column that the mask follows. Only ``"image"``, which is the default.
+    * ``dtype``: ``"u8"`` (default), ``"i64"`` (for losses of PyTorch, and for 16-bit files) or ``"f32"`` (for depth maps).
+    * ``fill``: number where the result shows no part of the image. Default: 255.
+    * ``scale``: scale masks of another size to the size of their image. By default, such a sample fails.
+    * ``turn``: the masks were made from the pixels before EXIF turns them, so they are turned like the image.
+    * ``default``: number in the whole mask of samples without the field. By default, such a sample fails.
+    """
+    settings = {"like": like, "fill": fill, "scale": scale or None, "turn": turn or None, "default": _default(default)}
+    return Column(kind="mask", field=field, dtype=_dtype(dtype), **settings)
+
+
+@suggesting("fw.points")
+def points(
+    field: str | None = None,
+    *,
+    like: str | None = None,
+    shape: int | Sequence[int] = (2,),
+    flip_pairs: Sequence[Sequence[int]] = (),
+    turn: bool = False,
+    max_len: int | None = None,
+    too_long: TooLong | None = None,
+    default: Any = None,
+) -> Column:
+    """A column of points in pixels, which follow their image. The centre of the first pixel is at (0.5, 0.5). Batches have f32 numbers.
+
+    * ``shape``: shape of one entry. ``2`` (default): x and y. ``3``: x, y and visibility. ``(17, 3)``: 17 keypoints per object. The
+      visibility becomes 0 if the result does not show the point. Points with the visibility 0 are not moved.
+    * ``flip_pairs``: pairs of points of one entry that change places if the image is flipped horizontally, such as ``[(1, 2)]`` for the eyes.
+    * ``like``, ``turn``: as for :func:`mask`. ``max_len`` (in entries), ``too_long``, ``default``: as for :func:`list_`.
+    """
+    pairs = [list(pair) for pair in flip_pairs] or None
+    settings = {"like": like, "flip_pairs": pairs, "turn": turn or None, "max_len": max_len, "too_long": too_long}
+    return Column(kind="points", field=field, shape=_shape(shape), **settings, default=_default(default))
+
+
+@suggesting("fw.boxes")
+def boxes(
+    field: str | None = None,
+    *,
+    format: BoxFormat = "xyxy",  # noqa: A002
+    like: str | None = None,
+    turn: bool = False,
+    max_len: int | None = None,
+    too_long: TooLong | None = None,
+    default: Any = None,
+) -> Column:
+    """A column of boxes in pixels, which follow their image. Batches have left, top, right and bottom of the visible part in f32, or four
+    zeros if the result does not show the box, so that other columns of the sample keep the order of their entries.
+
+    * ``format``: meaning of the four numbers in the field: ``"xyxy"`` (left, top, right, bottom; default), ``"xywh"`` (left, top, width,
+      height, as in COCO) or ``"cxcywh"`` (centre, width, height).
+    * ``like``, ``turn``: as for :func:`mask`. ``max_len`` (in entries), ``too_long``, ``default``: as for :func:`list_`.
+    """
+    settings = {"like": like, "turn": turn or None, "max_len": max_len, "too_long": too_long, "default": _default(default)}
+    return Column(kind="boxes", field=field, format=format, **settings)
+
+
 class Ragged(Sequence[Any]):
     """Lists of different lengths, one for each sample of a batch.
 
@@ -144,7 +224,7 @@ def tables(columns: Any) -> list[dict[str, Any]]:
             made = getattr(column, "__name__", None)
             near = made if made in __all__ else nearest(str(column), __all__) if isinstance(column, str) else None
             advice = f"; did you mean fw.{near}()?" if near else ""
-            raise TypeError(f"columns[{name!r}] is {column!r}; it must be fw.array(...), fw.list_(...), fw.text(...) or fw.bytes_(...){advice}")
+            raise TypeError(f"columns[{name!r}] is {column!r}; it must be made by {', '.join(f'fw.{it}' for it in MAKERS)}{advice}")
         found.append({"name": name, **column.settings()})
     return found
 

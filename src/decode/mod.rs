@@ -31,10 +31,12 @@ pub use row_index::{
     read_row_indexes, write_row_index,
 };
 pub use rows::{MOST_ROWS, RowLayout, RowSink, Rows};
+pub use value_image::ValueImage;
 
 mod jpeg_choice;
 mod row_index;
 mod rows;
+mod value_image;
 
 /// Defines the list of decoders. Dispatch and memory predictions use it. The first decoder that
 /// accepts an image decodes it.

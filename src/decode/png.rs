@@ -22,8 +22,10 @@ use crate::header::{Format, Header, PngEnd, PngLayout, png_layout};
 use crate::tensor::CHANNELS;
 
 mod damaged;
+mod values;
 
 use damaged::Shape;
+pub(super) use values::read_values;
 
 /// Memory that the `png` crate may allocate for chunks besides the rows, in bytes.
 const SLACK_BYTES: usize = 1 << 16;

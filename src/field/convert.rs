@@ -3,7 +3,7 @@
 use super::format::{CellFormat, Written, unfit};
 use super::number::Number;
 use super::writer::{Writer, quoted};
-use super::{ColumnKind, DefaultValue, FieldValue, Step, json};
+use super::{CellKind, DefaultValue, FieldValue, Step, json};
 use crate::error::DataError;
 
 impl CellFormat {
@@ -42,7 +42,7 @@ impl CellFormat {
     /// of integers, which have no NaN, it writes zeros.
     pub fn write_missing(&self, cell: &mut [u8]) -> Result<Written, DataError> {
         let mut writer = Writer::new(self, cell);
-        if self.kind == ColumnKind::Array {
+        if self.kind == CellKind::Array {
             writer.fill_missing();
         }
         writer.finish()
@@ -96,8 +96,8 @@ fn default(to: &mut Writer<'_>, value: &DefaultValue) -> Result<(), DataError> {
 /// with a bracket.
 fn text_or_number(to: &mut Writer<'_>, text: &str) -> Result<bool, DataError> {
     match to.format.kind {
-        ColumnKind::Text | ColumnKind::Bytes => to.text(text).map(|()| true),
-        ColumnKind::Array | ColumnKind::List => {
+        CellKind::Text | CellKind::Bytes => to.text(text).map(|()| true),
+        CellKind::Array | CellKind::List => {
             let text = text.trim();
             if text.is_empty() {
                 return Ok(false);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ColumnKind, Step};
+use super::{CellKind, Step};
 use crate::error::{DataError, Reason};
 use crate::tensor::ElementType;
 
@@ -10,7 +10,7 @@ use crate::tensor::ElementType;
 #[derive(Clone, Debug, PartialEq)]
 pub struct CellFormat {
     /// Structure of the values.
-    pub kind: ColumnKind,
+    pub kind: CellKind,
     /// Element type. `u8` for texts and bytes.
     pub element: ElementType,
     /// Shape of an array, or of one entry of a list. Empty for a single number.
@@ -71,10 +71,10 @@ impl CellFormat {
             false => format!("{} of shape {:?}", self.element, self.dims),
         };
         match self.kind {
-            ColumnKind::Array => numbers,
-            ColumnKind::List => format!("a list of {numbers}"),
-            ColumnKind::Text => "a text".into(),
-            ColumnKind::Bytes => "bytes".into(),
+            CellKind::Array => numbers,
+            CellKind::List => format!("a list of {numbers}"),
+            CellKind::Text => "a text".into(),
+            CellKind::Bytes => "bytes".into(),
         }
     }
 }

@@ -1,8 +1,6 @@
 //! Fields: named parts of a sample besides its image and its label, such as a caption or a score,
 //! and their conversion to the cells of columns.
 
-use serde::{Deserialize, Serialize};
-
 pub use format::{CellFormat, TooLong, Written};
 pub use path::{FieldPath, Step};
 pub use value::DefaultValue;
@@ -67,10 +65,9 @@ pub enum FieldValue<'a> {
 }
 
 /// Structure of the values of a column.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum ColumnKind {
+pub enum CellKind {
     /// Numbers of a fixed shape. An empty shape is a single number.
     #[default]
     Array,
@@ -82,19 +79,19 @@ pub enum ColumnKind {
     Bytes,
 }
 
-impl ColumnKind {
+impl CellKind {
     /// Whether samples have values of different lengths.
     pub const fn is_ragged(self) -> bool {
-        !matches!(self, ColumnKind::Array)
+        !matches!(self, CellKind::Array)
     }
 
-    /// Name in pipeline files.
+    /// Name in reports.
     pub const fn name(self) -> &'static str {
         match self {
-            ColumnKind::Array => "array",
-            ColumnKind::List => "list",
-            ColumnKind::Text => "text",
-            ColumnKind::Bytes => "bytes",
+            CellKind::Array => "array",
+            CellKind::List => "list",
+            CellKind::Text => "text",
+            CellKind::Bytes => "bytes",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Writes the value of a field into a cell.
 
-use super::ColumnKind;
+use super::CellKind;
 use super::format::{CellFormat, TooLong, Written, unfit};
 use super::number::Number;
 use crate::error::{DataError, Reason};
@@ -36,27 +36,27 @@ impl<'a> Writer<'a> {
     /// Writes a text.
     pub fn text(&mut self, text: &str) -> Result<(), DataError> {
         match self.format.kind {
-            ColumnKind::Text => {
+            CellKind::Text => {
                 let mut ends = (0..=self.format.max_len.min(text.len())).rev();
                 let end = ends.find(|&end| text.is_char_boundary(end)).unwrap_or(0);
                 self.append_bytes(text.as_bytes(), end)
             }
-            ColumnKind::Bytes => self.append_bytes(text.as_bytes(), self.format.max_len),
-            ColumnKind::Array | ColumnKind::List => Err(self.mismatch(&quoted(text))),
+            CellKind::Bytes => self.append_bytes(text.as_bytes(), self.format.max_len),
+            CellKind::Array | CellKind::List => Err(self.mismatch(&quoted(text))),
         }
     }
 
     /// Writes bytes. A text column requires UTF-8.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), DataError> {
         match self.format.kind {
-            ColumnKind::Bytes => self.append_bytes(bytes, self.format.max_len),
-            ColumnKind::Text => match std::str::from_utf8(bytes) {
+            CellKind::Bytes => self.append_bytes(bytes, self.format.max_len),
+            CellKind::Text => match std::str::from_utf8(bytes) {
                 Ok(text) => self.text(text),
                 Err(error) => {
                     Err(unfit(format!("the text is not UTF-8 at byte {}", error.valid_up_to())))
                 }
             },
-            ColumnKind::Array | ColumnKind::List => {
+            CellKind::Array | CellKind::List => {
                 Err(self.mismatch(&counted(bytes.len() as u64, "byte")))
             }
         }
@@ -76,7 +76,7 @@ impl<'a> Writer<'a> {
 
     /// Writes a number, or fills an array with it.
     pub fn numbers(&mut self, number: Number) -> Result<(), DataError> {
-        if self.format.kind != ColumnKind::Array || self.depth > 0 {
+        if self.format.kind != CellKind::Array || self.depth > 0 {
             return self.number(number);
         }
         self.depth = self.axes();
@@ -87,8 +87,7 @@ impl<'a> Writer<'a> {
 
     /// Writes a number.
     pub fn number(&mut self, number: Number) -> Result<(), DataError> {
-        if matches!(self.format.kind, ColumnKind::Text | ColumnKind::Bytes)
-            || self.depth != self.axes()
+        if matches!(self.format.kind, CellKind::Text | CellKind::Bytes) || self.depth != self.axes()
         {
             let number = match number {
                 Number::Integer(number) => number.to_string(),
@@ -115,8 +114,8 @@ impl<'a> Writer<'a> {
     pub fn flat(&mut self, len: usize, number: impl Fn(usize) -> Number) -> Result<(), DataError> {
         let entry = self.format.entry_len();
         let kept = match self.format.kind {
-            ColumnKind::Array if len == entry => len,
-            ColumnKind::List if len.is_multiple_of(entry) => {
+            CellKind::Array if len == entry => len,
+            CellKind::List if len.is_multiple_of(entry) => {
                 if len / entry > self.format.max_len {
                     self.too_long(len / entry, "entry")?;
                 }
@@ -142,7 +141,7 @@ impl<'a> Writer<'a> {
     /// Ends a list of `len` entries.
     pub fn leave(&mut self, len: usize) -> Result<(), DataError> {
         self.depth -= 1;
-        let is_list = self.format.kind == ColumnKind::List;
+        let is_list = self.format.kind == CellKind::List;
         if is_list && self.depth == 0 {
             return if len > self.format.max_len { self.too_long(len, "entry") } else { Ok(()) };
         }
@@ -158,7 +157,7 @@ impl<'a> Writer<'a> {
     pub fn finish(self) -> Result<Written, DataError> {
         let Self { format, filled, truncated, .. } = self;
         let len = match format.kind {
-            ColumnKind::Array => 1,
+            CellKind::Array => 1,
             _ => filled / format.entry_bytes().max(1),
         };
         Ok(Written { len, truncated })
@@ -166,7 +165,7 @@ impl<'a> Writer<'a> {
 
     /// Number of lists around each number.
     fn axes(&self) -> usize {
-        self.format.dims.len() + usize::from(self.format.kind == ColumnKind::List)
+        self.format.dims.len() + usize::from(self.format.kind == CellKind::List)
     }
 
     /// Handles a value that is too long.

@@ -17,7 +17,7 @@ pub struct BoundingBox {
 
 impl BoundingBox {
     /// A box without area.
-    pub(super) const NOTHING: Self = Self { left: 0.0, top: 0.0, right: 0.0, bottom: 0.0 };
+    pub const NOTHING: Self = Self { left: 0.0, top: 0.0, right: 0.0, bottom: 0.0 };
 
     /// Creates a box from its upper left corner `(x, y)` and its size, as in COCO.
     pub fn new(x: f64, y: f64, width: f64, height: f64) -> Self {

@@ -169,9 +169,10 @@ impl Worker {
         let mut errors = Vec::new();
         let Self { plan, source, pipeline, fields, images, .. } = self;
         let of_source = (&**source, fields);
-        let result = produce(plan, of_source, &mut job.cell, wanted, &mut errors, |key, cell| {
-            Ok(pipeline.make(key, cell.part(*images))?)
-        });
+        let result =
+            produce(plan, of_source, &mut job.cell, wanted, &mut errors, |key, cell, fields| {
+                Ok(pipeline.make(key, (fields, cell), |cell| cell.part(*images))?)
+            });
         if result.as_ref().is_ok_and(|record| !record.outcome.has_image()) {
             job.cell.part(*images).fill(0);
         }

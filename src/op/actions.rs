@@ -8,10 +8,10 @@ use crate::random::{OperatorPath, SampleKey, SampleRng};
 use super::action::Action;
 use super::draw::{Boxes, Draw};
 use super::kind::Executor;
-use super::kind::mix::{Branches, Mixer};
+use super::kind::mix::{Branches, Mix, Mixer};
 use super::record::{DrawnOperator, Record};
 use super::resample::Weights;
-use super::{Kind, Operator, ParamBytes, Trace, Wanted};
+use super::{ActionParams, Kind, Operator, Origins, ParamBytes, Trace, Wanted};
 
 /// Actions of one sample. The vectors are reused for the next sample, so nothing is allocated after
 /// they have grown to their final size.
@@ -168,6 +168,21 @@ impl Actions {
             image = out;
         }
         image
+    }
+
+    /// Finds the origins of the pixels of row `y` of the result, which has size `output`, in the
+    /// upright image before the actions. A mix does not move pixels, because it also contains the
+    /// image from before its actions.
+    pub fn origins(&self, output: Size, y: u32, origins: &mut Origins) {
+        origins.begin(output.width, y);
+        let mut in_mix = false;
+        for action in self.list.iter().rev() {
+            match &action.params {
+                ActionParams::Mix(mix) => in_mix = !matches!(mix, Mix::Begin { .. }),
+                _ if in_mix => {}
+                params => params.follow(&self.table[action.table.clone()], action.whole, origins),
+            }
+        }
     }
 
     /// Returns the parameters of the actions from index `first` on, in the form in which a kernel

@@ -1,7 +1,7 @@
 //! Columns: the named parts of a batch, and the memory that they need.
 
 use super::ColumnSettings;
-use crate::field::ColumnKind;
+use crate::field::CellKind;
 use crate::footprint::{Footprint, Memory};
 use crate::tensor::{ElementType, TensorShape};
 
@@ -32,7 +32,7 @@ pub struct ColumnPlan {
     /// have the same shape.
     pub max_len: Option<usize>,
     /// Structure of the values.
-    pub kind: ColumnKind,
+    pub kind: CellKind,
     /// Memory that holds the column.
     pub memory: Memory,
     /// Number of columns before this one in the same memory.
@@ -88,7 +88,7 @@ impl ColumnPlan {
         let mut columns = Vec::new();
         let mut add = |role: ColumnRole, element, dims: &[usize], memory| {
             let (name, dims) = (role.name().into(), dims.to_vec());
-            let (max_len, kind) = (None, ColumnKind::Array);
+            let (max_len, kind) = (None, CellKind::Array);
             columns.push(Self { name, role, element, dims, max_len, kind, memory, slot: 0 });
         };
         add(ColumnRole::Image, shape.dtype.into(), &shape.dims()[1..], memory);
@@ -97,7 +97,7 @@ impl ColumnPlan {
             add(ColumnRole::Target, ElementType::F32, &[classes as usize], memory);
         }
         for (number, column) in fields.iter().enumerate() {
-            let format = column.format();
+            let format = column.cells([shape.width as usize, shape.height as usize]);
             columns.push(Self {
                 name: column.name.clone(),
                 role: ColumnRole::Field(number),

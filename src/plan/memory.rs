@@ -4,7 +4,9 @@ use crate::footprint::{Footprint, Memory, counted};
 use crate::measure::{OTHER_TRACKS, trace_bytes};
 
 use super::need::sum;
-use super::{CacheSettings, ColumnRole, DevicePlan, Facts, Place, Plan, SampleRoom, Shuffle};
+use super::{
+    CacheSettings, ColumnKind, ColumnRole, DevicePlan, Facts, Place, Plan, SampleRoom, Shuffle,
+};
 
 /// Name of the source's row in the footprint. The source's memory is in use before the loader is
 /// built.
@@ -80,8 +82,9 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     }
     if !plan.settings.columns.is_empty() {
         // The text of a sample's fields, and a text without escapes in a buffer that grows by
-        // doubling.
-        let bytes = plan.settings.limits.max_field_bytes.saturating_mul(3);
+        // doubling. Each mask keeps its file.
+        let masks = plan.settings.columns.iter().filter(|it| it.kind == ColumnKind::Mask).count();
+        let bytes = plan.settings.limits.max_field_bytes.saturating_mul(3 + masks as u64);
         let note = "limits.max_field_bytes, read and parsed";
         rows.add(Memory::Host, "fields", bytes, workers, note);
     }

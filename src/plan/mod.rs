@@ -40,7 +40,7 @@ pub(crate) mod step;
 mod values;
 mod windows;
 
-pub use crate::field::{ColumnKind, DefaultValue, TooLong};
+pub use crate::field::{CellKind, DefaultValue, TooLong};
 pub use device_choice::DeviceChoice;
 pub(crate) use memory::{PAIR_BYTES, PART_BYTES, RECORD_BYTES};
 pub(crate) use route::AssumedCost;
@@ -48,8 +48,8 @@ pub use route::Route;
 pub(crate) use route::{DecoderMemory, MeasuredMemory};
 pub use row_index::RowIndexGain;
 pub use settings::{
-    CacheSettings, ColumnSettings, DecodeSettings, Limits, LoaderSettings, OutputSettings,
-    Settings, TargetSettings,
+    BoxFormat, CacheSettings, ColumnKind, ColumnSettings, DecodeSettings, Limits, LoaderSettings,
+    OutputSettings, Settings, TargetSettings,
 };
 pub use shard_from::ShardFrom;
 pub(crate) use stage::BatchStage;

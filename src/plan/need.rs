@@ -1,7 +1,7 @@
 //! Host memory that a worker needs for one sample, computed from the sample's header. The footprint
 //! and the check before decoding use the same code, so they agree.
 
-use crate::decode::DecodeMemory;
+use crate::decode::{DecodeMemory, ValueImage};
 use crate::error::{DataError, Reason};
 use crate::footprint;
 use crate::geometry::Size;
@@ -9,11 +9,11 @@ use crate::header::{Format, Header};
 use crate::image::PixelType;
 use crate::op::kind::{Execution, Executor};
 use crate::op::resample::{ScratchBytes, TableBounds};
-use crate::op::{Bounds, Kinds, Operator, Resize};
+use crate::op::{Bounds, Kinds, Operator, Origins, Resize};
 use crate::tensor::CHANNELS;
 
 use super::windows::{Stage, Windows, bytes_of};
-use super::{Facts, Plan, SamplePlan};
+use super::{ColumnKind, Facts, Plan, SamplePlan};
 
 /// At most `1 / OUTLIERS` of the scanned samples are treated as outliers. An outlier may need more
 /// memory than a worker's share.
@@ -48,6 +48,8 @@ pub struct SampleMemory {
     /// Images decoded whole for `cache.decoded`: the cached image, and the image before
     /// `cache.presize`.
     pub whole: [u64; 2],
+    /// A decoded mask, and the origins of the pixels of a row.
+    pub masks: u64,
 }
 
 impl SampleMemory {
@@ -69,6 +71,7 @@ impl SampleMemory {
             rows: self.rows.max(other.rows),
             windows: largest(self.windows, other.windows),
             whole: largest(self.whole, other.whole),
+            masks: self.masks.max(other.masks),
         }
     }
 
@@ -89,8 +92,8 @@ impl SampleMemory {
 
     /// Bytes for the footprint's row `worker scratch`.
     pub(super) fn scratch(&self) -> u64 {
-        let Self { tables, resize_tables, resampling, resize, rows, windows, .. } = *self;
-        sum([tables, resize_tables, sum(resampling.0), sum(resize.0), rows, sum(windows)])
+        let Self { tables, resize_tables, resampling, resize, rows, windows, masks, .. } = *self;
+        sum([tables, resize_tables, sum(resampling.0), sum(resize.0), rows, sum(windows), masks])
     }
 
     fn parts(self) -> impl Iterator<Item = u64> {
@@ -105,8 +108,9 @@ impl SampleMemory {
             rows,
             windows,
             whole,
+            masks,
         } = self;
-        let single = [file, tables, resize_tables, library, rows].into_iter();
+        let single = [file, tables, resize_tables, library, rows, masks].into_iter();
         single.chain(decoder).chain(resampling.0).chain(resize.0).chain(windows).chain(whole)
     }
 }
@@ -191,6 +195,12 @@ impl Plan {
             }
         }
         self.add_chain(size, turned, scratch, &mut need);
+        if self.settings.columns.iter().any(|column| column.kind == ColumnKind::Mask) {
+            let images = scratch.stages.iter().map(|stage| stage.largest).chain([size]);
+            let lines = images.map(|it| u64::from(it.width) + u64::from(it.height)).max();
+            let origins = Origins::most_bytes(self.shape.width, lines.unwrap_or(0));
+            need.masks = ValueImage::most_bytes(size).saturating_add(origins);
+        }
         need
     }
 

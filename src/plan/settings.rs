@@ -17,7 +17,7 @@ mod check;
 mod columns;
 mod targets;
 
-pub use columns::ColumnSettings;
+pub use columns::{BoxFormat, ColumnKind, ColumnSettings};
 pub use targets::TargetSettings;
 
 /// All user settings except source and chain. Field names are the TOML keys.

@@ -7,7 +7,7 @@ use crate::footprint::counted;
 use crate::op::batch::TargetCoding;
 use crate::op::{BatchOperator, Blends, Chain};
 
-use super::{Facts, OnError, Plan, Settings, TargetSettings};
+use super::{ColumnSettings, Facts, OnError, Plan, Settings, TargetSettings};
 
 /// Soft targets, and the operators that mix the samples of a batch.
 #[derive(Clone, Debug)]
@@ -47,6 +47,17 @@ impl BatchStage {
                 operator.name()
             );
             return Err(Error::config("loader.on_error", problem));
+        }
+        let follows = |it: &ColumnSettings| it.kind.follows();
+        if let (Some(operator), Some(number)) =
+            (operators.first(), settings.columns.iter().position(follows))
+        {
+            let problem = format!(
+                "is {}, but {} mixes images, and nothing would mix such columns; remove one of both",
+                settings.columns[number].kind.name(),
+                operator.name()
+            );
+            return Err(Error::config(format!("column[{number}].kind"), problem));
         }
         let TargetSettings { classes, smoothing } = settings.targets;
         let Some(classes) = classes else {

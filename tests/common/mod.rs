@@ -92,6 +92,26 @@ pub fn png(seed: u64, width: u32, height: u32) -> Vec<u8> {
     bytes
 }
 
+/// Encodes samples with `bits` bits each as a PNG: indices if there is a `palette`, otherwise gray.
+/// Samples of 16 bits have the high byte first.
+pub fn png_of_samples(
+    samples: &[u8],
+    (width, height): (u32, u32),
+    bits: u8,
+    palette: Option<&[u8]>,
+) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, width, height);
+    encoder.set_depth(png::BitDepth::from_u8(bits).unwrap());
+    encoder.set_color(png::ColorType::Grayscale);
+    if let Some(palette) = palette {
+        encoder.set_color(png::ColorType::Indexed);
+        encoder.set_palette(palette.to_vec());
+    }
+    encoder.write_header().unwrap().write_image_data(samples).unwrap();
+    bytes
+}
+
 /// Encodes [`image`] as a JPEG with this chroma sampling. With `None`, encodes a grayscale JPEG
 /// three times as wide, whose levels are the bytes of the image.
 pub fn sampled_jpeg(seed: u64, width: u32, height: u32, chroma: Option<SamplingFactor>) -> Vec<u8> {

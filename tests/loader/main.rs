@@ -3,6 +3,7 @@
 mod cache;
 mod columns;
 mod fields;
+mod following;
 mod lifecycle;
 mod order;
 mod preprocessor;

@@ -33,7 +33,7 @@ use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::extension::FixedShapeTensor;
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use feedwater::loader::{Batch, Column};
-use feedwater::plan::ColumnKind;
+use feedwater::plan::CellKind;
 use feedwater::{ElementType, Error, Layout, Result};
 
 /// Converts a batch to a record batch with all columns of the batch: `image`, `label`, `target` if
@@ -94,10 +94,10 @@ fn lists(
     let offsets = OffsetBuffer::new(offsets.to_vec().into());
     let bytes = || values.to_data().buffers()[0].clone();
     Ok(match column.kind() {
-        ColumnKind::Text => {
+        CellKind::Text => {
             Arc::new(LargeStringArray::try_new(offsets, bytes(), None).map_err(internal)?)
         }
-        ColumnKind::Bytes => {
+        CellKind::Bytes => {
             Arc::new(LargeBinaryArray::try_new(offsets, bytes(), None).map_err(internal)?)
         }
         _ => {

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::footprint::Memory;
 use crate::gpu::{self, DeviceBuffer};
 use crate::loader::slot::column::HostColumns;
-use crate::plan::{ColumnKind, ColumnPlan, ColumnRole};
+use crate::plan::{CellKind, ColumnPlan, ColumnRole};
 use crate::tensor::{Element, ElementType};
 
 /// Named part of a batch, such as its images or its labels, in host or device memory.
@@ -128,12 +128,12 @@ impl<'batch> Column<'batch> {
     /// Text of one sample. `None` if the column is not a column of texts, or if there is no such
     /// sample.
     pub fn text(&self, place: usize) -> Option<&'batch str> {
-        let bytes = if self.kind() == ColumnKind::Text { self.sample(place) } else { None };
+        let bytes = if self.kind() == CellKind::Text { self.sample(place) } else { None };
         bytes.and_then(|it| str::from_utf8(it).ok())
     }
 
     /// Structure of the values. Texts and bytes are lists of `u8`.
-    pub fn kind(&self) -> ColumnKind {
+    pub fn kind(&self) -> CellKind {
         self.plan.kind
     }
 

@@ -240,8 +240,8 @@ impl Gatherer {
         work.errors.clear();
         let of_source = (&*source, &mut self.fields);
         let (cell, errors) = (&mut work.job.cell.host, &mut work.errors);
-        let result = produce(&plan, of_source, cell, wanted, errors, |key, _| {
-            let record = self.pipeline.make(key, out)?;
+        let result = produce(&plan, of_source, cell, wanted, errors, |key, cell, fields| {
+            let record = self.pipeline.make(key, (fields, cell), |_| &mut *out)?;
             Ok(SampleRecord { cpu_fallback: Some(why), ..record })
         });
         work.payload = match &result {

@@ -17,6 +17,7 @@ use crate::loader::sample::fields::FieldReader;
 use crate::loader::sample::pipeline::{Planned, Read, Reserve, SamplePipeline};
 use crate::loader::sample::policy::{ProduceError, produce};
 use crate::loader::sample::record::SampleRecord;
+use crate::loader::slot::column::HostCell;
 use crate::loader::slot::feed::{Feed, Job};
 use crate::measure::Stage;
 use crate::plan::{Offload, Route, SamplePlan};
@@ -124,9 +125,9 @@ impl PageWorker {
         let mut fields = std::mem::take(&mut self.fields);
         let of_source = (&*source, &mut fields);
         let cell = &mut job.cell.host;
-        let result = produce(&plan, of_source, cell, wanted, &mut errors, |key, _| {
+        let result = produce(&plan, of_source, cell, wanted, &mut errors, |key, cell, fields| {
             let record;
-            (payload, record) = self.attempt(&mut page, key)?;
+            (payload, record) = self.attempt(&mut page, key, (fields, cell))?;
             Ok(record)
         });
         self.fields = fields;
@@ -160,13 +161,14 @@ impl PageWorker {
         &mut self,
         page: &mut DevicePage,
         key: SampleKey,
+        fields: (&mut FieldReader, &mut HostCell),
     ) -> Result<(Payload, SampleRecord), ProduceError> {
         let Self { pipeline, large, dispatcher, .. } = self;
         let DevicePage { encoded, pixels, decoded, read, sample, .. } = page;
         let target = Target { pixels, decoded, read };
         let mut file = Encoded::new(encoded.as_deref_mut().unwrap_or_default(), large);
         pipeline.with_sample(key, &mut file, |pipeline, file, read| {
-            dispatcher.send(pipeline, target, sample, read, file.is_in_page())
+            dispatcher.send(pipeline, target, sample, (read, file.is_in_page()), fields)
         })
     }
 }
@@ -178,11 +180,12 @@ impl Dispatcher {
         pipeline: &mut SamplePipeline,
         target: Target<'_>,
         sample: &mut SamplePlan,
-        read: Read<'_>,
-        in_page: bool,
+        (read, in_page): (Read<'_>, bool),
+        (fields, cell): (&mut FieldReader, &mut HostCell),
     ) -> Result<(Payload, SampleRecord), ProduceError> {
         let Parts { plan, router, .. } = self.parts.clone();
         let planned = pipeline.plan(read, Reserve::Tables)?;
+        pipeline.follow(&planned, fields, cell)?;
         let offload = self.parts.controls.offload();
         if offload == Offload::NOTHING {
             return self.finish_by_choice(pipeline, &planned);

@@ -1,9 +1,11 @@
 //! Reads the fields of samples into the columns of their batch.
 
-use crate::error::{DataError, Error, Reason, Result};
-use crate::field::{CellFormat, DefaultValue, TooLong, Written};
-use crate::plan::{ColumnRole, ColumnSettings, Plan};
+use crate::error::{DataError, Error, Reason, Result, reserve};
+use crate::field::{CellFormat, DefaultValue, FieldValue, TooLong, Written};
+use crate::header::Header;
+use crate::plan::{ColumnKind, ColumnRole, ColumnSettings, Plan, SamplePlan};
 use crate::source::{Fields, Source};
+use crate::transform::{Followed, Masks};
 
 /// Set of columns that are made from fields: bit `n` stands for entry `n` of
 /// [`Settings::columns`](crate::plan::Settings::columns).
@@ -50,7 +52,9 @@ struct FieldColumn {
     /// Number of the column among the ragged columns; `None` if it is dense.
     list: Option<usize>,
     format: CellFormat,
-    default: Option<DefaultValue>,
+    settings: ColumnSettings,
+    /// File of the sample's mask.
+    encoded: Vec<u8>,
     /// Result for the current sample. `None` if its value is missing.
     written: Option<Written>,
 }
@@ -58,6 +62,7 @@ struct FieldColumn {
 impl FieldReader {
     pub fn new(plan: &Plan) -> Self {
         let mut lists = 0;
+        let image = [plan.shape.width, plan.shape.height].map(|side| side as usize);
         let (mut columns, mut wanted, mut shown) = (Vec::new(), Vec::new(), Vec::new());
         for column in &*plan.columns {
             let list = column.max_len.map(|_| lists);
@@ -72,8 +77,9 @@ impl FieldReader {
                 name: column.name.clone(),
                 slot: column.slot,
                 list,
-                format: settings.format(),
-                default: settings.default.clone(),
+                format: settings.cells(image),
+                settings: settings.clone(),
+                encoded: Vec::new(),
                 written: None,
             });
         }
@@ -99,7 +105,10 @@ impl FieldReader {
             let mut skip = false;
             let result = fields.read_fields(index, &names, buffer, *limit, &mut |number, value| {
                 let Some(column) = columns.get_mut(number) else { return Ok(()) };
-                let written = column.format.write(value, cell.part(column.slot));
+                let written = match column.settings.kind {
+                    ColumnKind::Mask => column.keep_mask(value),
+                    _ => column.format.write(value, cell.part(column.slot)),
+                };
                 column.written = written.map_err(|error| {
                     skip =
                         error.reason == Reason::TooLong && column.format.too_long == TooLong::Skip;
@@ -114,7 +123,7 @@ impl FieldReader {
         }
         let (mut truncated, mut defaulted) = (0, 0);
         for (number, column) in columns.iter().enumerate() {
-            let written = match (column.written, &column.default) {
+            let written = match (column.written, &column.settings.default) {
                 (Some(written), _) => written,
                 (None, Some(default)) => column
                     .format
@@ -133,13 +142,51 @@ impl FieldReader {
         Ok([truncated, defaulted])
     }
 
+    /// Moves the masks, points and boxes of the sample that was read last, as the actions of its
+    /// plan move the pixels of its image.
+    pub fn follow(
+        &mut self,
+        masks: &mut Masks,
+        (plan, header, sample): (&Plan, &Header, &SamplePlan),
+        cell: &mut impl Cell,
+    ) -> Result<(), DataError> {
+        for (number, column) in self.columns.iter().enumerate() {
+            let (Some(written), settings) = (column.written, &column.settings) else { continue };
+            let part = cell.part(column.slot);
+            let numbers = written.len * column.format.entry_bytes();
+            match settings.kind {
+                ColumnKind::Mask => masks
+                    .make(&column.encoded, settings, (plan, header, sample), part)
+                    .map_err(|error| column.error(&self.shown[number], error))?,
+                ColumnKind::Points => Followed::new(settings, header, sample).move_points(
+                    &column.format.dims,
+                    &settings.flip_pairs,
+                    bytemuck::cast_slice_mut(&mut part[..numbers]),
+                ),
+                ColumnKind::Boxes => Followed::new(settings, header, sample)
+                    .move_boxes(settings.format, bytemuck::cast_slice_mut(&mut part[..numbers])),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there are columns that follow the image.
+    pub fn follows(&self) -> bool {
+        self.columns.iter().any(|column| column.settings.kind.follows())
+    }
+
     /// Fills the cell of a sample that failed and has no replacement: with the defaults, or with
     /// NaN and empty lists.
     pub fn fill(&self, cell: &mut impl Cell) {
         for column in &self.columns {
             let part = cell.part(column.slot);
-            let written = match &column.default {
+            let fill = DefaultValue::Float(column.settings.fill());
+            let written = match &column.settings.default {
                 Some(default) => column.format.write_default(default, part),
+                None if column.settings.kind == ColumnKind::Mask => {
+                    column.format.write_default(&fill, part)
+                }
                 None => column.format.write_missing(part),
             };
             // Both were checked when the settings were checked.
@@ -157,13 +204,30 @@ impl FieldColumn {
         }
     }
 
+    /// Keeps the file of a mask until the geometry of its image is known. Returns `None` if there
+    /// is no file.
+    fn keep_mask(&mut self, value: FieldValue<'_>) -> Result<Option<Written>, DataError> {
+        let file = match value {
+            FieldValue::Bytes(file) => file,
+            FieldValue::Text(file) => file.as_bytes(),
+            _ => {
+                let problem = "has no bytes, and a mask is an image file";
+                return Err(DataError::new(Reason::Field, problem));
+            }
+        };
+        reserve::renew(&mut self.encoded, file.len())?;
+        self.encoded.copy_from_slice(file);
+        Ok((!file.is_empty()).then_some(Written { len: 1, truncated: false }))
+    }
+
     /// Adds the names of the field and the column to an error.
     fn error(&self, field: &str, error: DataError) -> DataError {
         let column = match self.name == field {
             true => String::new(),
             false => format!(" (column {:?})", self.name),
         };
-        let text = match error.problem.starts_with("is ") {
+        let is_predicate = ["is ", "has "].iter().any(|it| error.problem.starts_with(it));
+        let text = match is_predicate {
             true => format!("the field {field:?}{column} {}", error.problem),
             false => format!("the field {field:?}{column}: {}", error.problem),
         };

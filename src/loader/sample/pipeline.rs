@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::cache::Caches;
+use super::fields::{Cell, FieldReader};
 use super::large::{LargeImages, Room};
 use super::reader::{Content, Filled, Reader, Sample};
 use super::record::{Outcome, SampleRecord};
@@ -18,7 +19,7 @@ use crate::measure::{CpuClock, Seen, Stage, ThreadMeter};
 use crate::plan::{Plan, Route, SampleMemory, SamplePlan};
 use crate::random::SampleKey;
 use crate::source::{HostPage, Source};
-use crate::transform::{HostTransform, PlannedImage};
+use crate::transform::{HostTransform, Masks, PlannedImage};
 
 /// Processes samples on the CPU, one after another. Its buffers are reused for later samples,
 /// within the worker's share of memory.
@@ -33,6 +34,7 @@ pub(in crate::loader) struct SamplePipeline {
     sample: SamplePlan,
     decoder: Decoders,
     transform: HostTransform,
+    masks: Masks,
     room: Room,
     /// Memory that the current sample may need.
     need: SampleMemory,
@@ -64,7 +66,7 @@ pub(in crate::loader) struct Admitted<'a>(&'a Planned<'a>);
 pub(in crate::loader) enum Reserve {
     /// All memory that the CPU needs to decode the sample.
     All,
-    /// Memory of the file and the tables only, because the device may decode the sample.
+    /// Memory of the file, the tables and the masks only, because the device may decode the sample.
     Tables,
 }
 
@@ -102,6 +104,7 @@ impl SamplePipeline {
             sample: SamplePlan::default(),
             decoder,
             transform,
+            masks: Masks::default(),
             room,
             need: SampleMemory::default(),
             epoch: 0,
@@ -109,13 +112,20 @@ impl SamplePipeline {
         }
     }
 
-    /// Reads, decodes and transforms one sample, and writes its tensor to `out`.
-    pub fn make(&mut self, key: SampleKey, out: &mut [u8]) -> Result<SampleRecord, DataError> {
+    /// Reads, decodes and transforms one sample, and writes its tensor to the memory that `out`
+    /// returns. Moves the `fields` of the sample in `cell`.
+    pub fn make<'a, C: Cell>(
+        &mut self,
+        key: SampleKey,
+        (fields, cell): (&mut FieldReader, &'a mut C),
+        out: impl FnOnce(&'a mut C) -> &'a mut [u8],
+    ) -> Result<SampleRecord, DataError> {
         let mut page = std::mem::take(&mut self.page);
         let made = self.with_sample(key, &mut page, |this, _, read| {
             let planned = this.plan(read, Reserve::All)?;
             let admitted = this.admit(&planned)?;
-            this.finish(admitted, out)
+            this.follow(&planned, fields, cell)?;
+            this.finish(admitted, out(cell))
         });
         self.page = page;
         made
@@ -157,9 +167,10 @@ impl SamplePipeline {
         }
         let share = self.room.file_bytes();
         self.clock = self.meter.clock();
-        let Self { reader, room, decoder, transform, sample, clock, .. } = self;
+        let Self { reader, room, decoder, transform, masks, sample, clock, .. } = self;
         let larger = || {
             decoder.release();
+            masks.release();
             transform.release();
             sample.actions.release();
             room.take_all()?;
@@ -203,8 +214,8 @@ impl SamplePipeline {
             Reserve::All => self.reserve(header, file)?,
             Reserve::Tables => {
                 let all = self.need;
-                let SampleMemory { file: own, tables, .. } = all;
-                self.need = SampleMemory { file: own, tables, ..SampleMemory::default() };
+                let SampleMemory { file: own, tables, masks, .. } = all;
+                self.need = SampleMemory { file: own, tables, masks, ..SampleMemory::default() };
                 let reserved = self.reserve(header, file);
                 self.need = all;
                 reserved?;
@@ -236,6 +247,23 @@ impl SamplePipeline {
         Ok(Planned(read))
     }
 
+    /// Moves the masks, points and boxes of a planned sample in `cell`.
+    pub fn follow(
+        &mut self,
+        planned: &Planned<'_>,
+        fields: &mut FieldReader,
+        cell: &mut impl Cell,
+    ) -> Result<(), DataError> {
+        if !fields.follows() {
+            return Ok(());
+        }
+        let begin = self.meter.begin(Stage::Transform);
+        let Self { plan, sample, masks, .. } = self;
+        fields.follow(masks, (plan, planned.header(), sample), cell)?;
+        self.meter.add(Stage::Transform, begin, 0);
+        Ok(())
+    }
+
     /// Reserves all memory for a planned sample. Must be called before waiting for anything that
     /// other threads may hold while they wait for memory. Does nothing if the memory is already
     /// reserved.
@@ -247,12 +275,13 @@ impl SamplePipeline {
     /// Reserves the memory that the current sample needs. `file` is the number of bytes that the
     /// page holds.
     fn reserve(&mut self, header: &Header, file: u64) -> Result<(), DataError> {
-        let Self { room, need, decoder, transform, reader, sample, .. } = self;
+        let Self { room, need, decoder, transform, masks, reader, sample, .. } = self;
         let tables = sample.table_bytes();
         let kept = SampleMemory { file, tables, ..SampleMemory::default() };
         room.admit(header.size, need, &kept, || {
             decoder.release();
             transform.release();
+            masks.release();
             reader.release();
         })
     }
@@ -261,6 +290,7 @@ impl SamplePipeline {
     fn release(&mut self) {
         self.decoder.release();
         self.transform.release();
+        self.masks.release();
         self.reader.release();
     }
 

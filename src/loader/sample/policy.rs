@@ -42,7 +42,7 @@ impl From<Error> for ProduceError {
 }
 
 /// Produces a sample, or its replacement under the policy `loader.on_error`: reads its fields into
-/// `cell`, and calls `attempt`, which produces the image of a key. If the outcome has no image, the
+/// `cell`, and calls `attempt`, which produces the image of a key and moves the fields that follow it. If the outcome has no image, the
 /// caller must write zeros.
 pub(in crate::loader) fn produce<C: Cell>(
     plan: &Plan,
@@ -50,17 +50,17 @@ pub(in crate::loader) fn produce<C: Cell>(
     cell: &mut C,
     wanted: SampleKey,
     errors: &mut Vec<SampleError>,
-    mut attempt: impl FnMut(SampleKey, &mut C) -> Result<SampleRecord, ProduceError>,
+    mut attempt: impl FnMut(SampleKey, &mut C, &mut FieldReader) -> Result<SampleRecord, ProduceError>,
 ) -> Result<SampleRecord> {
-    let mut attempt = |key: SampleKey, cell: &mut C| {
+    let mut attempt = |key: SampleKey, cell: &mut C, fields: &mut FieldReader| {
         // Fields are read first, because they take less time than the image.
         let [truncated, defaulted] = fields.read(source, key.index, cell)?;
-        Ok(SampleRecord { truncated, defaulted, ..attempt(key, cell)? })
+        Ok(SampleRecord { truncated, defaulted, ..attempt(key, cell, fields)? })
     };
     let candidates = replacements(wanted, source.len()).take(MOST_REPLACEMENTS);
     for index in std::iter::once(wanted.index).chain(candidates) {
         let key = SampleKey { index, ..wanted };
-        let (reason, policy) = match attempt(key, cell) {
+        let (reason, policy) = match attempt(key, cell, fields) {
             Ok(record) => {
                 let replaces = (key.index != wanted.index).then_some(wanted.index);
                 return Ok(SampleRecord { replaces, ..record });

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image};
-use crate::op::{Trace, Wanted};
+use crate::op::{Origins, Trace, Wanted};
 
 use super::mix::Mixer;
 use super::{
@@ -113,6 +113,16 @@ impl ActionKind for Params {
             trace.view.drop_objects(self.position(), self.whole().size());
         }
         trace.view.crop(self.position(), self.whole().size());
+    }
+
+    fn follow(&self, _: &[i32], _: Size, origins: &mut Origins) {
+        let inside = |x: i64, y: i64| {
+            (0..self.src_width.into()).contains(&x) && (0..self.src_height.into()).contains(&y)
+        };
+        origins.follow(|x, y| {
+            let (x, y) = (i64::from(x) + i64::from(self.x), i64::from(y) + i64::from(self.y));
+            inside(x, y).then_some((x as i32, y as i32))
+        });
     }
 
     fn executor(&self) -> Executor<'_> {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image};
-use crate::op::{Trace, Wanted};
+use crate::op::{Origins, Trace, Wanted};
 
 use super::mix::Mixer;
 use super::{
@@ -70,6 +70,13 @@ impl ActionKind for Params {
         trace.flipped_horizontally ^= self.horizontal();
         trace.flipped_vertically ^= self.vertical();
         trace.view.flip(self.horizontal(), self.vertical());
+    }
+
+    fn follow(&self, _: &[i32], _: Size, origins: &mut Origins) {
+        origins.follow(|x, y| {
+            let x = if self.horizontal() { self.width - 1 - x } else { x };
+            Some((x, if self.vertical() { self.height - 1 - y } else { y }))
+        });
     }
 
     fn executor(&self) -> Executor<'_> {

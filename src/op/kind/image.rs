@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, PixelType};
-use crate::op::{Trace, Wanted};
+use crate::op::{Origins, Trace, Wanted};
 
 use super::mix::Mixer;
 use super::{
@@ -59,6 +59,14 @@ pub trait ImageFormula: 'static {
     fn trace(params: &Self::Params, output: Size, trace: &mut Trace) {
         let _ = (params, output, trace);
     }
+
+    /// Column and row of the input pixel that a mask shows at column `x` and row `y` of the output.
+    /// `None` fills the pixel of the mask. Formulas that implement [`trace`](Self::trace) implement
+    /// this method too. Default: pixels stay where they are.
+    fn origin(params: &Self::Params, x: u32, y: u32) -> Option<(u32, u32)> {
+        let _ = params;
+        Some((x, y))
+    }
 }
 
 /// Kind of the actions that one [`ImageFormula`] executes.
@@ -68,6 +76,7 @@ pub struct ImageKind {
     pub(super) facts: Facts,
     demand: fn(&mut ParamBytes, Wanted) -> Roi,
     trace: fn(&ParamBytes, Size, &mut Trace),
+    follow: fn(&ParamBytes, &mut Origins),
     reference: fn(&ParamBytes, &HostImage, &mut HostImage),
     apply: fn(&ParamBytes, &HostImage, &mut HostImage),
 }
@@ -87,6 +96,12 @@ impl ImageKind {
                 },
                 demand: |params, wanted| F::demand(params.get_mut(), wanted),
                 trace: |params, output, trace| F::trace(params.get(), output, trace),
+                follow: |params, origins| {
+                    origins.follow(|x, y| {
+                        let origin = F::origin(params.get(), x as u32, y as u32);
+                        origin.map(|(x, y)| (x as i32, y as i32))
+                    });
+                },
                 reference: |params, src, out| F::reference(params.get(), src, out),
                 apply: |params, src, out| F::apply(params.get(), src, out),
             }
@@ -117,6 +132,10 @@ impl ActionKind for Params {
 
     fn trace(&self, output: Size, trace: &mut Trace) {
         (self.formula.trace)(&self.params, output, trace);
+    }
+
+    fn follow(&self, _: &[i32], _: Size, origins: &mut Origins) {
+        (self.formula.follow)(&self.params, origins);
     }
 
     fn executor(&self) -> Executor<'_> {

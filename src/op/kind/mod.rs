@@ -30,7 +30,7 @@ use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image, PixelType};
 use crate::tensor::CHANNELS;
 
-use super::{Trace, Wanted};
+use super::{Origins, Trace, Wanted};
 
 pub use cuda::{Cases, Codes, Cuda, ProgramRole, Tiling};
 pub use image::{ImageFormula, ImageKind};
@@ -302,6 +302,13 @@ pub trait ActionKind {
         let _ = (output, trace);
     }
 
+    /// Replaces places of the output by the places of the input that they show with nearest
+    /// interpolation, whatever the interpolation of the action is. `output` is the size of the
+    /// whole output, and `table` is the table of the action. Default: pixels stay where they are.
+    fn follow(&self, table: &[i32], output: Size, origins: &mut Origins) {
+        let _ = (table, output, origins);
+    }
+
     /// Executor of the action on the CPU.
     fn executor(&self) -> Executor<'_>;
 
@@ -377,6 +384,11 @@ impl ActionParams {
     /// [`ActionKind::trace`].
     pub(in crate::op) fn trace(&self, output: Size, trace: &mut Trace) {
         self.get().trace(output, trace);
+    }
+
+    /// [`ActionKind::follow`].
+    pub(in crate::op) fn follow(&self, table: &[i32], output: Size, origins: &mut Origins) {
+        self.get().follow(table, output, origins);
     }
 
     /// [`ActionKind::executor`].

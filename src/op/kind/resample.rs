@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::geometry::{Roi, Size};
 use crate::image::HostImage;
 use crate::op::resample::{self, Weights};
-use crate::op::{Trace, Wanted};
+use crate::op::{Origins, Trace, Wanted};
 
 use super::mix::Mixer;
 use super::{
@@ -50,6 +50,13 @@ impl ActionKind for Params {
         trace.crop(self.axes.of());
         trace.cropping = false;
         trace.view.resize(self.axes.of(), self.axes.output());
+    }
+
+    /// A blur moves no pixels.
+    fn follow(&self, _: &[i32], _: Size, origins: &mut Origins) {
+        if let Weights::Filter(_) = self.weights {
+            origins.follow_axes(self.axes.nearest_columns(), self.axes.nearest_rows());
+        }
     }
 
     fn executor(&self) -> Executor<'_> {

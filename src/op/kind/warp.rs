@@ -7,7 +7,7 @@ use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image};
 use crate::op::warp::field::{Field, Smoothness};
 use crate::op::warp::{self, Warp};
-use crate::op::{Trace, Wanted};
+use crate::op::{Origins, Trace, Wanted};
 use crate::tensor::CHANNELS;
 
 use super::mix::Mixer;
@@ -53,6 +53,10 @@ impl ActionKind for Params {
         if let Some(back) = self.warp.back() {
             trace.view.warp(back, output);
         }
+    }
+
+    fn follow(&self, table: &[i32], output: Size, origins: &mut Origins) {
+        self.warp.nearest(output).follow(table, output, origins);
     }
 
     fn executor(&self) -> Executor<'_> {

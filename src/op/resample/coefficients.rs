@@ -92,19 +92,26 @@ impl Line {
 
     fn append_nearest(&self, wanted: Range<u32>, table: &mut Vec<i32>) -> usize {
         let (in0, in1, offset, len) = self.reduced_box();
-        let step = f64::from(in1 - in0) / f64::from(self.output);
-        let mut position = f64::from(in0) + step * 0.5;
-        for index in 0..wanted.end {
-            if index >= wanted.start {
-                let nearest = (position as u32).min(len - 1);
-                table.extend([(offset + nearest) as i32, 1]);
-            }
-            // Pillow adds up the steps instead of multiplying, and the rounding must be the same.
-            position += step;
+        let all = nearest((in0, in1), len, self.output);
+        for nearest in all.take(wanted.end as usize).skip(wanted.start as usize) {
+            table.extend([(offset + nearest) as i32, 1]);
         }
         table.resize(table.len() + wanted.len(), 1 << PRECISION_BITS);
         1
     }
+}
+
+/// Returns for each of `outputs` outputs the input whose centre is nearest. The box from `in0` to
+/// `in1` is resampled, and touches `len` inputs.
+pub(super) fn nearest((in0, in1): (f32, f32), len: u32, outputs: u32) -> impl Iterator<Item = u32> {
+    let step = f64::from(in1 - in0) / f64::from(outputs);
+    let mut position = f64::from(in0) + step * 0.5;
+    (0..outputs).map(move |_| {
+        let nearest = (position as u32).min(len - 1);
+        // Pillow adds up the steps instead of multiplying, and the rounding must be the same.
+        position += step;
+        nearest
+    })
 }
 
 /// Maximum number of coefficients of one output if the axis shrinks by at most the factor `scale`.

@@ -3,6 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
+use super::coefficients::nearest;
 use crate::geometry::{Roi, Size};
 
 /// Resampling filter, with Pillow's names. The support of a filter is half its width in input
@@ -102,6 +103,18 @@ impl Params {
     /// Size of the whole output.
     pub fn output(&self) -> Size {
         Size::new(self.out_width as u32, self.out_height as u32)
+    }
+
+    /// Column of the input whose centre is nearest, for each column of the whole output.
+    pub fn nearest_columns(&self) -> impl Iterator<Item = u32> {
+        let of = self.of();
+        nearest((0.0, of.width as f32), of.width, self.output().width).map(move |at| of.x + at)
+    }
+
+    /// Row of the input whose centre is nearest, for each row of the whole output.
+    pub fn nearest_rows(&self) -> impl Iterator<Item = u32> {
+        let of = self.of();
+        nearest((0.0, of.height as f32), of.height, self.output().height).map(move |at| of.y + at)
     }
 
     /// Table entries of the columns, for the horizontal pass.

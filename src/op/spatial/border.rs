@@ -143,6 +143,11 @@ impl ImageFormula for Border {
         let position = (-i64::from(params.left), -i64::from(params.top));
         crop::Params::new(position, output, params.input(), [0.0; CHANNELS]).trace(output, trace);
     }
+
+    fn origin(params: &Params, x: u32, y: u32) -> Option<(u32, u32)> {
+        let (columns, rows) = params.axes();
+        Some((columns.at(x)?, rows.at(y)?))
+    }
 }
 
 fn each<T: Copy + Default>(params: &Params, src: &Image<T>, out: &mut Image<T>) {

@@ -29,6 +29,7 @@ mod blocks;
 mod demand;
 pub mod field;
 mod nearest;
+mod origins;
 mod pixels;
 mod rows;
 mod starts;
@@ -372,6 +373,13 @@ fn cubic([a, b, c, d]: [f64; 4], at: f64) -> f64 {
     p1 + at * (p2 + at * (p3 + at * p4))
 }
 
+/// Displacement of output pixel `(x, y)` in units of 1/65536 pixel.
+fn displacement(warp: &Warp, table: &[i32], x: i32, y: i32) -> (i32, i32) {
+    let [first, top, columns] = [0, 1, 2].map(|number| warp.integer(number));
+    let pair = 2 * ((y - top) as usize * columns as usize + (x - first) as usize);
+    (table[pair], table[pair + 1])
+}
+
 /// Value of a displaced pixel: torchvision's `elastic` (`grid_sample` with zeros outside, and a
 /// mask that blends in the fill colour), computed in integers. Products of weights have 32 fraction
 /// bits, and the result is rounded.
@@ -382,9 +390,7 @@ fn displaced(
     x: i32,
     y: i32,
 ) -> [u8; 3] {
-    let [first, top, columns] = [0, 1, 2].map(|number| warp.integer(number));
-    let pair = 2 * ((y - top) as usize * columns as usize + (x - first) as usize);
-    let (dx, dy) = (table[pair], table[pair + 1]);
+    let (dx, dy) = displacement(warp, table, x, y);
     let inside = |x: i32, y: i32| (0..warp.width).contains(&x) && (0..warp.height).contains(&y);
     if warp.interpolation() == Interpolation::Nearest {
         let (x, y) =

@@ -61,6 +61,15 @@ impl Settings {
         self.targets.check()?;
         ColumnSettings::check_all(&self.columns, self.loader.on_error)?;
         self.decode.check()?;
+        let follows = self.columns.iter().position(|column| column.kind.follows());
+        if let (Some(number), true) = (follows, self.cache.presize.is_some()) {
+            let kind = self.columns[number].kind.name();
+            let problem = format!(
+                "is {kind}, but cache.presize resizes images before the chain, and such columns \
+                 would not follow; remove cache.presize, and resize in the chain"
+            );
+            return Err(Error::config(format!("column[{number}].kind"), problem));
+        }
         self.cache.check(&self.decode)
     }
 }

@@ -2,10 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::OnError;
-use crate::error::{Error, Result};
-use crate::field::{CellFormat, ColumnKind, DefaultValue, FieldPath, TooLong};
+use crate::field::{CellFormat, DefaultValue, FieldPath, TooLong};
 use crate::tensor::ElementType;
+
+pub use kind::{BoxFormat, ColumnKind};
+
+mod check;
+mod kind;
 
 /// `[[column]]`: a column of batches besides images, labels and soft targets. Its values come from
 /// a field of the source ([`Fields`](crate::source::Fields)), and stay in host memory.
@@ -32,13 +35,16 @@ pub struct ColumnSettings {
     /// `meta:sizes[0].width` or `meta:boxes[*].x`. Default: `name`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// Structure of the values. Default `array`.
+    /// Kind of the column. Default `array`.
     #[serde(default)]
     pub kind: ColumnKind,
-    /// Element type of an array or a list. Default `f32`.
+    /// Element type. Arrays and lists: default `f32`. Masks: `u8` (default), `i64` or `f32`. Points
+    /// and boxes are `f32`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<ElementType>,
-    /// Shape of an array, or of one entry of a list. Default `[]`, a single number.
+    /// Shape of an array, or of one entry of a list. Default `[]`, a single number. For points, the
+    /// last axis has 2 or 3 numbers (default `[2]`). Not for masks, which have the size of the
+    /// chain's output.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shape: Vec<usize>,
     /// Maximum number of entries of a list, or of bytes of a text. Memory for this many is
@@ -52,25 +58,36 @@ pub struct ColumnSettings {
     /// fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<DefaultValue>,
+    /// Column whose geometry a mask, points or boxes follow. Only `image`, which is the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub like: Option<String>,
+    /// Number in a mask where the result shows no part of the image. Default 255.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fill: Option<f64>,
+    /// Whether a mask, points or boxes were made from the pixels as stored in the image file. They
+    /// are then turned and mirrored as the EXIF orientation of the image says. Default false: they
+    /// were made from the upright image.
+    #[serde(default)]
+    pub turn: bool,
+    /// Whether a mask of another size is scaled to the size of its image, with nearest
+    /// interpolation. It may have at most as many pixels as the image. Default false: such a sample
+    /// fails.
+    #[serde(default)]
+    pub scale: bool,
+    /// Meaning of the four numbers of a box. Default `xyxy`.
+    #[serde(default)]
+    pub format: BoxFormat,
+    /// Pairs of points of one entry that change places if the image is flipped horizontally, such
+    /// as the left and the right eye. Entries then have the shape `[points, 2]` or `[points, 3]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flip_pairs: Vec<[usize; 2]>,
 }
-
-/// Maximum number of columns.
-const MOST_COLUMNS: usize = 64;
-
-/// Maximum size of a column's values of one sample, in bytes.
-const MOST_CELL_BYTES: usize = 1 << 28;
-
-/// Maximum number of axes of a sample or an entry. NumPy's arrays have at most 64 axes.
-const MOST_AXES: usize = 16;
 
 /// Default of `max_len` for lists.
 const LIST_LEN: usize = 256;
 
 /// Default of `max_len` for texts and bytes.
 const TEXT_LEN: usize = 4096;
-
-/// Names of the columns that are not made from fields.
-const RESERVED: [&str; 3] = ["image", "label", "target"];
 
 impl ColumnSettings {
     /// Column of numbers with the same shape in all samples.
@@ -94,6 +111,27 @@ impl ColumnSettings {
         Self { name: name.into(), kind: ColumnKind::Bytes, ..Self::default() }
     }
 
+    /// Column of masks, which follow the image. Elements are `u8`.
+    pub fn mask(name: &str) -> Self {
+        Self { name: name.into(), kind: ColumnKind::Mask, ..Self::default() }
+    }
+
+    /// Column of points, which follow the image. Each entry is x and y in pixels. The centre of the
+    /// first pixel is at 0.5.
+    pub fn points(name: &str) -> Self {
+        Self { name: name.into(), kind: ColumnKind::Points, ..Self::default() }
+    }
+
+    /// Column of boxes, which follow the image, with their format in the field.
+    pub fn boxes(name: &str, format: BoxFormat) -> Self {
+        Self { name: name.into(), kind: ColumnKind::Boxes, format, ..Self::default() }
+    }
+
+    /// Number in a mask where the result shows no part of the image.
+    pub(crate) fn fill(&self) -> f64 {
+        self.fill.unwrap_or(255.0)
+    }
+
     /// The field, with a path into its value.
     ///
     /// # Errors
@@ -106,169 +144,27 @@ impl ColumnSettings {
         }
     }
 
-    /// Format of the column's cells.
-    pub(crate) fn format(&self) -> CellFormat {
-        let (element, max_len) = match self.kind {
-            ColumnKind::Text | ColumnKind::Bytes => (ElementType::U8, TEXT_LEN),
+    /// Format of the column's cells. `image` is the width and height of the chain's output, which
+    /// is the shape of masks.
+    pub(crate) fn cells(&self, image: [usize; 2]) -> CellFormat {
+        let [width, height] = image;
+        let (element, dims, max_len) = match self.kind {
+            ColumnKind::Text | ColumnKind::Bytes => (ElementType::U8, Vec::new(), TEXT_LEN),
             ColumnKind::List | ColumnKind::Array => {
-                (self.dtype.unwrap_or(ElementType::F32), LIST_LEN)
+                (self.dtype.unwrap_or(ElementType::F32), self.shape.clone(), LIST_LEN)
             }
+            ColumnKind::Mask => (self.dtype.unwrap_or(ElementType::U8), vec![height, width], 1),
+            ColumnKind::Points if self.shape.is_empty() => (ElementType::F32, vec![2], LIST_LEN),
+            ColumnKind::Points => (ElementType::F32, self.shape.clone(), LIST_LEN),
+            ColumnKind::Boxes => (ElementType::F32, vec![4], LIST_LEN),
         };
         CellFormat {
-            kind: self.kind,
+            kind: self.kind.cells(),
             element,
-            dims: self.shape.clone(),
+            dims,
             max_len: self.max_len.unwrap_or(max_len),
             too_long: self.too_long,
             path: self.field_path().map_or(Vec::new(), |path| path.steps),
         }
-    }
-
-    /// Checks all columns.
-    pub(super) fn check_all(columns: &[Self], on_error: OnError) -> Result<()> {
-        if columns.len() > MOST_COLUMNS {
-            let problem =
-                format!("has {} entries, and may have at most {MOST_COLUMNS}", columns.len());
-            return Err(Error::config("column", problem));
-        }
-        for (number, column) in columns.iter().enumerate() {
-            let wrong = |key: &str, problem: String| {
-                Error::config(format!("column[{number}].{key}"), problem)
-            };
-            if columns[..number].iter().any(|it| it.name == column.name) {
-                let problem = format!(
-                    "is {:?}, like that of an earlier column; choose another name",
-                    column.name
-                );
-                return Err(wrong("name", problem));
-            }
-            column.check(on_error).map_err(|(key, problem)| wrong(key, problem))?;
-        }
-        Ok(())
-    }
-
-    /// Checks one column. Returns the key with a message.
-    fn check(&self, on_error: OnError) -> Result<(), (&'static str, String)> {
-        let Self { name, kind, .. } = self;
-        if name.is_empty() {
-            return Err(("name", "is empty; name the column".into()));
-        }
-        if RESERVED.contains(&name.as_str()) {
-            let problem = format!(
-                "is {name:?}, which is the name of another column of batches; choose another name, and set field = {name:?}"
-            );
-            return Err(("name", problem));
-        }
-        self.field_path().map_err(|problem| ("field", problem))?;
-        let without = |is_set: bool, key, what: &str| match is_set {
-            true => Err((
-                key,
-                format!(
-                    "has no effect on a column of the kind {}, which has {what}; remove it",
-                    kind.name()
-                ),
-            )),
-            false => Ok(()),
-        };
-        match kind {
-            ColumnKind::Array => {
-                without(self.max_len.is_some(), "max_len", "a fixed shape")?;
-                without(self.too_long != TooLong::Error, "too_long", "a fixed shape")?;
-            }
-            ColumnKind::List => {}
-            ColumnKind::Text | ColumnKind::Bytes => {
-                without(self.dtype.is_some(), "dtype", "no numbers")?;
-                without(!self.shape.is_empty(), "shape", "no numbers")?;
-            }
-        }
-        if let Some(axis) = self.shape.iter().position(|&len| len == 0) {
-            return Err((
-                "shape",
-                format!("is {:?}, but the length of axis {axis} must be at least 1", self.shape),
-            ));
-        }
-        if self.shape.len() > MOST_AXES {
-            let problem =
-                format!("has {} axes, and may have at most {MOST_AXES}", self.shape.len());
-            return Err(("shape", problem));
-        }
-        if self.max_len == Some(0) {
-            return Err(("max_len", "must be at least 1, is 0".into()));
-        }
-        let format = self.format();
-        if format.cell_bytes() > MOST_CELL_BYTES {
-            let key = if kind.is_ragged() { "max_len" } else { "shape" };
-            return Err((
-                key,
-                format!(
-                    "makes a column of more than {MOST_CELL_BYTES} bytes per sample, which is the maximum"
-                ),
-            ));
-        }
-        if let Some(default) = &self.default {
-            let mut cell = vec![0; format.cell_bytes()];
-            let written = format.write_default(default, &mut cell);
-            let written = written.map_err(|error| ("default", error.problem))?;
-            if written.truncated {
-                return Err(("default", "is longer than max_len".into()));
-            }
-        }
-        let is_integer = matches!(format.element, ElementType::U8 | ElementType::I64);
-        if on_error == OnError::Substitute
-            && *kind == ColumnKind::Array
-            && is_integer
-            && self.default.is_none()
-        {
-            let problem = "is not set, but loader.on_error = \"substitute\" needs a value for samples that fail; set it";
-            return Err(("default", problem.into()));
-        }
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_wrong_column_is_an_error_at_its_key() {
-        let f32 = ElementType::F32;
-        let array = |shape: &[usize]| ColumnSettings::array("a", f32, shape);
-        let text = |name| ColumnSettings::text(name);
-        let with_default = |value| ColumnSettings { default: Some(value), ..array(&[]) };
-        for (key, column) in [
-            ("name", text("")),
-            ("name", text("image")),
-            ("name", text("label")),
-            ("field", ColumnSettings { field: Some("a:".into()), ..text("a") }),
-            ("field", ColumnSettings { field: Some(String::new()), ..text("a") }),
-            ("max_len", ColumnSettings { max_len: Some(4), ..array(&[]) }),
-            ("too_long", ColumnSettings { too_long: TooLong::Truncate, ..array(&[]) }),
-            ("dtype", ColumnSettings { dtype: Some(f32), ..text("a") }),
-            ("shape", ColumnSettings { shape: vec![1], ..text("a") }),
-            ("shape", array(&[2, 0])),
-            ("shape", array(&[1 << 20, 1 << 20])),
-            ("shape", array(&[usize::MAX, 3])),
-            ("max_len", ColumnSettings { max_len: Some(0), ..text("a") }),
-            ("max_len", ColumnSettings { max_len: Some(usize::MAX), ..text("a") }),
-            ("default", with_default(DefaultValue::Text("x".into()))),
-            ("default", with_default(DefaultValue::List(vec![]))),
-            ("default", with_default(DefaultValue::Float(1e300))),
-        ] {
-            match ColumnSettings::check_all(std::slice::from_ref(&column), OnError::Stop) {
-                Err(Error::Config(error)) => assert_eq!(error.key, format!("column[0].{key}")),
-                other => panic!("{column:?}: {other:?}"),
-            }
-        }
-        let twice = [text("a"), array(&[])];
-        assert!(ColumnSettings::check_all(&twice, OnError::Stop).is_err());
-        let number = ColumnSettings::array("n", ElementType::I64, &[]);
-        let numbers = std::slice::from_ref(&number);
-        assert!(ColumnSettings::check_all(numbers, OnError::Substitute).is_err());
-        assert!(ColumnSettings::check_all(numbers, OnError::Drop).is_ok());
-        let good = [text("a"), array(&[3]), with_default(DefaultValue::Float(f64::NAN))];
-        assert!(ColumnSettings::check_all(&good[..1], OnError::Substitute).is_ok());
-        assert!(ColumnSettings::check_all(&good[1..2], OnError::Substitute).is_ok());
-        assert!(ColumnSettings::check_all(&good[2..], OnError::Stop).is_ok());
     }
 }

@@ -22,6 +22,9 @@ const SAMPLES: u64 = 20;
 /// Maximum size of a sample's fields, in bytes.
 const MOST_BYTES: u64 = 1 << 20;
 
+/// First bytes of a PNG file, which may be a mask.
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
+
 /// Maximum number of bytes of an example.
 const LENGTH: usize = 60;
 
@@ -87,7 +90,8 @@ fn example(value: FieldValue<'_>) -> Option<(String, Option<String>)> {
             _ => Some((quoted(text), Some("kind = \"text\"".into()))),
         },
         FieldValue::Bytes(bytes) => {
-            Some((format!("{} bytes", bytes.len()), Some("kind = \"bytes\"".into())))
+            let kind = if bytes.starts_with(PNG) { "mask" } else { "bytes" };
+            Some((format!("{} bytes", bytes.len()), Some(format!("kind = {kind:?}"))))
         }
         FieldValue::Json(text) => of_json(&json(text)?),
         FieldValue::JsonMember(object, name) => of_json(json(object)?.get(name)?),

@@ -1,0 +1,124 @@
+"""Columns that follow the geometry of the image: masks, points and boxes."""
+
+import io
+import json
+import tarfile
+
+import numpy
+import pytest
+
+import feedwater as fw
+from feedwater import ops
+
+Image = pytest.importorskip("PIL.Image")
+
+CHAIN = [
+    ops.Crop(x=7, y=3, width=50, height=40),
+    ops.Rotate(angle=12.5, interpolation="bilinear"),
+    ops.Flip(horizontal=1.0),
+    ops.ColorJitter(brightness=0.4),
+    ops.Resize(width=31, height=29, filter="bicubic"),
+]
+KEYPOINTS = [[[20.0, 10.0, 2.0], [2.0, 2.0, 1.0]], [[0.0, 0.0, 0.0], [30.5, 20.25, 2.0]]]
+BOXES = [[10.0, 5.0, 20.0, 15.0], [0.0, 0.0, 5.0, 3.0]]
+
+
+def moved(mask: "Image.Image") -> numpy.ndarray:
+    """What the chain does to a mask, by Pillow."""
+    mask = mask.crop((7, 3, 57, 43)).rotate(12.5, Image.Resampling.NEAREST, fillcolor=255)
+    mask = mask.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    return numpy.asarray(mask.resize((31, 29), Image.Resampling.NEAREST))
+
+
+@pytest.fixture
+def archive(tmp_path):
+    """A WebDataset archive of five images with palette masks, 16-bit depth and JSON."""
+    random = numpy.random.default_rng(7)
+    masks, depths = [], []
+    with tarfile.open(tmp_path / "train.tar", "w") as tar:
+        for number in range(5):
+            size = (60 + number, 50 + number)
+            mask = Image.fromarray(random.integers(0, 21, size[::-1], dtype=numpy.uint8), mode="P")
+            mask.putpalette([value for index in range(21) for value in (index * 10, 255 - index, 7)])
+            depth = Image.fromarray(random.integers(0, 60000, size[::-1], dtype=numpy.uint16))
+            photo = Image.fromarray(random.integers(0, 256, (*size[::-1], 3), dtype=numpy.uint8))
+            files = {"cls": str(number).encode(), "json": json.dumps({"keypoints": KEYPOINTS, "boxes": BOXES}).encode()}
+            for name, image, kind in (("jpg", photo, "JPEG"), ("seg.png", mask, "PNG"), ("depth.png", depth, "PNG")):
+                out = io.BytesIO()
+                image.save(out, kind)
+                files[name] = out.getvalue()
+            for name, content in files.items():
+                entry = tarfile.TarInfo(f"{number:03}.{name}")
+                entry.size = len(content)
+                tar.addfile(entry, io.BytesIO(content))
+            masks.append(mask)
+            depths.append(depth)
+    return tmp_path / "train.tar", masks, depths
+
+
+COLUMNS = {
+    "mask": fw.mask("seg.png", like="image"),
+    "target_mask": fw.mask("seg.png", dtype="int64", fill=-1),
+    "depth": fw.mask("depth.png", dtype="float32", fill=0),
+    "keypoints": fw.points("json:keypoints", shape=(2, 3), flip_pairs=[(0, 1)]),
+    "boxes": fw.boxes("json:boxes", format="xywh"),
+}
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_masks_equal_pillows(archive, framework):
+    if framework == "torch":
+        pytest.importorskip("torch")
+    path, masks, depths = archive
+    loader = fw.Loader(path, CHAIN, batch_size=2, framework=framework, columns=COLUMNS, drop_last=False, epochs=1, device="cpu", dtype="u8")
+    seen = 0
+    for batch in loader:
+        assert batch["mask"].shape == (len(batch["label"]), 29, 31)
+        for place, label in enumerate(batch["label"].tolist()):
+            expected = moved(masks[label])
+            assert numpy.array_equal(numpy.asarray(batch["mask"][place]), expected)
+            ignored = numpy.where(expected == 255, -1, expected.astype(numpy.int64))
+            assert numpy.array_equal(numpy.asarray(batch["target_mask"][place]), ignored)
+            # 255 is also a depth, so only pixels that the result shows are compared.
+            shown = expected != 255
+            depth = numpy.asarray(depths[label].crop((7, 3, 57, 43)))
+            found = numpy.asarray(batch["depth"][place])
+            assert found.dtype == numpy.float32 and numpy.all(found[~shown] == 0)
+            assert numpy.isin(found[shown], depth).all() and found[shown].std() > 10000
+            seen += 1
+    assert seen == 5
+
+
+def test_points_and_boxes_follow_the_image(archive):
+    path, *_ = archive
+    chain = [ops.Crop(x=10, y=5, width=20, height=20), ops.Flip(horizontal=1.0), ops.Resize(width=40, height=20)]
+    batch = next(iter(fw.Loader(path, chain, batch_size=5, framework="numpy", columns=COLUMNS, epochs=1, device="cpu")))
+    # The points of a pair have changed places, and what the crop cut off is invisible.
+    expected = [[[56.0, -3.0, 0.0], [20.0, 5.0, 2.0]], [[-1.0, 15.25, 0.0], [0.0, 0.0, 0.0]]]
+    assert batch["keypoints"][3].tolist() == expected
+    assert batch["boxes"][3].tolist() == [[0.0, 0.0, 40.0, 15.0], [0.0, 0.0, 0.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        (lambda: fw.mask(dtype="f16"), "columns of the kind mask may have u8, i64, f32"),
+        (lambda: fw.mask(fill=300), "300 is not between 0 and 255"),
+        (lambda: fw.mask(like="photo"), 'the only column to follow is "image"'),
+        (lambda: fw.points(shape=4), "2 numbers (x, y) or 3"),
+        (lambda: fw.points(shape=(2, 3), flip_pairs=[(0, 2)]), "has the point 2"),
+        (lambda: fw.boxes(format="yxyx"), "xyxy"),
+    ],
+)
+def test_wrong_settings_are_errors(archive, column, words):
+    with pytest.raises(fw.errors.ConfigError) as error:
+        fw.Loader(archive[0], CHAIN, columns={"seg.png": column()}, device="cpu")
+    assert words in str(error.value)
+
+
+def test_batch_operators_and_presize_are_refused(archive):
+    columns = {"mask": fw.mask("seg.png")}
+    with pytest.raises(fw.errors.ConfigError, match="mixes images, and nothing would mix such columns"):
+        fw.Loader(archive[0], CHAIN, columns=columns, batch_operators=[ops.CutMix()], targets=fw.Targets(classes=5), batch_size=4, device="cpu")
+    with pytest.raises(fw.errors.ConfigError, match="cache.presize resizes images before the chain"):
+        fw.Loader(archive[0], CHAIN, columns=columns, cache=fw.Cache(decoded=1 << 20, presize=40), device="cpu")

@@ -1,0 +1,264 @@
+//! Checks of the settings of columns.
+
+use std::collections::HashSet;
+
+use super::{BoxFormat, ColumnKind, ColumnSettings};
+use crate::error::{Error, Result};
+use crate::field::{DefaultValue, TooLong};
+use crate::plan::OnError;
+use crate::tensor::ElementType;
+
+/// Maximum number of columns.
+const MOST_COLUMNS: usize = 64;
+
+/// Maximum size of a column's values of one sample, in bytes.
+const MOST_CELL_BYTES: usize = 1 << 28;
+
+/// Maximum number of axes of a sample or an entry. NumPy's arrays have at most 64 axes.
+const MOST_AXES: usize = 16;
+
+/// Names of the columns that are not made from fields.
+const RESERVED: [&str; 3] = ["image", "label", "target"];
+
+impl ColumnSettings {
+    /// Checks all columns.
+    pub(in crate::plan) fn check_all(columns: &[Self], on_error: OnError) -> Result<()> {
+        if columns.len() > MOST_COLUMNS {
+            let problem =
+                format!("has {} entries, and may have at most {MOST_COLUMNS}", columns.len());
+            return Err(Error::config("column", problem));
+        }
+        for (number, column) in columns.iter().enumerate() {
+            let wrong = |key: &str, problem: String| {
+                Error::config(format!("column[{number}].{key}"), problem)
+            };
+            if columns[..number].iter().any(|it| it.name == column.name) {
+                let problem = format!(
+                    "is {:?}, like that of an earlier column; choose another name",
+                    column.name
+                );
+                return Err(wrong("name", problem));
+            }
+            column.check(on_error).map_err(|(key, problem)| wrong(key, problem))?;
+        }
+        Ok(())
+    }
+
+    /// Checks one column. Returns the key with a message.
+    fn check(&self, on_error: OnError) -> Result<(), (&'static str, String)> {
+        let Self { name, kind, .. } = self;
+        if name.is_empty() {
+            return Err(("name", "is empty; name the column".into()));
+        }
+        if RESERVED.contains(&name.as_str()) {
+            let problem = format!(
+                "is {name:?}, which is the name of another column of batches; choose another name, and set field = {name:?}"
+            );
+            return Err(("name", problem));
+        }
+        self.field_path().map_err(|problem| ("field", problem))?;
+        self.check_used()?;
+        if let Some(axis) = self.shape.iter().position(|&len| len == 0) {
+            return Err((
+                "shape",
+                format!("is {:?}, but the length of axis {axis} must be at least 1", self.shape),
+            ));
+        }
+        if self.shape.len() > MOST_AXES {
+            let problem =
+                format!("has {} axes, and may have at most {MOST_AXES}", self.shape.len());
+            return Err(("shape", problem));
+        }
+        if self.max_len == Some(0) {
+            return Err(("max_len", "must be at least 1, is 0".into()));
+        }
+        self.check_following()?;
+        // The size of masks is checked with the size of the chain's output.
+        let format = self.cells([1, 1]);
+        if format.cell_bytes() > MOST_CELL_BYTES {
+            let key = if format.kind.is_ragged() { "max_len" } else { "shape" };
+            return Err((
+                key,
+                format!(
+                    "makes a column of more than {MOST_CELL_BYTES} bytes per sample, which is the maximum"
+                ),
+            ));
+        }
+        if let Some(default) = &self.default {
+            let mut cell = vec![0; format.cell_bytes()];
+            let written = format.write_default(default, &mut cell);
+            let written = written.map_err(|error| ("default", error.problem))?;
+            if written.truncated {
+                return Err(("default", "is longer than max_len".into()));
+            }
+        }
+        let is_integer = matches!(format.element, ElementType::U8 | ElementType::I64);
+        if on_error == OnError::Substitute
+            && *kind == ColumnKind::Array
+            && is_integer
+            && self.default.is_none()
+        {
+            let problem = "is not set, but loader.on_error = \"substitute\" needs a value for samples that fail; set it";
+            return Err(("default", problem.into()));
+        }
+        Ok(())
+    }
+
+    /// Checks that keys are not set that have no effect on columns of this kind.
+    fn check_used(&self) -> Result<(), (&'static str, String)> {
+        use ColumnKind::{Array, Boxes, Bytes, List, Mask, Points, Text};
+        let keys: [(&'static str, bool, &[ColumnKind]); 10] = [
+            ("dtype", self.dtype.is_some(), &[Array, List, Mask, Points, Boxes]),
+            ("shape", !self.shape.is_empty(), &[Array, List, Points]),
+            ("max_len", self.max_len.is_some(), &[List, Text, Bytes, Points, Boxes]),
+            ("too_long", self.too_long != TooLong::Error, &[List, Text, Bytes, Points, Boxes]),
+            ("like", self.like.is_some(), &[Mask, Points, Boxes]),
+            ("fill", self.fill.is_some(), &[Mask]),
+            ("turn", self.turn, &[Mask, Points, Boxes]),
+            ("scale", self.scale, &[Mask]),
+            ("format", self.format != BoxFormat::Xyxy, &[Boxes]),
+            ("flip_pairs", !self.flip_pairs.is_empty(), &[Points]),
+        ];
+        let needless =
+            keys.into_iter().find(|(_, is_set, kinds)| *is_set && !kinds.contains(&self.kind));
+        let Some((key, _, kinds)) = needless else { return Ok(()) };
+        let kinds: Vec<_> = kinds.iter().map(|kind| kind.name()).collect();
+        let problem = format!(
+            "has no effect on a column of the kind {}, only on {}; remove it",
+            self.kind.name(),
+            kinds.join(", ")
+        );
+        Err((key, problem))
+    }
+
+    /// Checks the keys of columns that follow the image.
+    fn check_following(&self) -> Result<(), (&'static str, String)> {
+        if !self.kind.follows() {
+            return Ok(());
+        }
+        if let Some(like) = self.like.as_ref().filter(|it| *it != "image") {
+            let problem = format!("is {like:?}; the only column to follow is \"image\"");
+            return Err(("like", problem));
+        }
+        let (kind, dtype) = (self.kind, self.dtype);
+        let dtypes: &[ElementType] = match kind {
+            ColumnKind::Mask => &[ElementType::U8, ElementType::I64, ElementType::F32],
+            _ => &[ElementType::F32],
+        };
+        if let Some(dtype) = dtype.filter(|it| !dtypes.contains(it)) {
+            let dtypes: Vec<_> = dtypes.iter().map(ToString::to_string).collect();
+            let (kind, dtypes) = (kind.name(), dtypes.join(", "));
+            let problem = format!("is {dtype}, but columns of the kind {kind} may have {dtypes}");
+            return Err(("dtype", problem));
+        }
+        match kind {
+            ColumnKind::Mask => {
+                if self.field_path().is_ok_and(|path| !path.steps.is_empty()) {
+                    let problem = "has a path, but a mask is an image file, which has no members";
+                    return Err(("field", problem.into()));
+                }
+                let fill = DefaultValue::Float(self.fill());
+                let written = self
+                    .cells([1, 1])
+                    .write_default(&fill, &mut [0; 8][..self.cells([1, 1]).cell_bytes()]);
+                written.map(drop).map_err(|error| ("fill", error.problem))
+            }
+            ColumnKind::Points => self.check_points(),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_points(&self) -> Result<(), (&'static str, String)> {
+        let dims = self.cells([1, 1]).dims;
+        if !matches!(dims.last(), Some(2 | 3)) {
+            let problem = format!(
+                "is {dims:?}, but the last axis of points has 2 numbers (x, y) or 3 (x, y, visibility)"
+            );
+            return Err(("shape", problem));
+        }
+        let [pairs @ .., _] = &dims[..] else { return Ok(()) };
+        let points = pairs.last().copied().unwrap_or(1);
+        let mut seen = HashSet::new();
+        for pair in &self.flip_pairs {
+            if let Some(point) = pair.iter().find(|&&point| point >= points) {
+                let problem = format!(
+                    "has the point {point}, but the shape {dims:?} has {points} points in one entry, counted from 0"
+                );
+                return Err(("flip_pairs", problem));
+            }
+            if let Some(point) = pair.iter().find(|&&point| !seen.insert(point)) {
+                return Err(("flip_pairs", format!("has the point {point} more than once")));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_column_is_an_error_at_its_key() {
+        let f32 = ElementType::F32;
+        let array = |shape: &[usize]| ColumnSettings::array("a", f32, shape);
+        let text = |name| ColumnSettings::text(name);
+        let (mask, points) = (|| ColumnSettings::mask("a"), || ColumnSettings::points("a"));
+        let five = || ColumnSettings { shape: vec![5, 3], ..points() };
+        let with_default = |value| ColumnSettings { default: Some(value), ..array(&[]) };
+        for (key, column) in [
+            ("name", text("")),
+            ("name", text("image")),
+            ("name", text("label")),
+            ("field", ColumnSettings { field: Some("a:".into()), ..text("a") }),
+            ("field", ColumnSettings { field: Some(String::new()), ..text("a") }),
+            ("max_len", ColumnSettings { max_len: Some(4), ..array(&[]) }),
+            ("too_long", ColumnSettings { too_long: TooLong::Truncate, ..array(&[]) }),
+            ("dtype", ColumnSettings { dtype: Some(f32), ..text("a") }),
+            ("shape", ColumnSettings { shape: vec![1], ..text("a") }),
+            ("shape", array(&[2, 0])),
+            ("shape", array(&[1 << 20, 1 << 20])),
+            ("shape", array(&[usize::MAX, 3])),
+            ("max_len", ColumnSettings { max_len: Some(0), ..text("a") }),
+            ("max_len", ColumnSettings { max_len: Some(usize::MAX), ..text("a") }),
+            ("fill", ColumnSettings { fill: Some(0.0), ..array(&[]) }),
+            ("turn", ColumnSettings { turn: true, ..text("a") }),
+            ("flip_pairs", ColumnSettings { flip_pairs: vec![[0, 1]], ..mask() }),
+            ("format", ColumnSettings { format: BoxFormat::Xywh, ..mask() }),
+            ("like", ColumnSettings { like: Some("label".into()), ..mask() }),
+            ("fill", ColumnSettings { fill: Some(256.0), ..mask() }),
+            ("fill", ColumnSettings { fill: Some(0.5), ..mask() }),
+            ("field", ColumnSettings { field: Some("a:b".into()), ..mask() }),
+            ("dtype", ColumnSettings { dtype: Some(ElementType::F16), ..mask() }),
+            ("default", ColumnSettings { default: Some(DefaultValue::Integer(-1)), ..mask() }),
+            ("shape", ColumnSettings { shape: vec![2], ..mask() }),
+            ("shape", ColumnSettings { shape: vec![4], ..points() }),
+            ("dtype", ColumnSettings { dtype: Some(ElementType::I64), ..points() }),
+            ("flip_pairs", ColumnSettings { flip_pairs: vec![[0, 1]], ..points() }),
+            ("flip_pairs", ColumnSettings { flip_pairs: vec![[0, 5]], ..five() }),
+            ("flip_pairs", ColumnSettings { flip_pairs: vec![[0, 1], [1, 2]], ..five() }),
+            (
+                "shape",
+                ColumnSettings { shape: vec![4], ..ColumnSettings::boxes("a", BoxFormat::Xyxy) },
+            ),
+            ("default", with_default(DefaultValue::Text("x".into()))),
+            ("default", with_default(DefaultValue::List(vec![]))),
+            ("default", with_default(DefaultValue::Float(1e300))),
+        ] {
+            match ColumnSettings::check_all(std::slice::from_ref(&column), OnError::Stop) {
+                Err(Error::Config(error)) => assert_eq!(error.key, format!("column[0].{key}")),
+                other => panic!("{column:?}: {other:?}"),
+            }
+        }
+        let twice = [text("a"), array(&[])];
+        assert!(ColumnSettings::check_all(&twice, OnError::Stop).is_err());
+        let number = ColumnSettings::array("n", ElementType::I64, &[]);
+        let numbers = std::slice::from_ref(&number);
+        assert!(ColumnSettings::check_all(numbers, OnError::Substitute).is_err());
+        assert!(ColumnSettings::check_all(numbers, OnError::Drop).is_ok());
+        let good = [text("a"), array(&[3]), with_default(DefaultValue::Float(f64::NAN))];
+        assert!(ColumnSettings::check_all(&good[..1], OnError::Substitute).is_ok());
+        assert!(ColumnSettings::check_all(&good[1..2], OnError::Substitute).is_ok());
+        assert!(ColumnSettings::check_all(&good[2..], OnError::Stop).is_ok());
+    }
+}

@@ -1,0 +1,75 @@
+//! Kinds of columns that are made from fields.
+
+use serde::{Deserialize, Serialize};
+
+use crate::field::CellKind;
+
+/// Kind of a column that is made from a field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum ColumnKind {
+    /// Numbers of a fixed shape. An empty shape is a single number.
+    #[default]
+    Array,
+    /// Any number of entries per sample. Each entry is a number, or numbers of a fixed shape.
+    List,
+    /// Text in UTF-8.
+    Text,
+    /// Bytes.
+    Bytes,
+    /// A number for each pixel of the image, such as its class. The field is an image file with one
+    /// channel. The mask follows the crops, flips, resizes and warps of the image, with nearest
+    /// interpolation.
+    Mask,
+    /// Any number of points, which follow the image. The last axis of an entry is x and y, or x, y
+    /// and visibility.
+    Points,
+    /// Any number of boxes, which follow the image and are clipped to its visible part. Entries in
+    /// batches are left, top, right and bottom.
+    Boxes,
+}
+
+/// Meaning of the four numbers of a box in its field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum BoxFormat {
+    /// Left, top, right, bottom.
+    #[default]
+    Xyxy,
+    /// Left, top, width, height, as in COCO.
+    Xywh,
+    /// Column and row of the centre, width, height.
+    Cxcywh,
+}
+
+impl ColumnKind {
+    /// Structure of the values in batches.
+    pub const fn cells(self) -> CellKind {
+        match self {
+            ColumnKind::Array | ColumnKind::Mask => CellKind::Array,
+            ColumnKind::List | ColumnKind::Points | ColumnKind::Boxes => CellKind::List,
+            ColumnKind::Text => CellKind::Text,
+            ColumnKind::Bytes => CellKind::Bytes,
+        }
+    }
+
+    /// Whether values change with the geometry of the image.
+    pub const fn follows(self) -> bool {
+        matches!(self, ColumnKind::Mask | ColumnKind::Points | ColumnKind::Boxes)
+    }
+
+    /// Name in pipeline files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ColumnKind::Array => "array",
+            ColumnKind::List => "list",
+            ColumnKind::Text => "text",
+            ColumnKind::Bytes => "bytes",
+            ColumnKind::Mask => "mask",
+            ColumnKind::Points => "points",
+            ColumnKind::Boxes => "boxes",
+        }
+    }
+}

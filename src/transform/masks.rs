@@ -1,0 +1,134 @@
+//! Masks that follow the geometry of their image.
+
+use crate::decode::ValueImage;
+use crate::error::{DataError, Reason};
+use crate::geometry::{Orientation, Size};
+use crate::header::Header;
+use crate::op::Origins;
+use crate::op::resample;
+use crate::plan::{ColumnSettings, Plan, SamplePlan};
+use crate::tensor::ElementType;
+
+/// Decodes masks and moves their pixels. The memory is reused for the next mask.
+#[derive(Debug, Default)]
+pub struct Masks {
+    values: ValueImage,
+    origins: Origins,
+}
+
+impl Masks {
+    /// Decodes a mask, and writes the numbers that its image's result shows to `out`, which has the
+    /// element type and the shape `[height, width]` of the column. `header` and `sample` belong to
+    /// the image.
+    ///
+    /// # Errors
+    /// If the mask cannot be decoded, has another size than its image, or has a number that the
+    /// element type cannot represent.
+    pub fn make(
+        &mut self,
+        encoded: &[u8],
+        settings: &ColumnSettings,
+        (plan, header, sample): (&Plan, &Header, &SamplePlan),
+        out: &mut [u8],
+    ) -> Result<(), DataError> {
+        let turn = if settings.turn { sample.orientation } else { Orientation::UPRIGHT };
+        let stored = match turn.is_upright() {
+            true => sample.upright,
+            false => header.size,
+        };
+        self.values.decode(encoded, |mask| check(mask.size, stored, settings, header))?;
+        let result = Size::new(plan.shape.width, plan.shape.height);
+        let element = settings.dtype.unwrap_or(ElementType::U8);
+        let (width, fill) = (result.width as usize, settings.fill());
+        for y in 0..result.height {
+            self.find_origins(sample, result, y, (turn, stored));
+            let bytes = width * element.bytes();
+            let row = &mut out[y as usize * bytes..][..bytes];
+            match element {
+                ElementType::U8 => self.write::<u8>(row, fill as u8, |value| {
+                    u8::try_from(value).map_err(|_| beyond_bytes(value))
+                })?,
+                ElementType::I64 => {
+                    self.write::<i64>(row, fill as i64, |value| Ok(value.into()))?
+                }
+                _ => self.write::<f32>(row, fill as f32, |value| Ok(value.into()))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees all memory.
+    pub fn release(&mut self) {
+        self.values.release();
+        self.origins.release();
+    }
+
+    /// Finds the origins of row `y` of the result in the mask as stored. `turn` maps the stored
+    /// pixels, `stored.width` x `stored.height` if the mask is not scaled, to the upright image.
+    fn find_origins(
+        &mut self,
+        sample: &SamplePlan,
+        result: Size,
+        y: u32,
+        (turn, stored): (Orientation, Size),
+    ) {
+        let origins = &mut self.origins;
+        sample.actions.origins(result, y, origins);
+        origins.turn_back(turn, stored);
+        if self.values.size() != stored {
+            let scaling = resample::Params::new(self.values.size().window(), stored);
+            origins.follow_axes(scaling.nearest_columns(), scaling.nearest_rows());
+        }
+    }
+
+    fn write<T: bytemuck::Pod>(
+        &self,
+        row: &mut [u8],
+        fill: T,
+        convert: impl Fn(u16) -> Result<T, DataError>,
+    ) -> Result<(), DataError> {
+        let row: &mut [T] = bytemuck::cast_slice_mut(row);
+        for (out, origin) in row.iter_mut().zip(self.origins.iter()) {
+            *out = match origin {
+                Some((x, y)) => convert(self.values.at(x, y))?,
+                None => fill,
+            };
+        }
+        Ok(())
+    }
+}
+
+/// Checks the size of a mask. `wanted` is the size of the image.
+fn check(
+    size: Size,
+    wanted: Size,
+    settings: &ColumnSettings,
+    header: &Header,
+) -> Result<(), DataError> {
+    let wrong = |problem: String| Err(DataError::new(Reason::Field, problem));
+    if size == wanted || settings.scale && size.pixels() <= wanted.pixels() {
+        return Ok(());
+    }
+    if settings.scale {
+        return wrong(format!(
+            "has {size} pixels, and its image has {wanted}; only masks with fewer pixels than \
+             their image are scaled"
+        ));
+    }
+    let turns = if header.orientation.is_upright() {
+        ""
+    } else if settings.turn {
+        "; turn = true is for masks of the stored pixels: the file has an EXIF orientation"
+    } else {
+        "; if it was made from the pixels before EXIF turns them, set turn = true"
+    };
+    wrong(format!(
+        "has {size} pixels, and its image has {wanted}; set scale = true to scale it{turns}"
+    ))
+}
+
+fn beyond_bytes(value: u16) -> DataError {
+    let problem =
+        format!("has the number {value}; a mask of u8 holds 0 to 255, so set dtype = \"i64\"");
+    DataError::new(Reason::Field, problem)
+}

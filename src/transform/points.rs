@@ -1,0 +1,87 @@
+//! Points and boxes that follow the geometry of their image.
+
+use crate::geometry::{BoundingBox, Orientation, Size, View};
+use crate::header::Header;
+use crate::plan::{BoxFormat, ColumnSettings, SamplePlan};
+
+/// How the geometry of an image moves points: first to the upright image, then by the chain.
+pub struct Followed<'a> {
+    view: &'a View,
+    /// Orientation and size of the stored image, if the points were made from its pixels.
+    turn: Option<(Orientation, Size)>,
+    /// Whether the chain mirrors the image left to right.
+    mirrored: bool,
+}
+
+impl<'a> Followed<'a> {
+    /// Points of a column that follow the image with this header.
+    pub fn new(settings: &ColumnSettings, header: &Header, sample: &'a SamplePlan) -> Self {
+        let turn = settings.turn.then_some((sample.orientation, header.size));
+        let mirrored = sample.trace.flipped_horizontally;
+        Self { view: &sample.trace.view, turn, mirrored }
+    }
+
+    /// Moves points in place. `numbers` are entries of the shape `dims`, whose last axis is x and
+    /// y, or x, y and visibility. The visibility of a point becomes 0 if the result does not show
+    /// its place. Points with the visibility 0 keep their x and y. In a mirrored image, the points
+    /// of each of `pairs` change places.
+    pub fn move_points(&self, dims: &[usize], pairs: &[[usize; 2]], numbers: &mut [f32]) {
+        let [shape @ .., axes] = dims else { return };
+        for point in numbers.chunks_exact_mut(*axes) {
+            if point.get(2) == Some(&0.0) {
+                continue;
+            }
+            let (x, y) = self.upright(point[0].into(), point[1].into());
+            let (x, y) = self.view.point(x, y);
+            (point[0], point[1]) = (x as f32, y as f32);
+            if let Some(visibility) = point.get_mut(2)
+                && !self.shows(x, y)
+            {
+                *visibility = 0.0;
+            }
+        }
+        let count: usize = shape.last().copied().unwrap_or(1);
+        if self.mirrored {
+            for entry in numbers.chunks_exact_mut(count * axes) {
+                for &[a, b] in pairs {
+                    (0..*axes).for_each(|axis| entry.swap(a * axes + axis, b * axes + axis));
+                }
+            }
+        }
+    }
+
+    /// Moves boxes in place, and clips them to the visible part of the result. The numbers of each
+    /// box become left, top, right and bottom, or four zeros if the result does not show the box.
+    pub fn move_boxes(&self, format: BoxFormat, numbers: &mut [f32]) {
+        for numbers in numbers.as_chunks_mut().0 {
+            let [a, b, c, d] = numbers.map(f64::from);
+            let of = match format {
+                BoxFormat::Xyxy => BoundingBox { left: a, top: b, right: c, bottom: d },
+                BoxFormat::Xywh => BoundingBox::new(a, b, c, d),
+                BoxFormat::Cxcywh => BoundingBox::new(a - 0.5 * c, b - 0.5 * d, c, d),
+            };
+            let of = match self.turn {
+                Some((turn, stored)) => turn.upright_box(stored, &of),
+                None => of,
+            };
+            let seen = self.view.visible_box(&of);
+            let is_shown = seen.area() > 0.0 && self.view.keeps(&of);
+            let seen = if is_shown { seen } else { BoundingBox::NOTHING };
+            let BoundingBox { left, top, right, bottom } = seen;
+            *numbers = [left, top, right, bottom].map(|edge| edge as f32);
+        }
+    }
+
+    fn upright(&self, x: f64, y: f64) -> (f64, f64) {
+        match self.turn {
+            Some((turn, stored)) => turn.upright_point(stored, x, y),
+            None => (x, y),
+        }
+    }
+
+    /// Whether the result shows a point.
+    fn shows(&self, x: f64, y: f64) -> bool {
+        let BoundingBox { left, top, right, bottom } = self.view.visible;
+        left <= x && x < right && top <= y && y < bottom
+    }
+}

@@ -1,0 +1,119 @@
+//! Points and boxes.
+
+use super::{Annotated, batches, builder, chain, numbers};
+use crate::common::{jpeg, with_orientation};
+use feedwater::internals::geometry::BoundingBox;
+use feedwater::loader::Batch;
+use feedwater::plan::{BoxFormat, ColumnSettings};
+
+const RANDOM: [&str; 4] = [
+    "op = \"random_affine\"\ndegrees = 20\ntranslate = [0.2, 0.1]\nscale = [0.8, 1.2]",
+    "op = \"random_resized_crop\"\nwidth = 40\nheight = 30",
+    "op = \"flip\"\nhorizontal = 0.5\nvertical = 0.5",
+    "op = \"random_perspective\"\nprobability = 0.5",
+];
+
+fn source(lists: &[Vec<f32>]) -> Annotated {
+    let samples = lists.iter().enumerate();
+    Annotated::new(samples.map(|(number, list)| {
+        let size = (50 + number as u32 % 9, 40 + number as u32 % 5);
+        (jpeg(number as u64, size.0, size.1), Vec::new(), list.clone())
+    }))
+}
+
+fn all(batches: &[Batch], mut each: impl FnMut(usize, &feedwater::loader::SampleRecord, &[f32])) {
+    for batch in batches {
+        let column = batch.column("moved").unwrap();
+        for (place, sample) in batch.samples().iter().enumerate() {
+            each(sample.index as usize, sample, column.sample(place).unwrap());
+        }
+    }
+}
+
+#[test]
+fn points_and_boxes_are_where_the_record_of_the_sample_says() {
+    let lists: Vec<Vec<f32>> = (0..20)
+        .map(|number| {
+            (0..12 * (number % 4)).map(|at| ((number * 31 + at * 17) % 45) as f32).collect()
+        })
+        .collect();
+    let points = numbers(ColumnSettings { shape: vec![3], ..ColumnSettings::points("moved") });
+    let found = batches(builder(source(&lists), chain(&RANDOM), vec![points])).unwrap();
+    let mut hidden = 0;
+    all(&found, |index, sample, moved| {
+        assert_eq!(moved.len(), lists[index].len());
+        let view = &sample.trace.view;
+        for (moved, of) in moved.chunks(3).zip(lists[index].chunks(3)) {
+            if of[2] == 0.0 {
+                assert_eq!(moved, of);
+                continue;
+            }
+            let (x, y) = view.point(of[0].into(), of[1].into());
+            assert_eq!((moved[0], moved[1]), (x as f32, y as f32));
+            let seen = view.visible;
+            let shown = seen.left <= x && x < seen.right && seen.top <= y && y < seen.bottom;
+            assert_eq!(moved[2], if shown { of[2] } else { 0.0 });
+            hidden += usize::from(!shown);
+        }
+    });
+    assert!(hidden > 0);
+    for format in [BoxFormat::Xyxy, BoxFormat::Xywh, BoxFormat::Cxcywh] {
+        let boxes = numbers(ColumnSettings::boxes("moved", format));
+        let found = batches(builder(source(&lists), chain(&RANDOM), vec![boxes])).unwrap();
+        all(&found, |index, sample, moved| {
+            for (moved, of) in moved.chunks(4).zip(lists[index].chunks(4)) {
+                let [a, b, c, d] = [0, 1, 2, 3].map(|at| f64::from(of[at]));
+                let (left, top, right, bottom) = match format {
+                    BoxFormat::Xyxy => (a, b, c, d),
+                    BoxFormat::Xywh => (a, b, a + c, b + d),
+                    _ => (a - c / 2.0, b - d / 2.0, a + c / 2.0, b + d / 2.0),
+                };
+                let of = BoundingBox { left, top, right, bottom };
+                let seen = sample.trace.view.visible_box(&of);
+                let expected = match seen.area() > 0.0 {
+                    true => [seen.left, seen.top, seen.right, seen.bottom].map(|it| it as f32),
+                    false => [0.0; 4],
+                };
+                assert_eq!(moved, expected);
+            }
+        });
+    }
+}
+
+/// The numbers were computed by hand.
+#[test]
+fn a_crop_a_flip_and_a_resize_move_points_and_boxes() {
+    let operators = [
+        "op = \"crop\"\nx = 10\ny = 5\nwidth = 20\nheight = 10",
+        "op = \"flip\"\nhorizontal = 1.0",
+        "op = \"resize\"\nwidth = 40\nheight = 10",
+    ];
+    let lists = [vec![12.0, 6.0, 2.0, 5.0, 6.0, 1.0, 29.5, 14.5, 0.0, 20.0, 15.0, 1.0]];
+    let points = numbers(ColumnSettings { shape: vec![3], ..ColumnSettings::points("moved") });
+    let found = batches(builder(source(&lists), chain(&operators), vec![points.clone()])).unwrap();
+    let expected = [36.0, 1.0, 2.0, 50.0, 1.0, 0.0, 29.5, 14.5, 0.0, 20.0, 10.0, 0.0];
+    all(&found, |_, _, moved| assert_eq!(moved, expected));
+
+    // The points of a pair change places, with their visibility.
+    let pairs = ColumnSettings { shape: vec![2, 3], flip_pairs: vec![[0, 1]], ..points };
+    let found = batches(builder(source(&lists), chain(&operators), vec![pairs])).unwrap();
+    let expected = [50.0, 1.0, 0.0, 36.0, 1.0, 2.0, 20.0, 10.0, 0.0, 29.5, 14.5, 0.0];
+    all(&found, |_, _, moved| assert_eq!(moved, expected));
+
+    let lists = [vec![12.0, 6.0, 4.0, 3.0, 0.0, 0.0, 9.0, 9.0, 5.0, 0.0, 100.0, 100.0]];
+    let boxes = numbers(ColumnSettings::boxes("moved", BoxFormat::Xywh));
+    let found = batches(builder(source(&lists), chain(&operators), vec![boxes])).unwrap();
+    let expected = [28.0, 1.0, 36.0, 4.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 40.0, 10.0];
+    all(&found, |_, _, moved| assert_eq!(moved, expected));
+}
+
+#[test]
+fn points_of_the_stored_pixels_are_turned() {
+    let file = with_orientation(&jpeg(1, 6, 4), 6);
+    let source = Annotated::new([(file, Vec::new(), vec![0.5, 3.5])]);
+    let points = numbers(ColumnSettings { turn: true, ..ColumnSettings::points("moved") });
+    let whole = chain(&["op = \"resize\"\nwidth = 4\nheight = 6"]);
+    let found = batches(builder(source, whole, vec![points])).unwrap();
+    // The orientation 6 turns the image clockwise, so its lower left corner becomes the upper left.
+    all(&found, |_, _, moved| assert_eq!(moved, [0.5, 0.5]));
+}
