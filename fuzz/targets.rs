@@ -11,9 +11,11 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use feedwater::ElementType;
+use feedwater::error::{DataError, Reason};
 use feedwater::internals::config::Pipeline;
 use feedwater::internals::decode::{
-    Decoders, Fingerprint, JpegBy, JpegDecoder, RowIndex, RowIndexOutcome, RowIndexTask, simd,
+    Decoders, Fingerprint, JpegBy, JpegDecoder, RowIndex, RowIndexOutcome, RowIndexTask,
+    ValueImage, simd,
 };
 use feedwater::internals::field::{CellFormat, FieldPath, TooLong};
 use feedwater::internals::geometry::{Roi, Size};
@@ -48,6 +50,7 @@ pub const TARGETS: &[Target] = &[
     Target("png", &[("decode", ".png"), ("tolerated", ".png"), ("refused", ".png")], decode),
     Target("webp", &[("decode", ".webp"), ("refused", ".webp")], decode),
     Target("pnm", &[("decode", ".ppm"), ("decode", ".pgm"), ("decode", ".pbm")], decode),
+    Target("mask", &[("decode", ".png"), ("decode", ".pgm"), ("tolerated", ".png")], values),
     Target("bmp", &[("decode", ".bmp")], decode),
     Target("gif", &[("decode", ".gif")], decode),
     Target("tiff", &[("decode", ".tif")], decode),
@@ -113,6 +116,23 @@ fn header(bytes: &[u8]) -> String {
             // `layout` additionally rejects files with too many scans.
             assert!(verified.is_ok() || laid_out == verified, "{verified:?}, {laid_out:?}");
             format!("{verified:?}")
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Decodes the numbers of a mask, if it has few pixels.
+fn values(bytes: &[u8]) -> String {
+    let mut image = ValueImage::default();
+    let few = |header: &Header| match header.size.pixels() {
+        ..=1_000_000 => Ok(()),
+        _ => Err(DataError::new(Reason::Oversized, "has many pixels")),
+    };
+    match image.decode(bytes, few) {
+        Ok(()) => {
+            let Size { width, height } = image.size();
+            let last = image.at(width - 1, height - 1);
+            format!("{:?}", last.checked_ilog2())
         }
         Err(error) => error.to_string(),
     }

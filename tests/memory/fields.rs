@@ -6,9 +6,10 @@ use std::fs;
 use feedwater::ElementType;
 use feedwater::loader::Loader;
 use feedwater::plan::{ColumnSettings, LastBatch, OnError, TooLong};
-use feedwater::source::FileList;
+use feedwater::source::{FileList, WebDataset};
 
-use super::{Files, crop, run, small};
+use super::{Files, crop, run, small, stored};
+use crate::common::{jpeg, png_of_samples};
 
 /// Texts and lists of random lengths up to the limits, in tables and in JSON lines. A few rows are
 /// longer than `limits.max_field_bytes`, and their samples fail.
@@ -50,5 +51,61 @@ pub fn fields_of_any_length_stay_within_the_footprint() {
         assert!(seen.problem.is_none(), "{:?}", seen.problem);
         assert!(seen.errors["oversized"] > 0, "{name}: {:?}", seen.errors);
         seen.check(name);
+    }
+}
+
+/// Masks of images of different sizes. One image is much larger than the others. Some masks have
+/// another size than their image, or are damaged.
+pub fn masks_of_any_size_stay_within_the_footprint() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("train.tar");
+    let mut archive = tar::Builder::new(fs::File::create(&path).unwrap());
+    let mut add = |name: String, bytes: &[u8]| {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(bytes.len() as u64);
+        archive.append_data(&mut header, name, bytes).unwrap();
+    };
+    for number in 0..30_u32 {
+        let (width, height) = match number {
+            17 => (2600, 1900),
+            _ => (60 + 13 * number, 420 - 11 * number),
+        };
+        add(format!("{number:02}.jpg"), &jpeg(number.into(), width, height));
+        let bits = if number % 2 == 0 { 8 } else { 16 };
+        let (width, height) = if number == 5 { (4000, 4000) } else { (width, height) };
+        let mut samples = vec![0; (width * height) as usize * usize::from(bits) / 8];
+        // Noise in a quarter of the mask, so that files stay below the limit of a field.
+        let noisy = samples.len() / 4;
+        for (at, sample) in samples[..noisy.min(300_000)].iter_mut().enumerate() {
+            *sample = (at as u32).wrapping_mul(0x9e37_79b9).to_be_bytes()[0];
+        }
+        let mut mask = png_of_samples(&samples, (width, height), bits, None);
+        if number == 9 {
+            mask.truncate(mask.len() / 2);
+        }
+        add(format!("{number:02}.seg.png"), &mask);
+        add(format!("{number:02}.cls"), b"0");
+    }
+    archive.finish().unwrap();
+    drop(archive);
+    for chain in [crop, stored] {
+        let loader = || {
+            let builder = Loader::builder(
+                WebDataset::open(std::slice::from_ref(&path), &Default::default()).unwrap(),
+                chain(),
+            );
+            let builder = builder.batch_size(8).num_workers(2).prefetch(1).on_error(OnError::Drop);
+            let device = feedwater::loader::DeviceChoice::Cpu;
+            builder.device(device).last_batch(LastBatch::Partial).configure(|it| {
+                let field = Some("seg.png".into());
+                let dtype = Some(ElementType::I64);
+                let mask = ColumnSettings { field, dtype, ..ColumnSettings::mask("mask") };
+                it.columns = vec![ColumnSettings { name: "other".into(), ..mask.clone() }, mask];
+            })
+        };
+        let seen = run(loader, 3);
+        assert!(seen.problem.is_none(), "{:?}", seen.problem);
+        assert_eq!((seen.errors["field"], seen.errors["truncated"]), (3, 3), "{:?}", seen.errors);
+        seen.check("masks");
     }
 }

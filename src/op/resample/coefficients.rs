@@ -8,7 +8,7 @@ use std::f64::consts::PI;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use crate::op::resample::params::{Filter, PRECISION_BITS};
+use crate::op::resample::params::{Filter, PRECISION_BITS, nearest};
 use crate::op::wide::pixels::Shuffles;
 use crate::op::wide::{Instructions, Loop, truncated_double};
 
@@ -99,19 +99,6 @@ impl Line {
         table.resize(table.len() + wanted.len(), 1 << PRECISION_BITS);
         1
     }
-}
-
-/// Returns for each of `outputs` outputs the input whose centre is nearest. The box from `in0` to
-/// `in1` is resampled, and touches `len` inputs.
-pub(super) fn nearest((in0, in1): (f32, f32), len: u32, outputs: u32) -> impl Iterator<Item = u32> {
-    let step = f64::from(in1 - in0) / f64::from(outputs);
-    let mut position = f64::from(in0) + step * 0.5;
-    (0..outputs).map(move |_| {
-        let nearest = (position as u32).min(len - 1);
-        // Pillow adds up the steps instead of multiplying, and the rounding must be the same.
-        position += step;
-        nearest
-    })
 }
 
 /// Maximum number of coefficients of one output if the axis shrinks by at most the factor `scale`.

@@ -3,7 +3,6 @@
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
-use super::coefficients::nearest;
 use crate::geometry::{Roi, Size};
 
 /// Resampling filter, with Pillow's names. The support of a filter is half its width in input
@@ -126,6 +125,19 @@ impl Params {
     pub fn rows<'a>(&self, table: &'a [i32]) -> Axis<'a> {
         Axis::new(table, self.height, self.v_bounds, self.v_coefs, self.v_taps)
     }
+}
+
+/// Returns for each of `outputs` outputs the input whose centre is nearest. The box from `in0` to
+/// `in1` is resampled, and touches `len` inputs.
+pub(super) fn nearest((in0, in1): (f32, f32), len: u32, outputs: u32) -> impl Iterator<Item = u32> {
+    let step = f64::from(in1 - in0) / f64::from(outputs);
+    let mut position = f64::from(in0) + step * 0.5;
+    (0..outputs).map(move |_| {
+        let nearest = (position as u32).min(len - 1);
+        // Pillow adds up the steps instead of multiplying, and the rounding must be the same.
+        position += step;
+        nearest
+    })
 }
 
 /// Upper bounds over all tables that an operator may need. The fields can be the bounds of

@@ -6,7 +6,7 @@ use feedwater::ElementType;
 use feedwater::handoff::CudaArrayInterface;
 use feedwater::handoff::dlpack::{self, ConsumerStream};
 use feedwater::loader::Outcome;
-use feedwater::plan::ColumnSettings;
+use feedwater::plan::{BoxFormat, ColumnKind, ColumnSettings, DefaultValue};
 
 use super::*;
 
@@ -113,6 +113,90 @@ fn columns_of_fields_equal_those_of_the_cpu() {
         }
         let kept = if policy == OnError::Drop { 2 * 10 } else { 2 * 13 };
         assert_eq!(compared, kept, "{policy:?}");
+        drop((cpu, gpu));
+    }
+    assert_eq!(machine.counts().live(), 0);
+}
+
+/// Masks, points and boxes follow the images in the same way on every device, also if the device
+/// rejects images.
+#[test]
+fn columns_that_follow_the_image_equal_those_of_the_cpu() {
+    let Some(machine) = machine() else { return };
+    machine.schedule(Schedule::Random(6));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("train.tar");
+    let mut archive = tar::Builder::new(fs::File::create(&path).unwrap());
+    let mut add = |name: String, bytes: &[u8]| {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(bytes.len() as u64);
+        archive.append_data(&mut header, name, bytes).unwrap();
+    };
+    for number in 0..13_u32 {
+        let (width, height) = (40 + number, 50 - number);
+        let mut bytes = common::jpeg(number.into(), width, height);
+        let len = bytes.len();
+        match number {
+            4 => bytes.truncate(len / 2),
+            7 => bytes = common::png(7, width, height),
+            _ => {}
+        }
+        add(format!("{number:02}.jpg"), &bytes);
+        let samples: Vec<u8> = (0..width * height).map(|at| (at * 7 % 251) as u8).collect();
+        let mask = common::png_of_samples(&samples, (width, height), 8, None);
+        add(format!("{number:02}.cls"), b"3");
+        add(format!("{number:02}.seg.png"), if number == 9 { b"no mask" } else { &mask });
+        add(format!("{number:02}.json"), b"{\"boxes\": [[3, 4, 20, 30], [0, 0, 5, 5]]}");
+    }
+    archive.finish().unwrap();
+    drop(archive);
+    for policy in [OnError::Drop, OnError::Substitute, OnError::Skip] {
+        let make = |device| {
+            let source = feedwater::source::WebDataset::open(
+                std::slice::from_ref(&path),
+                &Default::default(),
+            )
+            .unwrap();
+            let builder = Loader::builder(source, training()).batch_size(4).epochs(Some(2));
+            let builder = builder.shuffle(true).on_error(policy).device(device);
+            let builder = builder.runtime(&runtime()).configure(|it| {
+                it.loader.last_batch = LastBatch::Partial;
+                let boxes = ColumnSettings::boxes("boxes", BoxFormat::Xyxy);
+                let points =
+                    ColumnSettings { shape: vec![2, 2], ..ColumnSettings::points("points") };
+                it.columns = vec![
+                    ColumnSettings {
+                        field: Some("seg.png".into()),
+                        ..ColumnSettings::mask("mask")
+                    },
+                    ColumnSettings { field: Some("json:boxes".into()), ..boxes },
+                    ColumnSettings {
+                        field: Some("json:boxes".into()),
+                        shape: vec![4],
+                        kind: ColumnKind::List,
+                        name: "stored".into(),
+                        ..ColumnSettings::default()
+                    },
+                    ColumnSettings { default: Some(DefaultValue::List(vec![])), ..points },
+                ];
+            });
+            builder.build().unwrap()
+        };
+        let (mut cpu, mut gpu) = (make(DeviceChoice::Cpu), make(DeviceChoice::Gpu(0)));
+        let mut moved = 0;
+        for _ in 0..2 {
+            for (gpu, cpu) in gpu.epoch().zip(cpu.epoch()) {
+                let (gpu, cpu) = (gpu.unwrap(), cpu.unwrap());
+                assert!(gpu.indices().eq(cpu.indices()));
+                for (column, expected) in gpu.columns().zip(cpu.columns()) {
+                    assert_eq!(format!("{column:?}"), format!("{expected:?}"));
+                    assert!(column.to_host().unwrap() == expected.to_host().unwrap(), "{column:?}");
+                }
+                let [boxes, stored] = ["boxes", "stored"].map(|name| gpu.column(name).unwrap());
+                moved += usize::from(boxes.to_host().unwrap() != stored.to_host().unwrap());
+            }
+        }
+        assert!(moved > 0, "{policy:?}");
         drop((cpu, gpu));
     }
     assert_eq!(machine.counts().live(), 0);
