@@ -234,7 +234,8 @@ pub fn export(
 }
 
 /// Exports the column of a batch with this name ([`Batch::column`]) as a DLPack tensor. Share the
-/// batch ([`Arc`]) to export several columns. The stream waits only for a column in device memory.
+/// batch ([`Arc`]) to export several columns. A column that is in host memory and in
+/// device memory is exported from device memory. The stream waits only for a column in device memory.
 ///
 /// # Errors
 /// Errors of [`export`], and [`Error::Config`] if the batch has no such column.
@@ -421,7 +422,10 @@ fn export_as<M: Managed>(
         stream.let_in(&batch)?;
     }
     let (host, read_only) = host_data(&mut batch, name);
-    let data = host.map_or(on_device.unwrap_or(0) as *mut c_void, |data| data.cast());
+    let data = match on_device {
+        Some(address) => address as *mut c_void,
+        None => host.map_or(ptr::null_mut(), |data| data.cast()),
+    };
     let holder = Holder::<M> { managed: None, shape, strides, _batch: batch };
     let holder = Box::into_raw(Box::new(holder));
     // SAFETY: the holder was just created and is not shared.

@@ -5,8 +5,8 @@ use std::fmt;
 use crate::error::{Error, Result};
 use crate::footprint::{self, Available, Footprint, Memory};
 
-use super::Plan;
 use super::memory::SOURCE;
+use super::{ColumnPlan, Plan};
 
 /// A slot beyond the plan is allocated only if this much host memory remains available afterwards,
 /// in bytes.
@@ -61,7 +61,8 @@ impl Plan {
             false => (Memory::Host, self.record_bytes()),
         };
         let columns = self.columns_in(memory).map(|column| column.slot_bytes(self.shape.batch));
-        let each = columns.fold(records, u64::saturating_add);
+        let copies = ColumnPlan::copies_bytes(&self.columns, self.shape.batch) as u64;
+        let each = columns.fold(records.saturating_add(copies), u64::saturating_add);
         let held = self.slots() + added - 1;
         let refused = |available: u64, limit: &str| {
             let problem = format!(

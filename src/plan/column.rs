@@ -8,6 +8,9 @@ use crate::tensor::{ElementType, TensorShape};
 /// Name of the footprint's row for the images of batches.
 pub const OUTPUT_SLOTS: &str = "output slots";
 
+/// Name of the footprint's rows for the copies of columns on the device.
+pub const COLUMN_COPIES: &str = "column copies";
+
 /// Alignment of every buffer in page-locked and device memory, in bytes. It must equal that of the
 /// pools, which the plan does not import.
 const ALIGN_BYTES: usize = 256;
@@ -37,6 +40,9 @@ pub struct ColumnPlan {
     pub memory: Memory,
     /// Number of columns before this one in the same memory.
     pub slot: usize,
+    /// Whether the device has a copy of the values, and of the offsets of lists. Columns of numbers
+    /// that are made from fields have one, if batches are on a device.
+    pub copied: bool,
 }
 
 /// How a column is made.
@@ -78,7 +84,7 @@ impl ColumnRole {
 impl ColumnPlan {
     /// Plans the columns of a batch: images, labels, soft targets if there are `classes`, and the
     /// columns that are made from `fields`. Images and soft targets are in `memory`, and the other
-    /// columns are in host memory.
+    /// columns are in host memory, those of numbers with a copy on the device.
     pub(super) fn all(
         shape: TensorShape,
         classes: Option<u32>,
@@ -89,7 +95,8 @@ impl ColumnPlan {
         let mut add = |role: ColumnRole, element, dims: &[usize], memory| {
             let (name, dims) = (role.name().into(), dims.to_vec());
             let (max_len, kind) = (None, CellKind::Array);
-            columns.push(Self { name, role, element, dims, max_len, kind, memory, slot: 0 });
+            let (slot, copied) = (0, false);
+            columns.push(Self { name, role, element, dims, max_len, kind, memory, slot, copied });
         };
         add(ColumnRole::Image, shape.dtype.into(), &shape.dims()[1..], memory);
         add(ColumnRole::Label, ElementType::I64, &[], Memory::Host);
@@ -107,6 +114,8 @@ impl ColumnPlan {
                 dims: format.dims,
                 memory: Memory::Host,
                 slot: 0,
+                copied: memory == Memory::Device
+                    && matches!(format.kind, CellKind::Array | CellKind::List),
             });
         }
         Self::number(columns)
@@ -114,7 +123,8 @@ impl ColumnPlan {
 
     /// Plans of the same columns in host memory.
     pub fn on_host(columns: &[Self]) -> Vec<Self> {
-        Self::number(columns.iter().map(|it| Self { memory: Memory::Host, ..it.clone() }).collect())
+        let on_host = |it: &Self| Self { memory: Memory::Host, copied: false, ..it.clone() };
+        Self::number(columns.iter().map(on_host).collect())
     }
 
     /// Numbers the columns in each kind of memory.
@@ -164,9 +174,41 @@ impl ColumnPlan {
         }
     }
 
-    /// Adds the column's row to a footprint, for `slots` slots of `samples` samples.
-    pub fn add_row(&self, to: &mut Footprint, samples: usize, slots: usize, note: &str) {
-        to.add(self.memory, self.row(), self.slot_bytes(samples), slots as u64, note);
+    /// Sizes of the copy on the device in bytes, in a batch of `samples` samples: the values, and
+    /// the offsets of lists. `None` without a copy.
+    pub fn copy_bytes(&self, samples: usize) -> Option<[usize; 2]> {
+        let offsets = match self.max_len {
+            Some(_) => size_of::<i64>() * samples.saturating_add(1),
+            None => 0,
+        };
+        self.copied.then(|| [aligned(self.bytes(samples)), aligned(offsets)])
+    }
+
+    /// Adds the rows of all columns to a footprint, for `slots` slots of `samples` samples. `note`
+    /// returns the note of a column's row.
+    pub fn add_rows(
+        columns: &[Self],
+        to: &mut Footprint,
+        (samples, slots): (usize, usize),
+        note: impl Fn(&Self) -> String,
+    ) {
+        for column in columns {
+            let bytes = column.slot_bytes(samples);
+            to.add(column.memory, column.row(), bytes, slots as u64, note(column));
+        }
+        let bytes = Self::copies_bytes(columns, samples);
+        if bytes > 0 {
+            let note = "columns of numbers, on their way to the device and there";
+            for memory in [Memory::Pinned, Memory::Device] {
+                to.add(memory, COLUMN_COPIES, bytes as u64, slots as u64, note);
+            }
+        }
+    }
+
+    /// Size of the copies of all columns on the device in bytes, in a batch of `samples` samples.
+    pub fn copies_bytes(columns: &[Self], samples: usize) -> usize {
+        let sizes = columns.iter().filter_map(|column| column.copy_bytes(samples)).flatten();
+        sizes.fold(0, usize::saturating_add)
     }
 
     /// Shape and element type of a batch of `samples` samples, such as `64x1000 f32`.

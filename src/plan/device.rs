@@ -94,7 +94,7 @@ pub struct RoutePlan {
 pub mod rows {
     use crate::plan::Route;
 
-    pub use crate::plan::column::OUTPUT_SLOTS;
+    pub use crate::plan::column::{COLUMN_COPIES, OUTPUT_SLOTS};
     /// Decoded windows.
     pub const PIXELS: &str = "decoded pixels";
     /// Encoded files.

@@ -5,7 +5,8 @@ use crate::measure::{OTHER_TRACKS, trace_bytes};
 
 use super::need::sum;
 use super::{
-    CacheSettings, ColumnKind, ColumnRole, DevicePlan, Facts, Place, Plan, SampleRoom, Shuffle,
+    CacheSettings, ColumnKind, ColumnPlan, ColumnRole, DevicePlan, Facts, Place, Plan, SampleRoom,
+    Shuffle,
 };
 
 /// Name of the source's row in the footprint. The source's memory is in use before the loader is
@@ -72,14 +73,13 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
         rows.add(Memory::Host, "sample plans", tables, device.pages as u64, note);
         device.add_rows(plan, &mut rows);
     }
-    for column in &*plan.columns {
-        let note = match column.role {
+    ColumnPlan::add_rows(&plan.columns, &mut rows, (plan.shape.batch, plan.slots()), |column| {
+        match column.role {
             ColumnRole::Image => plan.slots_note(),
             ColumnRole::Field(_) => format!("{}: {}", column.name, column.note(plan.shape.batch)),
             _ => column.note(plan.shape.batch),
-        };
-        column.add_row(&mut rows, plan.shape.batch, plan.slots(), &note);
-    }
+        }
+    });
     if !plan.settings.columns.is_empty() {
         // The text of a sample's fields, and a text without escapes in a buffer that grows by
         // doubling. Each mask keeps its file.

@@ -166,10 +166,21 @@ impl<'batch> Column<'batch> {
         self.bytes().filter(|_| same).map(bytemuck::cast_slice)
     }
 
-    /// Address in device memory. `None` if the column is in host memory. The rules of
-    /// [`Batch::device_ptr`] apply to all columns of the batch.
+    /// Address of the values in device memory. `None` if they are only in host memory. If batches
+    /// are on a device, columns of numbers that are made from fields are in both memories. The rules
+    /// of [`Batch::device_ptr`] apply to all columns of the batch.
     pub fn device_ptr(&self) -> Option<u64> {
-        self.buffer().map(DeviceBuffer::address)
+        match self.copy() {
+            Some((buffer, [values, _])) => Some(buffer.address() + values as u64),
+            None => self.buffer().map(DeviceBuffer::address),
+        }
+    }
+
+    /// Address of the [`offsets`](Self::offsets) in device memory. `None` if the column is dense, or
+    /// only in host memory.
+    pub fn device_offsets_ptr(&self) -> Option<u64> {
+        let (buffer, [_, offsets]) = self.copy().filter(|_| self.is_ragged())?;
+        Some(buffer.address() + offsets as u64)
     }
 
     /// Copies the column to host memory. Waits for the device if the column is in device memory.
@@ -197,6 +208,15 @@ impl<'batch> Column<'batch> {
             BatchMemory::Device(slot) if self.plan.memory == Memory::Device => {
                 Some(&slot.columns[self.plan.slot].buffer)
             }
+            _ => None,
+        }
+    }
+
+    /// The copy of a column in host memory: the buffer, and the positions of the values and the
+    /// offsets.
+    fn copy(&self) -> Option<(&'batch DeviceBuffer, [usize; 2])> {
+        match &self.batch.slot {
+            BatchMemory::Device(slot) if self.plan.copied => slot.copies()?.of(self.plan.slot),
             _ => None,
         }
     }

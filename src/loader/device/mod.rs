@@ -66,6 +66,7 @@ pub(super) use worker::PageWorker;
 use router::Submitted;
 
 mod clocks;
+mod column_copies;
 mod decoder;
 mod encoded;
 mod gatherer;
@@ -81,6 +82,7 @@ mod trials;
 mod worker;
 
 pub(super) use clocks::Clocks;
+pub(super) use column_copies::ColumnCopies;
 pub(super) use object_pool::ObjectPool;
 
 /// Memory of a batch on the device.
@@ -91,6 +93,8 @@ pub(super) struct DeviceSlot {
     /// `tensor`.
     pub columns: Arc<[DeviceColumn]>,
     host: HostColumns,
+    /// Copies of columns in host memory.
+    copies: Option<ColumnCopies>,
     info: BatchInfo,
     /// Stopwatch for waits of the consumer's stream, shared by all slots.
     waits: Arc<Stopwatch>,
@@ -125,11 +129,12 @@ impl Cell {
 
 impl DeviceSlot {
     /// Creates a slot whose images are in `tensor`. `buffer` returns memory for each other column
-    /// on the device.
+    /// on the device. `copies` are the copies of columns in host memory.
     pub fn new(
         plan: &Plan,
         tensor: TensorSlot,
         mut buffer: impl FnMut(&ColumnPlan) -> Result<DeviceBuffer>,
+        copies: Option<ColumnCopies>,
         waits: Arc<Stopwatch>,
     ) -> Result<Self> {
         let columns = plan.columns_in(Memory::Device).map(|column| {
@@ -142,7 +147,12 @@ impl DeviceSlot {
         let columns = columns.collect::<Result<_>>()?;
         let host = HostColumns::new(&plan.columns, plan.shape.batch)?;
         let info = BatchInfo::with_room(plan.shape.batch, plan.stage.is_some())?;
-        Ok(Self { tensor, columns, host, info, waits })
+        Ok(Self { tensor, columns, host, copies, info, waits })
+    }
+
+    /// Copies of columns in host memory.
+    pub fn copies(&self) -> Option<&ColumnCopies> {
+        self.copies.as_ref()
     }
 
     /// Columns in host memory.
@@ -161,7 +171,7 @@ impl Slot for DeviceSlot {
         self.tensor.begin_fill()
     }
     /// The samples are written in the producer's stream. The moves that close the gaps of dropped
-    /// samples run in that stream too.
+    /// samples, and the copies of columns in host memory, run in that stream too.
     fn end_fill(&mut self) -> Result<()> {
         let moves = self.info.drop_failed();
         self.host.join(&moves, self.info.records.len())?;
@@ -170,6 +180,9 @@ impl Slot for DeviceSlot {
             for DeviceColumn { buffer, sample_bytes } in &*self.columns {
                 gpu::copy_within(stream, buffer, [from, to], *sample_bytes)?;
             }
+        }
+        if let Some(copies) = &mut self.copies {
+            copies.enqueue(&self.host, self.info.records.len(), stream)?;
         }
         self.tensor.end_fill()
     }

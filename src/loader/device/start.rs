@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::decoder::{Decoders, GroupDecoders, Opened, Opening};
 use super::router::CpuThreads;
-use super::{Clocks, DevicePage, DeviceSlot, Mixer, ObjectPool, Router, routes};
+use super::{Clocks, ColumnCopies, DevicePage, DeviceSlot, Mixer, ObjectPool, Router, routes};
 use crate::error::{Error, Result};
 use crate::footprint::{Footprint, Memory as Sort};
 use crate::gpu::{
@@ -50,18 +50,19 @@ impl SpareSlots {
     /// Creates a slot with its own memory.
     pub fn slot(&self, plan: &Plan) -> Result<DeviceSlot> {
         let mut footprint = Footprint::default();
-        for column in plan.columns_in(Sort::Device) {
-            column.add_row(&mut footprint, plan.shape.batch, 1, "a batch beyond the plan");
-        }
-        let pool = DevicePool::take(&self.device, &footprint)?;
-        slot(plan, &pool, (&self.producer, &self.consumer), &self.waits)
+        ColumnPlan::add_rows(&plan.columns, &mut footprint, (plan.shape.batch, 1), |_| {
+            "a batch beyond the plan".into()
+        });
+        let device = DevicePool::take(&self.device, &footprint)?;
+        let pinned = PinnedPool::take(&self.device, &footprint)?;
+        slot(plan, (&device, &pinned), (&self.producer, &self.consumer), &self.waits)
     }
 }
 
-/// Creates a slot in memory of a pool.
+/// Creates a slot in memory of the pools.
 fn slot(
     plan: &Plan,
-    pool: &DevicePool,
+    (pool, pinned): (&DevicePool, &PinnedPool),
     (producer, consumer): (&Arc<Stream>, &Arc<Stream>),
     waits: &Arc<Stopwatch>,
 ) -> Result<DeviceSlot> {
@@ -69,7 +70,15 @@ fn slot(
     let images = buffer(rows::OUTPUT_SLOTS, plan.shape.bytes())?;
     let tensor = TensorSlot::new(images, producer.clone(), consumer.clone())?;
     let other = |column: &ColumnPlan| buffer(column.row(), column.bytes(plan.shape.batch));
-    DeviceSlot::new(plan, tensor, other, waits.clone())
+    let copies = match ColumnPlan::copies_bytes(&plan.columns, plan.shape.batch) {
+        0 => None,
+        bytes => {
+            let upload = Upload::new(pinned.buffer(rows::COLUMN_COPIES, bytes)?)?;
+            let buffer = buffer(rows::COLUMN_COPIES, bytes)?;
+            Some(ColumnCopies::new(&plan.columns, plan.shape.batch, upload, buffer))
+        }
+    };
+    DeviceSlot::new(plan, tensor, other, copies, waits.clone())
 }
 
 /// The loader's memory pools, kept for their statistics.
@@ -115,7 +124,8 @@ impl Taken {
             waits: waits.clone(),
         };
         let streams = (&stream, &consumer);
-        let slots = (0..plan.slots()).map(|_| slot(plan, &pools.device, streams, &waits));
+        let slots =
+            (0..plan.slots()).map(|_| slot(plan, (&pools.device, &pools.pinned), streams, &waits));
         let slots = slots.collect::<Result<_>>()?;
         let pages = (0..on_device.pages).map(|_| pools.page(on_device, &stream));
         let pages = pages.collect::<Result<_>>()?;

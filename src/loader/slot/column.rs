@@ -139,6 +139,17 @@ impl HostColumns {
         self.columns[column].lists.as_ref().map(|lists| &lists.offsets[..])
     }
 
+    /// Size of the values of the first `samples` samples in a column, in bytes.
+    pub fn filled_bytes(&self, column: usize, samples: usize) -> usize {
+        let HostColumn { sample_bytes, lists, .. } = &self.columns[column];
+        match lists {
+            Some(Lists { entry_bytes, offsets, .. }) => {
+                offsets.get(samples).map_or(0, |&entries| entries as usize * entry_bytes)
+            }
+            None => samples * sample_bytes,
+        }
+    }
+
     /// All bytes of a column; empty while the column is split.
     pub fn bytes(&self, column: usize) -> &[u8] {
         &self.columns[column].whole

@@ -5,8 +5,8 @@ use std::task::Poll;
 use feedwater::ElementType;
 use feedwater::handoff::CudaArrayInterface;
 use feedwater::handoff::dlpack::{self, ConsumerStream};
-use feedwater::loader::Outcome;
-use feedwater::plan::{BoxFormat, ColumnKind, ColumnSettings, DefaultValue};
+use feedwater::loader::{Batch, Column, Outcome};
+use feedwater::plan::{BoxFormat, CellKind, ColumnKind, ColumnSettings, DefaultValue};
 
 use super::*;
 
@@ -98,6 +98,7 @@ fn columns_of_fields_equal_those_of_the_cpu() {
                     assert_eq!(format!("{column:?}"), format!("{expected:?}"));
                     assert!(column.to_host().unwrap() == expected.to_host().unwrap());
                     assert_eq!(column.offsets(), expected.offsets());
+                    check_copy(column, &gpu);
                 }
                 for (place, record) in gpu.samples().iter().enumerate() {
                     let (index, text) = (record.index as usize, gpu.column("text").unwrap());
@@ -191,6 +192,7 @@ fn columns_that_follow_the_image_equal_those_of_the_cpu() {
                 for (column, expected) in gpu.columns().zip(cpu.columns()) {
                     assert_eq!(format!("{column:?}"), format!("{expected:?}"));
                     assert!(column.to_host().unwrap() == expected.to_host().unwrap(), "{column:?}");
+                    check_copy(column, &gpu);
                 }
                 let [boxes, stored] = ["boxes", "stored"].map(|name| gpu.column(name).unwrap());
                 moved += usize::from(boxes.to_host().unwrap() != stored.to_host().unwrap());
@@ -200,6 +202,41 @@ fn columns_that_follow_the_image_equal_those_of_the_cpu() {
         drop((cpu, gpu));
     }
     assert_eq!(machine.counts().live(), 0);
+}
+
+/// Checks that a column of numbers that is made from a field has a copy on the device, with the
+/// offsets of its lists, in the order of the batch's events. Texts have none.
+fn check_copy(column: Column<'_>, batch: &Batch) {
+    if ["image", "label"].contains(&column.name()) {
+        return;
+    }
+    let is_text = column.kind() == CellKind::Text;
+    assert_eq!(column.device_ptr().is_none(), is_text, "{column:?}");
+    let Some(address) = column.device_ptr() else { return };
+    let stream = batch.stream().unwrap();
+    stream.device().bind().unwrap();
+    let read = |address: u64, len: usize| {
+        let mut bytes = vec![0; len];
+        if len > 0 {
+            // SAFETY: there are `len` bytes at the address while the batch is alive, and the stream
+            // is empty before `bytes` are read.
+            let copied = unsafe {
+                cudarc::driver::result::memcpy_dtoh_async(&mut bytes, address, stream.raw().cast())
+            };
+            copied.unwrap();
+            stream.synchronize().unwrap();
+        }
+        bytes
+    };
+    let values = column.bytes().unwrap();
+    assert!(read(address, values.len()) == values, "{column:?}");
+    assert_eq!(column.device_offsets_ptr().is_some(), column.is_ragged());
+    if let (Some(address), Some(offsets)) = (column.device_offsets_ptr(), column.offsets()) {
+        let copied = read(address, size_of_val(offsets));
+        assert_eq!(bytemuck::cast_slice::<u8, i64>(&copied), offsets);
+    }
+    let Ok(interface) = CudaArrayInterface::of_column(column) else { panic!("{column:?}") };
+    assert_eq!(interface.shape, column.shape());
 }
 
 /// A column in host memory is exported as a host tensor, also from a batch on the device.
