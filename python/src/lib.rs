@@ -9,6 +9,7 @@ mod background;
 mod batch;
 mod capsule;
 mod error;
+mod fields;
 mod loader;
 mod objects;
 mod pack;

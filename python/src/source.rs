@@ -11,13 +11,14 @@ use feedwater::Source;
 use feedwater::error::{DataError, Error, Reason, Result};
 use feedwater::internals::footprint::Available;
 use feedwater::internals::storage::is_opening;
-use feedwater::source::NO_LABEL;
-use feedwater::source::custom::{Hints, Page};
+use feedwater::source::custom::{Fields, Hints, Page, PutField};
+use feedwater::source::{Field, FieldKind, NO_LABEL};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use crate::error::raised;
+use crate::fields::Value;
 use crate::thread_state;
 
 /// Marks an item whose label is unknown, because the item has not been read yet.
@@ -32,12 +33,15 @@ static SEQUENCES: AtomicU64 = AtomicU64::new(1);
 thread_local! {
     /// The item that this thread read last: number of the sequence, index and label.
     static LAST_READ: Cell<(u64, u64, i64)> = const { Cell::new((0, 0, NO_LABEL)) };
+    /// The item that this thread read for its fields and not yet for its image: number of the
+    /// sequence, index and item.
+    static AHEAD: RefCell<Option<(u64, u64, Item)>> = const { RefCell::new(None) };
     /// Numbers of the sequences whose `__getitem__` this thread is running.
     static ASKED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A sequence whose items are encoded bytes or paths, or tuples of bytes or a path, a label and
-/// fields.
+/// A sequence whose items are encoded bytes or paths, tuples of bytes or a path, a label and fields,
+/// or dictionaries with the key `image`, the key `label` if there are labels, and fields.
 pub struct Sequence {
     /// Number that identifies the sequence in this process.
     number: u64,
@@ -76,6 +80,14 @@ pub type Own = BTreeMap<String, Given>;
 enum Encoded {
     Bytes(PyBackedBytes),
     File(PathBuf),
+}
+
+impl Encoded {
+    /// `None` if the object is neither bytes nor a path.
+    fn of(item: &Bound<'_, PyAny>) -> Option<Self> {
+        let bytes = item.extract().map(Encoded::Bytes).ok();
+        bytes.or_else(|| item.extract().map(Encoded::File).ok())
+    }
 }
 
 impl Sequence {
@@ -172,6 +184,9 @@ impl Sequence {
         let item = self.items.bind(py).get_item(index);
         ASKED.with_borrow_mut(Vec::pop);
         let item = item?;
+        if let Ok(item) = item.cast::<PyDict>() {
+            return self.item_of(item, index);
+        }
         let (item, label, fields) = match item.cast::<PyTuple>() {
             Ok(tuple) if matches!(tuple.len(), 2 | 3) => {
                 // If labels are given, they replace the items' own labels, which are then not
@@ -188,25 +203,70 @@ impl Sequence {
             }
             _ => (item, NO_LABEL, py.None()),
         };
-        let encoded = match item.extract() {
-            Ok(bytes) => Encoded::Bytes(bytes),
-            Err(_) => item.extract().map(Encoded::File).map_err(|_| {
-                let kind = match item.cast::<PyTuple>() {
-                    Ok(tuple) => format!("tuple of {} values", tuple.len()),
-                    Err(_) => item.get_type().to_string(),
-                };
-                pyo3::exceptions::PyTypeError::new_err(format!(
-                    "an item is a {kind}; it must be bytes or a path, or a tuple of bytes or a \
-                     path, a label, and optional fields"
-                ))
-            })?,
-        };
+        let encoded = Encoded::of(&item).ok_or_else(|| {
+            let kind = match item.cast::<PyTuple>() {
+                Ok(tuple) => format!("tuple of {} values", tuple.len()),
+                Err(_) => item.get_type().to_string(),
+            };
+            pyo3::exceptions::PyTypeError::new_err(format!(
+                "an item is a {kind}; it must be bytes or a path, a tuple of bytes or a path, a \
+                 label, and optional fields, or a dictionary with the key \"image\""
+            ))
+        })?;
         Ok(Item { encoded, label, fields })
+    }
+
+    /// An item that is a dictionary. Its other keys are its fields.
+    fn item_of(&self, item: &Bound<'_, PyDict>, index: u64) -> PyResult<Item> {
+        let wrong = |problem: String| pyo3::exceptions::PyTypeError::new_err(problem);
+        let fields = item.copy()?;
+        let Some(image) = item.get_item("image")? else {
+            return Err(wrong("an item is a dictionary without the key \"image\"".into()));
+        };
+        let encoded = Encoded::of(&image).ok_or_else(|| {
+            let kind = image.get_type();
+            wrong(format!("the image of an item is a {kind}; it must be bytes or a path"))
+        })?;
+        fields.del_item("image")?;
+        let mut label = match self.labels_are_given {
+            true => self.labels[index as usize].load(Ordering::Relaxed),
+            false => NO_LABEL,
+        };
+        if let Some(own) = fields.get_item("label")? {
+            if !self.labels_are_given {
+                label = label_of(&own)?;
+            }
+            fields.del_item("label")?;
+        }
+        Ok(Item { encoded, label, fields: fields.into_any().unbind() })
+    }
+
+    /// Reads an item, unless this thread has read it for its fields.
+    fn item_once(&self, py: Python<'_>, index: u64) -> PyResult<Item> {
+        match AHEAD.take() {
+            Some((number, read, item))
+                if (number, read) == (self.number, index) && !is_opening() =>
+            {
+                Ok(item)
+            }
+            _ => self.item(py, index),
+        }
+    }
+
+    /// Error for an exception that an item raised.
+    fn unreadable(&self, py: Python<'_>, index: u64, error: PyErr) -> DataError {
+        let problem = message(py, &error);
+        if let (Some(exceptions), false) = (&self.exceptions, is_opening()) {
+            let mut kept = exceptions.lock().unwrap_or_else(PoisonError::into_inner);
+            let former = kept.insert(index, error);
+            drop((kept, former));
+        }
+        DataError::new(Reason::Unreadable, problem)
     }
 
     /// Reads an item for a batch. Its label replaces an earlier label of the same item.
     fn taken(&self, py: Python<'_>, index: u64) -> PyResult<Encoded> {
-        let Item { encoded, label, fields } = self.item(py, index)?;
+        let Item { encoded, label, fields } = self.item_once(py, index)?;
         if !self.labels_are_given {
             self.labels[index as usize].store(label, Ordering::Relaxed);
             LAST_READ.set((self.number, index, label));
@@ -269,15 +329,7 @@ impl Source for Sequence {
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         thread_state::keep();
         let taken = Python::attach(|py| {
-            self.taken(py, index).map_err(|error| {
-                let problem = message(py, &error);
-                if let (Some(exceptions), false) = (&self.exceptions, is_opening()) {
-                    let mut kept = exceptions.lock().unwrap_or_else(PoisonError::into_inner);
-                    let former = kept.insert(index, error);
-                    drop((kept, former));
-                }
-                DataError::new(Reason::Unreadable, problem)
-            })
+            self.taken(py, index).map_err(|error| self.unreadable(py, index, error))
         });
         match taken? {
             Encoded::Bytes(bytes) => page.fill(&bytes, limit),
@@ -295,6 +347,60 @@ impl Source for Sequence {
 
     fn hints(&self) -> Option<&dyn Hints> {
         Some(self)
+    }
+
+    fn fields(&self) -> Option<&dyn Fields> {
+        Some(self)
+    }
+}
+
+impl Fields for Sequence {
+    /// The fields of the first item.
+    fn schema(&self) -> Vec<Field> {
+        Python::attach(|py| {
+            let Ok(Item { fields, .. }) = self.item(py, 0) else { return Vec::new() };
+            let Ok(fields) = fields.cast_bound::<PyDict>(py) else { return Vec::new() };
+            let fields = fields.iter().filter_map(|(name, value)| {
+                let kind = Value::of(&value).map_or(FieldKind::Bytes, |value| value.kind());
+                Some(Field { name: name.extract().ok()?, kind })
+            });
+            fields.collect()
+        })
+    }
+
+    fn is_open(&self) -> bool {
+        true
+    }
+
+    /// Keeps the item until its image is read.
+    fn read_fields(
+        &self,
+        index: u64,
+        wanted: &[&str],
+        _: &mut Vec<u8>,
+        limit: u64,
+        put: &mut PutField<'_>,
+    ) -> Result<(), DataError> {
+        thread_state::keep();
+        Python::attach(|py| {
+            let item = self.item(py, index).map_err(|error| self.unreadable(py, index, error))?;
+            let fields = item.fields.clone_ref(py);
+            AHEAD.set(Some((self.number, index, item)));
+            let Ok(fields) = fields.cast_bound::<PyDict>(py) else { return Ok(()) };
+            for (number, name) in wanted.iter().enumerate() {
+                let value = fields.get_item(name).and_then(|value| match value {
+                    Some(value) => Value::of(&value),
+                    None => Ok(Value::Missing),
+                });
+                let value = value.map_err(|error| {
+                    let problem = format!("the field {name:?}: {}", message(py, &error));
+                    DataError::new(Reason::Field, problem)
+                })?;
+                value.check(name, limit)?;
+                value.put(&mut |value| put(number, value))?;
+            }
+            Ok(())
+        })
     }
 }
 

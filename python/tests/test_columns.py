@@ -156,3 +156,96 @@ def test_jax_gets_arrays(table):
     pytest.importorskip("jax")
     batch = next(iter(fw.Loader(table, RESIZE, batch_size=6, framework="jax", columns={"score": fw.array()}, device="cpu")))
     assert batch["score"].tolist() == [number / 4 for number in range(6)]
+
+
+class Records:
+    """Items that are dictionaries."""
+
+    def __init__(self, paths, wrong=()):
+        self.paths = paths
+        self.wrong = dict(wrong)
+        self.asked = []
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, index):
+        self.asked.append(index)
+        item = {
+            "image": self.paths[index].read_bytes() if index % 2 else self.paths[index],
+            "label": index,
+            "caption": f"no. {index}",
+            "raw": bytes([index]),
+            "score": numpy.float32(index / 4),
+            "count": index,
+            "box": numpy.arange(4, dtype=numpy.float64).reshape(2, 2) + index,
+            "tags": list(range(index)),
+            "points": numpy.full((index, 2), index, dtype=numpy.int32),
+            "meta": {"sizes": [{"w": index}]},
+        }
+        return {**item, **self.wrong}
+
+
+RECORD_COLUMNS = {
+    "caption": fw.text(),
+    "raw": fw.bytes_(),
+    "score": fw.array("f32"),
+    "count": fw.array("i64"),
+    "box": fw.array("f32", shape=(2, 2)),
+    "tags": fw.list_("i64"),
+    "points": fw.list_("f32", shape=2),
+    "width": fw.array("i64", field="meta:sizes[0].w"),
+}
+
+
+@pytest.mark.parametrize("cache", [None, fw.Cache(encoded=1 << 20)])
+def test_items_of_a_sequence_may_be_dictionaries(folder, cache):
+    items = Records(sorted(folder.rglob("*.ppm"))[:6])
+    settings = {} if cache is None else {"cache": cache}
+    loader = fw.Loader(
+        fw.samples(items), RESIZE, batch_size=4, framework="numpy", columns=RECORD_COLUMNS, drop_last=False, shuffle=True, epochs=3, device="cpu", **settings
+    )
+    items.asked.clear()
+    seen = []
+    for _ in range(3):
+        for batch in loader:
+            for place, index in enumerate(batch["label"].tolist()):
+                assert batch["caption"][place] == f"no. {index}" and batch["raw"][place] == bytes([index])
+                assert batch["score"][place] == index / 4 and batch["count"][place] == index == batch["width"][place]
+                assert batch["box"][place].tolist() == [[index, index + 1], [index + 2, index + 3]]
+                assert batch["tags"][place].tolist() == list(range(index))
+                assert batch["points"][place].tolist() == [[index, index]] * index
+                seen.append(index)
+    assert sorted(seen) == sorted(list(range(6)) * 3)
+    # An item is requested once for its image and its fields.
+    assert len(items.asked) == 18
+
+
+@pytest.mark.parametrize(
+    ("wrong", "column", "words"),
+    [
+        ({"caption": None}, fw.text(), "is missing; set a default"),
+        ({"caption": 3}, fw.text(), "the value is the number 3"),
+        ({"caption": numpy.zeros((2, 3))}, fw.array("f32", shape=(3, 2)), r"an array of shape \[2, 3\]"),
+        ({"caption": numpy.array([2**63], dtype=numpy.uint64)}, fw.list_("i64"), "has an integer above 2"),
+        ({"caption": numpy.zeros(2, dtype=complex)}, fw.list_("i64"), "an array of complex128"),
+        ({"caption": [float("nan")]}, fw.list_("f32"), "not JSON compliant|Out of range float"),
+        ({"caption": object()}, fw.text(), "is of the type object; it must be a number"),
+        ({"caption": "x" * 3000}, fw.text(), "has 3000 bytes; limits.max_field_bytes is 2000"),
+        ({"image": 3}, fw.text(), "the image of an item is a"),
+    ],
+)
+def test_wrong_values_of_an_item_are_errors_of_the_sample(folder, wrong, column, words):
+    items = Records(sorted(folder.rglob("*.ppm"))[:2], wrong)
+    with pytest.raises(fw.errors.SampleError, match=words):
+        # The first item is opened with the loader.
+        list(fw.Loader(fw.samples(items), RESIZE, columns={"caption": column}, limits=fw.Limits(max_field_bytes=2000), epochs=1, device="cpu"))
+
+
+def test_a_dictionary_needs_an_image(folder):
+    class Items(list):
+        def __getitem__(self, index):
+            return {"picture": b""}
+
+    with pytest.raises(fw.Error, match='without the key "image"'):
+        list(fw.Loader(fw.samples(Items([0, 1])), RESIZE, epochs=1, device="cpu"))

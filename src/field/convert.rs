@@ -3,7 +3,7 @@
 use super::format::{CellFormat, Written, unfit};
 use super::number::Number;
 use super::writer::{Writer, quoted};
-use super::{CellKind, DefaultValue, FieldValue, Step, json};
+use super::{CellKind, DefaultValue, FieldValue, Flat, Step, json};
 use crate::error::DataError;
 
 impl CellFormat {
@@ -74,6 +74,17 @@ fn value(to: &mut Writer<'_>, value: FieldValue<'_>, path: &[Step]) -> Result<bo
         FieldValue::Doubles(list) => {
             to.flat(list.len(), |at| Number::Float(list[at])).map(|()| true)
         }
+        FieldValue::Tensor(values, shape) => match values {
+            Flat::Bytes(list) => {
+                to.tensor(shape, list.len(), |at| Number::Integer(list[at].into()))
+            }
+            Flat::Integers(list) => {
+                to.tensor(shape, list.len(), |at| Number::Integer(list[at].into()))
+            }
+            Flat::Floats(list) => to.tensor(shape, list.len(), |at| Number::Float(list[at].into())),
+            Flat::Doubles(list) => to.tensor(shape, list.len(), |at| Number::Float(list[at])),
+        }
+        .map(|()| true),
     }
 }
 

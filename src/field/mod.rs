@@ -62,6 +62,23 @@ pub enum FieldValue<'a> {
     Floats(&'a [f32]),
     /// A flat list of floats of 64 bits.
     Doubles(&'a [f64]),
+    /// Numbers of this shape, in row-major order. It must be the shape of the array, or the number
+    /// of entries of the list with the shape of an entry.
+    Tensor(Flat<'a>, &'a [usize]),
+}
+
+/// Numbers of a tensor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Flat<'a> {
+    /// Integers of 8 bits.
+    Bytes(&'a [u8]),
+    /// Integers of 64 bits.
+    Integers(&'a [i64]),
+    /// Floats of 32 bits.
+    Floats(&'a [f32]),
+    /// Floats of 64 bits.
+    Doubles(&'a [f64]),
 }
 
 /// Structure of the values of a column.

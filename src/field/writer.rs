@@ -129,6 +129,23 @@ impl<'a> Writer<'a> {
         written
     }
 
+    /// Writes `len` numbers of this shape.
+    pub fn tensor(
+        &mut self,
+        shape: &[usize],
+        len: usize,
+        number: impl Fn(usize) -> Number,
+    ) -> Result<(), DataError> {
+        let entry = match self.format.kind {
+            CellKind::List => shape.get(1..),
+            _ => Some(shape),
+        };
+        if entry != Some(&self.format.dims[..]) || shape.iter().product::<usize>() != len {
+            return Err(self.mismatch(&format!("an array of shape {shape:?}")));
+        }
+        self.flat(len, number)
+    }
+
     /// Begins a list.
     pub fn enter(&mut self) -> Result<(), DataError> {
         if self.depth >= self.axes() {

@@ -26,7 +26,7 @@ pub use fingerprint::{Fingerprint, Shares};
 pub(crate) use list_of_sources::{DISABLED, KEYS, read};
 pub use memory::Memory;
 
-pub use crate::field::{Field, FieldKind, FieldValue};
+pub use crate::field::{Field, FieldKind, FieldValue, Flat};
 
 pub(crate) use abilities::{
     Annotations, Fields, Heads, Hints, Identity, Notes, PutField, RemoteReads,

@@ -94,7 +94,7 @@ pub(super) struct DeviceSlot {
     pub columns: Arc<[DeviceColumn]>,
     host: HostColumns,
     /// Copies of columns in host memory.
-    copies: Option<ColumnCopies>,
+    copies: Option<Box<ColumnCopies>>,
     info: BatchInfo,
     /// Stopwatch for waits of the consumer's stream, shared by all slots.
     waits: Arc<Stopwatch>,
@@ -134,7 +134,7 @@ impl DeviceSlot {
         plan: &Plan,
         tensor: TensorSlot,
         mut buffer: impl FnMut(&ColumnPlan) -> Result<DeviceBuffer>,
-        copies: Option<ColumnCopies>,
+        copies: Option<Box<ColumnCopies>>,
         waits: Arc<Stopwatch>,
     ) -> Result<Self> {
         let columns = plan.columns_in(Memory::Device).map(|column| {
@@ -152,7 +152,7 @@ impl DeviceSlot {
 
     /// Copies of columns in host memory.
     pub fn copies(&self) -> Option<&ColumnCopies> {
-        self.copies.as_ref()
+        self.copies.as_deref()
     }
 
     /// Columns in host memory.

@@ -75,7 +75,7 @@ fn slot(
         bytes => {
             let upload = Upload::new(pinned.buffer(rows::COLUMN_COPIES, bytes)?)?;
             let buffer = buffer(rows::COLUMN_COPIES, bytes)?;
-            Some(ColumnCopies::new(&plan.columns, plan.shape.batch, upload, buffer))
+            Some(Box::new(ColumnCopies::new(&plan.columns, plan.shape.batch, upload, buffer)))
         }
     };
     DeviceSlot::new(plan, tensor, other, copies, waits.clone())

@@ -100,6 +100,7 @@ fn example(value: FieldValue<'_>) -> Option<(String, Option<String>)> {
         FieldValue::Integers(list) => Some((shortened(&format!("{list:?}")), Some(list_of("i64")))),
         FieldValue::Floats(list) => Some((shortened(&format!("{list:?}")), Some(list_of("f32")))),
         FieldValue::Doubles(list) => Some((shortened(&format!("{list:?}")), Some(list_of("f32")))),
+        FieldValue::Tensor(_, shape) => Some((format!("an array of shape {shape:?}"), None)),
         _ => Some(("a value".into(), None)),
     }
 }
