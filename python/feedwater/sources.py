@@ -126,6 +126,7 @@ def directory(
     extensions: Sequence[str] | None = None,
     allow_empty: bool | None = None,
     class_to_index: Mapping[str, int] | None = None,
+    side_files: Mapping[str, str] | None = None,
 ) -> Source:
     """Images in class folders, in the order of torchvision's ``ImageFolder``.
 
@@ -147,14 +148,18 @@ def directory(
     * The directory may be a URL that supports listing (``s3://bucket/train``). One listing returns
       the names, lengths and versions of all objects. Each sample is read with one request. An
       object that has changed since the listing is a sample error.
+    * The setting ``side_files`` makes ``Fields`` of files beside the images. A
+      file ending in ``.json`` is JSON. Any other file is text if it is UTF-8, and bytes otherwise. A
+      file that does not exist is a missing value. A file that cannot be read is a sample error.
 
     Settings:
 
     * ``extensions``: Extensions of image files, in upper or lower case. ``"*"`` matches every name. Other files are skipped and counted. Default: ``jpg``, ``jpeg``, ``png``, ``ppm``, ``bmp``, ``pgm``, ``tif``, ``tiff``, ``webp``.
     * ``allow_empty``: Whether a class may have no images. Such a class keeps its number. With false, the default, a class without images is an error.
     * ``class_to_index``: Label of each class, from 0 to 1048575. Several classes may share a label. Folders that are not listed here are skipped and counted. Default: classes are numbered in the byte order of their names.
+    * ``side_files``: Files beside each image that are fields of its sample: a path for each field, relative to the directory. ``{folder}`` is the folder of the image in the directory, ``{stem}`` its name without extension, and ``{name}`` its name. ``{stem:_rgb=_depth}`` replaces a part of the name, ``{folder:images=masks}`` a folder. Default: none.
     """
-    return Source({"directory": path}, extensions=extensions, allow_empty=allow_empty, class_to_index=class_to_index)
+    return Source({"directory": path}, extensions=extensions, allow_empty=allow_empty, class_to_index=class_to_index, side_files=side_files)
 
 
 @suggesting("fw.file_list")
@@ -166,6 +171,7 @@ def file_list(
     label: str | None = None,
     labels: Literal["auto", "integer", "text"] | None = None,
     separator: str | None = None,
+    side_files: Mapping[str, str] | None = None,
 ) -> Source:
     """Images that are listed in a file, in the order of the list.
 
@@ -198,6 +204,11 @@ def file_list(
       and a name of more than 4 KiB are errors. A list at a URL is fetched completely, with one
       request.
 
+    The ``Fields`` of a sample are the columns of its row or the keys of its
+    line, and the files beside its image that ``side_files`` names. A side file ending in ``.json`` is
+    JSON. Any other side file is text if it is UTF-8, and bytes otherwise. A file that does not
+    exist is a missing value. A file that cannot be read is a sample error.
+
     Settings:
 
     * ``format``: Format of the file. Default: determined by the file name extension.
@@ -205,8 +216,9 @@ def file_list(
     * ``label``: Column (or JSON key) of the label; empty for no labels. Default: ``label``, if it exists.
     * ``labels``: Type of the labels. Default: detected from the labels.
     * ``separator``: Column separator of a table, an ASCII character. Default: a comma in CSV, a tab in TSV.
+    * ``side_files``: Files beside each image that are fields of its sample, besides the columns: a path for each field, relative to the folder of the list. ``{folder}`` is the folder of the image as the list names it, ``{stem}`` its name without extension, and ``{name}`` its name. ``{stem:_rgb=_depth}`` replaces a part of the name, ``{folder:images=masks}`` a folder. Default: none.
     """
-    return Source({"list": path}, format=format, image=image, label=label, labels=labels, separator=separator)
+    return Source({"list": path}, format=format, image=image, label=label, labels=labels, separator=separator, side_files=side_files)
 
 
 @suggesting("fw.lmdb")

@@ -9,9 +9,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::file::{self, Files};
+use super::side_files::SideFiles;
 use super::{
-    Configured, Exclusion, ExclusionReason, Exclusions, Heads, Hints, Identity, Notes, Page,
-    RemoteReads, Sealed, Source,
+    Configured, Exclusion, ExclusionReason, Exclusions, Fields, Heads, Hints, Identity, Notes,
+    Page, RemoteReads, Sealed, Source,
 };
 use super::{exclusion, settings};
 use crate::error::{DataError, Error, Redacted, Result};
@@ -23,6 +24,7 @@ pub use classes::DirectorySettings;
 use classes::Classes;
 
 mod classes;
+mod fields;
 
 /// Images in class folders, in the order of torchvision's `ImageFolder`.
 ///
@@ -44,6 +46,9 @@ mod classes;
 /// * The directory may be a URL that supports listing (`s3://bucket/train`). One listing returns
 ///   the names, lengths and versions of all objects. Each sample is read with one request. An
 ///   object that has changed since the listing is a sample error.
+/// * The setting `side_files` makes [`Fields`](super::custom::Fields) of files beside the images. A
+///   file ending in `.json` is JSON. Any other file is text if it is UTF-8, and bytes otherwise. A
+///   file that does not exist is a missing value. A file that cannot be read is a sample error.
 pub struct Directory {
     storage: Storage,
     root: PathBuf,
@@ -57,7 +62,8 @@ pub struct Directory {
     stamps: Vec<Stamp>,
     largest_bytes: u64,
     excluded: Vec<Exclusion>,
-    warning: Option<String>,
+    warnings: Vec<String>,
+    side_files: SideFiles,
 }
 
 /// Consecutive samples in one folder.
@@ -112,7 +118,8 @@ impl Directory {
                 stamps: Vec::new(),
                 largest_bytes: 0,
                 excluded: Vec::new(),
-                warning: None,
+                warnings: Vec::new(),
+                side_files: SideFiles::new(&settings.side_files, root)?,
             },
         };
         match storage::is_url(root) {
@@ -127,10 +134,14 @@ impl Directory {
 
     /// Returns the path of a sample.
     pub fn path(&self, index: u64) -> PathBuf {
+        self.folder(index).path.join(std::ffi::OsStr::from_bytes(self.name(index)))
+    }
+
+    /// Returns the file name of a sample.
+    fn name(&self, index: u64) -> &[u8] {
         let index = index as usize;
         let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
-        let name = &self.names[start..self.ends[index] as usize];
-        self.folder(index as u64).path.join(std::ffi::OsStr::from_bytes(name))
+        &self.names[start..self.ends[index] as usize]
     }
 
     fn folder(&self, index: u64) -> &Folder {
@@ -282,7 +293,8 @@ impl Listing<'_> {
             return Err(Error::config("source.directory", problem));
         }
         found.classes = classes.names(&found.root, settings)?;
-        found.warning = classes.warning(&found.root);
+        found.warnings = classes.warning(&found.root).into_iter().collect();
+        found.warnings.extend(found.check_side_files()?);
         if found.stamps.is_empty() {
             let path = |index| found.path(index);
             found.largest_bytes = file::largest(&found.storage, found.len(), path);
@@ -331,6 +343,10 @@ impl Source for Directory {
 
     fn classes(&self) -> &[String] {
         &self.classes
+    }
+
+    fn fields(&self) -> Option<&dyn Fields> {
+        (!self.side_files.is_empty()).then_some(self)
     }
 
     fn remote(&self) -> Option<&dyn RemoteReads> {
@@ -389,7 +405,7 @@ impl Notes for Directory {
     }
 
     fn warnings(&self) -> Vec<String> {
-        self.warning.iter().cloned().collect()
+        self.warnings.clone()
     }
 }
 

@@ -53,6 +53,7 @@ mod own;
 mod page;
 pub(crate) mod records;
 pub mod settings;
+mod side_files;
 
 /// Declares the sources that a pipeline file can name. Keys and settings are derived from this
 /// list. A source may require a feature of this crate.

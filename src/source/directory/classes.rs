@@ -34,12 +34,18 @@ pub struct DirectorySettings {
     /// their names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub class_to_index: Option<BTreeMap<String, i64>>,
+    /// Files beside each image that are fields of its sample: a path for each field, relative to
+    /// the directory. `{folder}` is the folder of the image in the directory, `{stem}` its name
+    /// without extension, and `{name}` its name. `{stem:_rgb=_depth}` replaces a part of the name,
+    /// `{folder:images=masks}` a folder. Default: none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub side_files: BTreeMap<String, String>,
 }
 
 impl Default for DirectorySettings {
     fn default() -> Self {
         let extensions = EXTENSIONS.map(String::from).into();
-        Self { extensions, allow_empty: false, class_to_index: None }
+        Self { extensions, allow_empty: false, class_to_index: None, side_files: BTreeMap::new() }
     }
 }
 

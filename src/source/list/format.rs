@@ -1,5 +1,6 @@
 //! Settings of a list of files.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,12 @@ pub struct FileListSettings {
     /// Column separator of a table, an ASCII character. Default: a comma in CSV, a tab in TSV.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub separator: Option<char>,
+    /// Files beside each image that are fields of its sample, besides the columns: a path for each
+    /// field, relative to the folder of the list. `{folder}` is the folder of the image as the list
+    /// names it, `{stem}` its name without extension, and `{name}` its name. `{stem:_rgb=_depth}`
+    /// replaces a part of the name, `{folder:images=masks}` a folder. Default: none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub side_files: BTreeMap<String, String>,
 }
 
 /// Format of a list.

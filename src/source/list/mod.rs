@@ -6,6 +6,7 @@ use memchr::memmem;
 
 use super::file::{self, Files};
 use super::label;
+use super::side_files::SideFiles;
 use super::{
     Configured, Fields, Heads, Hints, Identity, Notes, Page, RemoteReads, Sealed, Source, settings,
 };
@@ -20,6 +21,7 @@ use samples::{LineError, Samples, Written};
 pub use format::{FileListSettings, ListFormat};
 
 mod blocks;
+mod fields;
 mod format;
 mod lines;
 mod rows;
@@ -57,6 +59,11 @@ mod text;
 ///   completely in memory. A line (in a table: a row) of more than 4 MiB, a path of more than 8 KiB
 ///   and a name of more than 4 KiB are errors. A list at a URL is fetched completely, with one
 ///   request.
+///
+/// The [`Fields`](super::custom::Fields) of a sample are the columns of its row or the keys of its
+/// line, and the files beside its image that `side_files` names. A side file ending in `.json` is
+/// JSON. Any other side file is text if it is UTF-8, and bytes otherwise. A file that does not
+/// exist is a missing value. A file that cannot be read is a sample error.
 #[derive(Debug)]
 pub struct FileList {
     storage: Storage,
@@ -69,7 +76,8 @@ pub struct FileList {
     labels: Vec<i64>,
     classes: Vec<String>,
     largest_bytes: u64,
-    warning: Option<String>,
+    warnings: Vec<String>,
+    side_files: SideFiles,
     /// Where the fields of each sample are. `None` if the list has only a path and a label.
     rows: Option<Rows>,
     /// Whether any of the files is at a URL.
@@ -105,8 +113,9 @@ impl FileList {
         settings: &FileListSettings,
         storage: &Storage,
     ) -> Result<Self> {
-        let this = Self::by_blocks(path.as_ref(), settings, storage, BLOCK)?;
+        let mut this = Self::by_blocks(path.as_ref(), settings, storage, BLOCK)?;
         this.check_files()?;
+        this.warnings.extend(this.check_side_files()?);
         Ok(this)
     }
 
@@ -130,7 +139,9 @@ impl FileList {
         let base = list.parent().map(Path::to_path_buf).unwrap_or_default();
         let Samples { mut paths, mut ends, mut labels, classes, unlabelled, mut rows, .. } =
             samples;
-        let warning = unlabelled.map(|problem| format!("{}: {problem}", Redacted::path(list)));
+        let warning = |problem| format!("{}: {problem}", Redacted::path(list));
+        let warnings = unlabelled.into_iter().map(warning).collect();
+        let side_files = SideFiles::new(&settings.side_files, &base)?;
         paths.shrink_to_fit();
         ends.shrink_to_fit();
         labels.shrink_to_fit();
@@ -147,7 +158,8 @@ impl FileList {
             labels,
             classes,
             largest_bytes: 0,
-            warning,
+            warnings,
+            side_files,
             rows,
             remote: false,
         };
@@ -271,7 +283,7 @@ impl Source for FileList {
     }
 
     fn fields(&self) -> Option<&dyn Fields> {
-        self.rows.is_some().then_some(self)
+        (self.rows.is_some() || !self.side_files.is_empty()).then_some(self)
     }
 
     fn remote(&self) -> Option<&dyn RemoteReads> {
@@ -297,7 +309,7 @@ impl Source for FileList {
 
 impl Notes for FileList {
     fn warnings(&self) -> Vec<String> {
-        self.warning.iter().cloned().collect()
+        self.warnings.clone()
     }
 }
 

@@ -6,11 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 use csv_core::{Reader as Parser, ReaderBuilder};
 
-use super::FileList;
 use super::blocks::{MARK, Text};
 use crate::error::{DataError, Error, Reason, Redacted, Result, reserve};
 use crate::field::{Field, FieldKind, FieldValue};
-use crate::source::Fields;
 use crate::source::custom::PutField;
 use crate::storage::{File, Stamp, Storage};
 
@@ -129,6 +127,45 @@ impl Rows {
         (names + self.begins.capacity() * size_of::<u64>() + text) as u64
     }
 
+    /// Whether there may be more fields than [`schema`](Self::schema) lists.
+    pub fn is_open(&self) -> bool {
+        self.separator.is_none() && self.names.len() >= MOST_KEYS
+    }
+
+    /// The columns of a table, or the keys of JSON lines.
+    pub fn schema(&self) -> impl Iterator<Item = Field> {
+        let kind = if self.separator.is_some() { FieldKind::Text } else { FieldKind::Json };
+        self.names.iter().map(move |name| Field { name: name.clone(), kind })
+    }
+
+    /// Reads the wanted fields of a sample. `list` is the path of the list, for messages.
+    pub fn read_fields(
+        &self,
+        list: &Path,
+        index: u64,
+        wanted: &[&str],
+        buffer: &mut Vec<u8>,
+        limit: u64,
+        put: &mut PutField<'_>,
+    ) -> Result<(), DataError> {
+        self.read(index, buffer, limit).map_err(|error| {
+            let list = Redacted::path(list);
+            DataError::new(error.reason, format!("its row in {list} {}", error.problem))
+        })?;
+        match self.separator {
+            Some(separator) => self.put(buffer, separator, wanted, put),
+            None => {
+                let values = wanted.iter().enumerate();
+                let line = buffer.trim_ascii();
+                // Blank lines may follow the sample's line.
+                let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
+                let mut values =
+                    values.map(|(number, name)| (number, FieldValue::JsonMember(line, name)));
+                values.try_for_each(|(number, value)| put(number, value))
+            }
+        }
+    }
+
     /// Reads the row of a sample into `buffer`.
     fn read(&self, index: u64, buffer: &mut Vec<u8>, limit: u64) -> Result<(), DataError> {
         let wrong = |problem: String| DataError::new(Reason::Unreadable, problem);
@@ -195,46 +232,5 @@ impl Rows {
             }
         }
         Ok(())
-    }
-}
-
-impl Fields for FileList {
-    fn is_open(&self) -> bool {
-        self.rows
-            .as_ref()
-            .is_some_and(|rows| rows.separator.is_none() && rows.names.len() >= MOST_KEYS)
-    }
-
-    fn schema(&self) -> Vec<Field> {
-        let Some(rows) = &self.rows else { return Vec::new() };
-        let kind = if rows.separator.is_some() { FieldKind::Text } else { FieldKind::Json };
-        rows.names.iter().map(|name| Field { name: name.clone(), kind }).collect()
-    }
-
-    fn read_fields(
-        &self,
-        index: u64,
-        wanted: &[&str],
-        buffer: &mut Vec<u8>,
-        limit: u64,
-        put: &mut PutField<'_>,
-    ) -> Result<(), DataError> {
-        let Some(rows) = &self.rows else { return Ok(()) };
-        rows.read(index, buffer, limit).map_err(|error| {
-            let list = Redacted::path(&self.list);
-            DataError::new(error.reason, format!("its row in {list} {}", error.problem))
-        })?;
-        match rows.separator {
-            Some(separator) => rows.put(buffer, separator, wanted, put),
-            None => {
-                let values = wanted.iter().enumerate();
-                let line = buffer.trim_ascii();
-                // Blank lines may follow the sample's line.
-                let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
-                let mut values =
-                    values.map(|(number, name)| (number, FieldValue::JsonMember(line, name)));
-                values.try_for_each(|(number, value)| put(number, value))
-            }
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! Columns that are made from fields of the source.
 
 mod ragged;
+mod side_files;
 mod values;
 mod webdataset;
 

@@ -4,6 +4,7 @@ mod handles;
 mod hostile;
 mod loading;
 mod requests;
+mod side_files;
 mod trust;
 
 use std::fs;

@@ -1,0 +1,42 @@
+//! Fields of the samples of a directory.
+
+use std::os::unix::ffi::OsStrExt;
+
+use super::Directory;
+use crate::error::{DataError, Result};
+use crate::field::Field;
+use crate::source::side_files::ImagePath;
+use crate::source::{Fields, PutField, Source};
+
+impl Directory {
+    /// Checks the templates of the side files. Returns warnings.
+    pub(super) fn check_side_files(&self) -> Result<Vec<String>> {
+        self.side_files.check(self.len(), &self.storage, |index| self.image_path(index))
+    }
+
+    /// Returns the path of a sample in the directory.
+    fn image_path(&self, index: u64) -> ImagePath<'_> {
+        let folder = self.folder(index).path.strip_prefix(&self.root);
+        let folder = folder.map_or(&b""[..], |it| it.as_os_str().as_bytes());
+        ImagePath { root: &self.root, folder, name: self.name(index) }
+    }
+}
+
+/// The side files.
+impl Fields for Directory {
+    fn schema(&self) -> Vec<Field> {
+        self.side_files.schema().collect()
+    }
+
+    fn read_fields(
+        &self,
+        index: u64,
+        wanted: &[&str],
+        buffer: &mut Vec<u8>,
+        limit: u64,
+        put: &mut PutField<'_>,
+    ) -> Result<(), DataError> {
+        let image = self.image_path(index);
+        self.side_files.read(&self.storage, image, wanted, buffer, limit, put)
+    }
+}
