@@ -395,7 +395,7 @@ fn fields(source: &dyn Source) -> String {
         (CellKind::Text, ElementType::U8, Vec::new()),
         (CellKind::Bytes, ElementType::U8, Vec::new()),
     ];
-    let names: Vec<String> = fields.schema().into_iter().map(|field| field.name).take(8).collect();
+    let names: Vec<String> = fields.schema().into_iter().map(|field| field.name).take(16).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut buffer = Vec::new();
     let mut outcome = String::new();

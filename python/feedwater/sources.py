@@ -75,6 +75,7 @@ def coco(
     images: Path | None = None,
     skip_empty: bool | None = None,
     coordinates: Literal["stored", "upright"] | None = None,
+    captions: Path | None = None,
 ) -> Source:
     """Images with objects from COCO's ``instances_*.json`` (<https://cocodataset.org/#format-data>).
 
@@ -106,6 +107,17 @@ def coco(
       for an image of another size or exceed the image. Invalid JSON (such as ``NaN``) is an error
       with line and column. A polygon with fewer than three points is dropped. Pixels after the last
       run length are background.
+    * Annotations with a ``caption`` and without box and category, as in ``captions_*.json``, are
+      captions, not objects.
+    * The ``Fields`` of a sample are values of the file, unchanged by the
+      operators: ``image_id``, ``file_name``, ``width`` and ``height``; and for each object, in the order of
+      the objects and including crowds, ``boxes`` (x, y, width and height), ``categories`` (labels),
+      ``category_ids``, ``areas``, ``iscrowd``, ``keypoints`` (x, y and visibility of each point) and
+      ``segmentations``; and ``captions``, a list of texts. ``captions`` are read from the file of this
+      setting, if it is set. ``segmentations`` has for each object null, a list of polygons, or an
+      object with ``size`` and ``counts``, which is always a list.
+    * Keypoints and captions are read from the file again, once, if a column needs them. They are
+      kept in memory.
     * The file is parsed as a stream, and only the results are kept in memory. A text of more than 4
       MiB, a ``file_name`` of more than 8 KiB, a name of more than 4 KiB and an outline of more than 4
       Mi numbers are errors.
@@ -115,8 +127,9 @@ def coco(
     * ``images``: Folder of the images, absolute or relative to the folder of the JSON file. In a pipeline file, a folder that exists relative to the pipeline file takes precedence. Default: the folder of the JSON file.
     * ``skip_empty``: Whether to skip images without annotations. Default false.
     * ``coordinates``: Image to which coordinates refer: ``stored`` pixels, or the ``upright`` image. Default stored.
+    * ``captions``: COCO file with the captions of the images, such as ``captions_train2017.json``, absolute or relative to the folder of the JSON file. In a pipeline file, a path that exists relative to the pipeline file takes precedence. It is read only if a column needs captions. Default: the captions are in the JSON file itself, if it has any.
     """
-    return Source({"coco": path}, images=images, skip_empty=skip_empty, coordinates=coordinates)
+    return Source({"coco": path}, images=images, skip_empty=skip_empty, coordinates=coordinates, captions=captions)
 
 
 @suggesting("fw.directory")

@@ -40,6 +40,24 @@ pub trait Fields {
         None
     }
 
+    /// Whether the integers of a field are class numbers. A combination converts them to its own
+    /// class numbers, like labels. Default false.
+    fn has_classes(&self, name: &str) -> bool {
+        let _ = name;
+        false
+    }
+
+    /// Reads what all samples need for these fields, before a loader computes its memory. The
+    /// default does nothing. [`read_fields`](Self::read_fields) must work without this call.
+    ///
+    /// # Errors
+    ///
+    /// Errors of reading files.
+    fn prepare(&self, wanted: &[&str]) -> Result<()> {
+        let _ = wanted;
+        Ok(())
+    }
+
     /// Reads fields of a sample. Calls `put` for each field that the sample has, in any order, with
     /// its position in `wanted` and its value. A name in `wanted` that is not in the schema is
     /// ignored. Several threads may call this method at the same time.

@@ -235,10 +235,10 @@ impl FieldColumn {
     }
 }
 
-/// Checks that the source has the fields of all columns.
+/// Checks that the source has the fields of all columns, and prepares the source to read them.
 ///
 /// # Errors
-/// [`Error::Config`] that lists the fields of the source.
+/// [`Error::Config`] that lists the fields of the source. Errors of [`Fields::prepare`].
 pub(in crate::loader) fn check_fields(
     source: &dyn Source,
     columns: &[ColumnSettings],
@@ -247,8 +247,10 @@ pub(in crate::loader) fn check_fields(
         return Ok(());
     }
     let schema = source.schema();
+    let mut wanted = Vec::new();
     for (number, column) in columns.iter().enumerate() {
         let Ok(path) = column.field_path() else { continue };
+        wanted.push(path.name.clone());
         let problem = match schema.iter().filter(|field| field.name == path.name).count() {
             1 => continue,
             0 => match source.fields() {
@@ -260,7 +262,8 @@ pub(in crate::loader) fn check_fields(
         let key = if column.field.is_some() { "field" } else { "name" };
         return Err(Error::config(format!("column[{number}].{key}"), problem));
     }
-    Ok(())
+    let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    source.fields().map_or(Ok(()), |fields| fields.prepare(&wanted))
 }
 
 /// Message about a field that the source lacks.

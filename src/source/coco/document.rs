@@ -1,68 +1,32 @@
 //! Parses the JSON file as a stream.
 
+use std::collections::HashSet;
 use std::fmt;
-use std::io::{self, BufReader, ErrorKind, Read};
-use std::marker::PhantomData;
 use std::path::Path;
 
 use serde::Deserialize;
-use serde::de::{
-    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
-};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 
-use super::bounds::{Corners, Tokens};
+use super::bounds::Corners;
+use super::extras::Extras;
 use super::loose::{Ids, Loose};
 use super::outline::Outline;
 use super::pool::Pool;
+use super::stream::{self, each};
 use super::{Category, Coco, CocoSettings, Image};
 use crate::annotation::Object;
-use crate::error::{Error, Redacted, Result};
+use crate::error::{Redacted, Result};
 use crate::geometry::{BoundingBox, Size};
 use crate::source::label::MOST_NAME_BYTES;
 use crate::source::{ExclusionReason, Exclusions, file};
-use crate::storage::{File, Storage};
+use crate::storage::{Stamp, Storage};
 
 /// Reads and checks the JSON file.
 pub fn read(json: &Path, settings: &CocoSettings, storage: &Storage) -> Result<Coco> {
-    let io = |error: io::Error| Error::io(json, &error);
-    let file = Cursor { file: storage.open(json).map_err(io)?, at: 0, tokens: Tokens::default() };
     let mut document = Document::default();
-    let mut stream = serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 20, file));
-    stream.deserialize_map(&mut document).and_then(|()| stream.end()).map_err(
-        |error| match error.io_error_kind() {
-            Some(ErrorKind::InvalidData) | None => wrong(json, error),
-            Some(_) => io(error.into()),
-        },
-    )?;
-    document.finish(json, settings, storage).map_err(|problem| wrong(json, problem))
-}
-
-fn wrong(json: &Path, problem: impl fmt::Display) -> Error {
-    Error::config("source.coco", format!("{}: {problem}", json.display()))
-}
-
-/// Byte-order mark. Some tools write it to mark the file as UTF-8.
-pub(super) const MARK: &[u8] = "\u{feff}".as_bytes();
-
-/// Sequential reader of a file that skips the byte-order mark.
-struct Cursor {
-    file: File,
-    at: u64,
-    tokens: Tokens,
-}
-
-impl Read for Cursor {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut len = self.file.read_at(buffer, self.at)?;
-        let is_marked = self.at == 0 && buffer[..len].starts_with(MARK);
-        self.at += len as u64;
-        if is_marked {
-            buffer.copy_within(MARK.len()..len, 0);
-            len -= MARK.len();
-        }
-        self.tokens.pass(&buffer[..len])?;
-        Ok(len)
-    }
+    let stamp = stream::parse("source.coco", json, storage, &mut document)?;
+    let finished = document.finish(json, settings, (storage, stamp));
+    finished.map_err(|problem| stream::wrong("source.coco", json, problem))
 }
 
 /// Content of the JSON file that has been parsed so far.
@@ -74,6 +38,9 @@ struct Document {
     /// For each annotation: the ID of its image, and the start of its encoding in `pool`.
     annotations: Vec<(i64, u64)>,
     pool: Pool,
+    /// For each caption: the ID of its image, and its own ID.
+    captions: Vec<(i64, i64)>,
+    has_keypoints: bool,
     excluded: Exclusions,
     image_ids: Ids,
     category_ids: Ids,
@@ -114,6 +81,8 @@ struct AnnotationEntry {
     iscrowd: Loose,
     #[serde(default)]
     segmentation: Outline,
+    keypoints: Option<IgnoredAny>,
+    caption: Option<IgnoredAny>,
 }
 
 impl<'de> Visitor<'de> for &mut Document {
@@ -181,7 +150,7 @@ impl Document {
     }
 
     fn annotation(&mut self, entry: AnnotationEntry) -> Result<(), String> {
-        let number = self.annotations.len();
+        let number = self.annotations.len() + self.captions.len();
         let id = self.annotation_ids.number(entry.id);
         let id = id.map_err(|problem| {
             format!("the id of annotation number {number} (from 0) {problem}")
@@ -190,7 +159,7 @@ impl Document {
         let shown = self.annotation_ids.written(id);
         let lacks = |key: &str| {
             format!(
-                "annotation {shown} has no {key}; only object detection is supported, as in instances_*.json"
+                "annotation {shown} has no {key}; only objects and captions are supported, as in instances_*.json and captions_*.json"
             )
         };
         let wrong = |key: &'static str| {
@@ -200,6 +169,10 @@ impl Document {
         let image = self.image_ids.number(entry.image_id).map_err(wrong("image_id"))?;
         let image = image.ok_or_else(|| lacks("image_id"))?;
         let category = self.category_ids.number(entry.category_id).map_err(wrong("category_id"))?;
+        if category.is_none() && entry.bbox.is_none() && entry.caption.is_some() {
+            self.captions.push((image, id));
+            return Ok(());
+        }
         let category = category.ok_or_else(|| lacks("category_id"))?;
         let bbox = entry.bbox.ok_or_else(|| lacks("bbox"))?;
         if let Some(value) = &bbox.wrong {
@@ -225,6 +198,7 @@ impl Document {
         let bounding = BoundingBox::new(x, y, width, height);
         let object = Object { id, category, bbox: bounding, area, crowd, segmentation };
         self.annotations.push((image, self.pool.push(&object, bbox)));
+        self.has_keypoints |= entry.keypoints.is_some();
         Ok(())
     }
 
@@ -233,7 +207,7 @@ impl Document {
         mut self,
         json: &Path,
         settings: &CocoSettings,
-        storage: &Storage,
+        (storage, stamp): (&Storage, Stamp),
     ) -> Result<Coco, String> {
         let labels = self.number_categories()?;
         let ids = self.images.iter().map(|image| image.id);
@@ -241,6 +215,7 @@ impl Document {
             return Err(format!("two images have the id {}", self.image_ids.written(id)));
         }
         let ids = self.annotations.iter().map(|it| self.pool.head(it.1).id);
+        let ids = ids.chain(self.captions.iter().map(|caption| caption.1));
         let warning = repeated(ids.collect()).map(|(id, count)| {
             let (json, id) = (Redacted::path(json), self.annotation_ids.written(id));
             format!(
@@ -254,14 +229,11 @@ impl Document {
             self.images.iter().map(|image| image.id).zip(0..).collect();
         places.sort_unstable();
         let listed = |image: i64| places.binary_search_by_key(&image, |place| place.0).ok();
-        let named = |&(image, start): &(i64, u64)| {
-            let id = self.annotation_ids.written(self.pool.head(start).id);
-            (id, self.image_ids.written(image))
-        };
-        let orphans = self.annotations.iter().filter(|it| listed(it.0).is_none());
-        for (count, orphan) in (1..).zip(orphans) {
-            let (id, image) = named(orphan);
-            if count == self.annotations.len() && !self.images.is_empty() {
+        let all = self.annotations.iter().map(|it| (it.0, self.pool.head(it.1).id));
+        let orphans = all.chain(self.captions.iter().copied()).filter(|it| listed(it.0).is_none());
+        for (count, (image, id)) in (1..).zip(orphans) {
+            let (id, image) = (self.annotation_ids.written(id), self.image_ids.written(image));
+            if count == self.annotations.len() + self.captions.len() && !self.images.is_empty() {
                 return Err(format!(
                     "none of the {count} annotations belongs to an image of the file: for \
                      example, annotation {id} belongs to image {image}"
@@ -271,6 +243,9 @@ impl Document {
             self.excluded.add(ExclusionReason::OrphanAnnotation, "", 1, &example);
         }
         self.annotations.retain(|it| listed(it.0).is_some());
+        self.captions.retain(|it| listed(it.0).is_some());
+        let captioned = self.captions.iter().filter_map(|it| listed(it.0).map(|at| places[at].1));
+        let (captioned, captions): (HashSet<u32>, _) = (captioned.collect(), self.captions.len());
         // Replaces the image ID of each annotation by the position of the image in `images`.
         for (image, start) in &mut self.annotations {
             let head = self.pool.head(*start);
@@ -311,7 +286,7 @@ impl Document {
             }
         }
         if settings.skip_empty {
-            self.skip_empty();
+            self.skip_empty(&captioned);
         }
         self.pool.shrink();
         self.names.shrink_to_fit();
@@ -331,6 +306,10 @@ impl Document {
             pool: self.pool,
             largest_bytes: 0,
             excluded: self.excluded.into_list(),
+            extras: Extras::new(stamp, settings.captions_file(json)),
+            captions,
+            has_keypoints: self.has_keypoints,
+            has_text_ids: self.image_ids.are_texts(),
         })
     }
 
@@ -355,10 +334,12 @@ impl Document {
     }
 
     /// Removes the images without annotations, and their names.
-    fn skip_empty(&mut self) {
+    fn skip_empty(&mut self, captioned: &HashSet<u32>) {
         let (mut names, mut name, mut end) = (String::new(), 0, 0);
+        let mut places = 0..;
         self.images.retain_mut(|image| {
-            let keep = image.end > end;
+            let has_caption = places.next().is_some_and(|place| captioned.contains(&place));
+            let keep = has_caption || image.end > end;
             let own = &self.names[name as usize..image.name_end as usize];
             match keep {
                 true => names += own,
@@ -385,42 +366,4 @@ fn repeated(mut ids: Vec<i64>) -> Option<(i64, usize)> {
     ids.sort_unstable();
     let mut again = ids.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
     again.next().map(|id| (id, 1 + again.count()))
-}
-
-/// Calls a function with each element of a list while the list is parsed.
-struct Each<T, F>(F, PhantomData<T>);
-
-fn each<T, F: FnMut(T) -> Result<(), String>>(give: F) -> Each<T, F> {
-    Each(give, PhantomData)
-}
-
-impl<'de, T, F> DeserializeSeed<'de> for Each<T, F>
-where
-    T: Deserialize<'de>,
-    F: FnMut(T) -> Result<(), String>,
-{
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
-        from.deserialize_seq(self)
-    }
-}
-
-impl<'de, T, F> Visitor<'de> for Each<T, F>
-where
-    T: Deserialize<'de>,
-    F: FnMut(T) -> Result<(), String>,
-{
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
-        while let Some(element) = seq.next_element()? {
-            (self.0)(element).map_err(A::Error::custom)?;
-        }
-        Ok(())
-    }
 }

@@ -1,5 +1,6 @@
 //! Source for COCO: images in a folder, with one JSON file of annotations.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::file::{self, Files};
 use super::largest::largest;
 use super::{
-    Annotations, Configured, Exclusion, Heads, Hints, Identity, Notes, Page, RemoteReads, Sealed,
+    Annotations, Configured, Exclusion, Fields, Heads, Hints, Identity, Notes, Page, RemoteReads, Sealed,
     Source, settings,
 };
 use crate::annotation::{Canvas, Frame, Object};
@@ -18,10 +19,14 @@ use crate::storage::{self, Storage};
 
 mod bounds;
 mod document;
+mod extras;
+mod fields;
 mod loose;
 mod outline;
 mod pool;
+mod stream;
 
+use extras::Extras;
 use pool::Pool;
 
 /// Images with objects from COCO's `instances_*.json` (<https://cocodataset.org/#format-data>).
@@ -54,6 +59,17 @@ use pool::Pool;
 ///   for an image of another size or exceed the image. Invalid JSON (such as `NaN`) is an error
 ///   with line and column. A polygon with fewer than three points is dropped. Pixels after the last
 ///   run length are background.
+/// * Annotations with a `caption` and without box and category, as in `captions_*.json`, are
+///   captions, not objects.
+/// * The [`Fields`](super::custom::Fields) of a sample are values of the file, unchanged by the
+///   operators: `image_id`, `file_name`, `width` and `height`; and for each object, in the order of
+///   the objects and including crowds, `boxes` (x, y, width and height), `categories` (labels),
+///   `category_ids`, `areas`, `iscrowd`, `keypoints` (x, y and visibility of each point) and
+///   `segmentations`; and `captions`, a list of texts. `captions` are read from the file of this
+///   setting, if it is set. `segmentations` has for each object null, a list of polygons, or an
+///   object with `size` and `counts`, which is always a list.
+/// * Keypoints and captions are read from the file again, once, if a column needs them. They are
+///   kept in memory.
 /// * The file is parsed as a stream, and only the results are kept in memory. A text of more than 4
 ///   MiB, a `file_name` of more than 8 KiB, a name of more than 4 KiB and an outline of more than 4
 ///   Mi numbers are errors.
@@ -76,6 +92,13 @@ pub struct Coco {
     pool: Pool,
     largest_bytes: u64,
     excluded: Vec<Exclusion>,
+    /// Number of annotations in the file that are captions.
+    captions: usize,
+    /// Whether an annotation has keypoints.
+    has_keypoints: bool,
+    /// Whether the IDs of images are texts, so `Image::id` is a position.
+    has_text_ids: bool,
+    extras: Extras,
 }
 
 /// Settings of the source `coco`.
@@ -90,6 +113,12 @@ pub struct CocoSettings {
     pub skip_empty: bool,
     /// Image to which coordinates refer: `stored` pixels, or the `upright` image. Default stored.
     pub coordinates: Frame,
+    /// COCO file with the captions of the images, such as `captions_train2017.json`, absolute or
+    /// relative to the folder of the JSON file. In a pipeline file, a path that exists relative to
+    /// the pipeline file takes precedence. It is read only if a column needs captions. Default: the
+    /// captions are in the JSON file itself, if it has any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub captions: Option<PathBuf>,
     /// Folder of the pipeline file, if the folder `images` does not exist in it. The error message
     /// for missing images names both places. Not a key in TOML.
     #[serde(skip)]
@@ -199,6 +228,12 @@ impl Coco {
         self.len() > 0 && storage::is_url(&self.path(0))
     }
 
+    /// Returns the positions in `starts` of the annotations of a sample.
+    fn objects_of(&self, index: u64) -> Range<usize> {
+        let start = self.before(index).map_or(0, |image| image.end);
+        start as usize..self.images[index as usize].end as usize
+    }
+
     fn before(&self, index: u64) -> Option<&Image> {
         index.checked_sub(1).map(|before| &self.images[before as usize])
     }
@@ -213,6 +248,12 @@ impl CocoSettings {
     /// Returns the folder of the images that belong to a JSON file.
     fn folder(&self, json: &Path) -> PathBuf {
         storage::join(json.parent().unwrap_or(Path::new("")), &self.images)
+    }
+
+    /// Returns the file with the captions that belong to a JSON file, if it is another file.
+    fn captions_file(&self, json: &Path) -> Option<PathBuf> {
+        let captions = self.captions.as_ref()?;
+        Some(storage::join(json.parent().unwrap_or(Path::new("")), captions))
     }
 
     /// Returns an error if the folder of the images is missing. Called when the source is opened.
@@ -243,10 +284,15 @@ impl Configured for Coco {
             Some(folder) => settings.images = folder,
             None => settings.tried = Some(base.into()),
         }
+        if let Some(captions) = &mut settings.captions
+            && let Some(found) = settings::beside(base, captions)
+        {
+            *captions = found;
+        }
     }
 
     fn recognises(name: &str, head: &[u8]) -> bool {
-        let text = head.strip_prefix(document::MARK).unwrap_or(head);
+        let text = head.strip_prefix(stream::MARK).unwrap_or(head);
         name.ends_with(".json") && text.trim_ascii_start().starts_with(b"{")
     }
 
@@ -273,8 +319,12 @@ impl Source for Coco {
     }
 
     fn describe(&self) -> String {
+        let captions = match self.captions {
+            0 => String::new(),
+            captions => format!(", {}", counted(captions, "caption")),
+        };
         format!(
-            "{}: {} in {}, {} of {}",
+            "{}: {} in {}, {} of {}{captions}",
             Redacted::path(&self.json),
             counted(self.images.len(), "image"),
             Redacted::path(&self.folder),
@@ -288,6 +338,10 @@ impl Source for Coco {
     }
 
     fn annotations(&self) -> Option<&dyn Annotations> {
+        Some(self)
+    }
+
+    fn fields(&self) -> Option<&dyn Fields> {
         Some(self)
     }
 
@@ -314,9 +368,7 @@ impl Source for Coco {
 
 impl Annotations for Coco {
     fn objects(&self, index: u64) -> Vec<Object> {
-        let start = self.before(index).map_or(0, |image| image.end);
-        let end = self.images[index as usize].end;
-        let starts = &self.starts[start as usize..end as usize];
+        let starts = &self.starts[self.objects_of(index)];
         let object = |&at: &u64| {
             let object = self.pool.object(at);
             let label = Self::label(&self.labels, object.category);
@@ -351,7 +403,7 @@ impl Hints for Coco {
         let annotations = self.starts.capacity() * size_of::<u64>() + self.pool.bytes();
         let categories = names.map(|name| name.capacity() + size_of::<String>()).sum::<usize>();
         let labels = self.labels.capacity() * size_of::<(i64, usize)>();
-        (images + annotations + categories + labels) as u64
+        (images + annotations + categories + labels + self.extras.bytes()) as u64
     }
 }
 

@@ -18,6 +18,7 @@ pub struct Pool {
 pub struct Head {
     pub id: i64,
     pub category: i64,
+    pub crowd: bool,
     /// Size of the mask, if the annotation has run lengths.
     pub size: Option<Size>,
 }
@@ -75,15 +76,43 @@ impl Pool {
     /// Decodes the annotation at `start`. Its `category` is the category's ID in the file.
     pub fn object(&self, start: u64) -> Object {
         let mut from = Reader { bytes: &self.bytes[start as usize..] };
-        let (Head { id, category, size }, kind) = from.head();
-        let [x, y, width, height, area] = [(); 5].map(|()| from.number(&mut 0));
+        let (Head { id, category, crowd, size }, kind) = from.head();
+        let [x, y, width, height, area] = from.shape();
         let segmentation = match size {
             Some(size) => Some(Segmentation::Runs(from.runs(size))),
             None if kind & POLYGONS != 0 => Some(Segmentation::Polygons(from.polygons())),
             None => None,
         };
         let bbox = BoundingBox::new(x, y, width, height);
-        Object { id, category, bbox, area, crowd: kind & CROWD != 0, segmentation }
+        Object { id, category, bbox, area, crowd, segmentation }
+    }
+
+    /// Decodes x, y, width, height and area of the annotation at `start`.
+    pub fn shape(&self, start: u64) -> [f64; 5] {
+        let mut from = Reader { bytes: &self.bytes[start as usize..] };
+        from.head();
+        from.shape()
+    }
+
+    /// Appends keypoints: x, y and visibility of each point. Returns their start in the pool.
+    pub fn push_points(&mut self, numbers: &[f64]) -> u64 {
+        let start = self.bytes.len() as u64;
+        self.unsigned(numbers.len() as u64);
+        let mut last = [0; 3];
+        for (at, &number) in numbers.iter().enumerate() {
+            self.number(number, &mut last[at % 3]);
+        }
+        start
+    }
+
+    /// Decodes the keypoints at `start`, and appends them to `numbers`. Returns their count of
+    /// numbers.
+    pub fn points(&self, start: u64, numbers: &mut Vec<f64>) -> usize {
+        let mut from = Reader { bytes: &self.bytes[start as usize..] };
+        let len = from.unsigned() as usize;
+        let mut last = [0; 3];
+        numbers.extend((0..len).map(|at| from.number(&mut last[at % 3])));
+        len
     }
 
     /// Frees excess capacity.
@@ -137,7 +166,11 @@ impl Reader<'_> {
         let kind = self.unsigned();
         let size =
             (kind & RUNS != 0).then(|| Size::new(self.unsigned() as u32, self.unsigned() as u32));
-        (Head { id, category, size }, kind)
+        (Head { id, category, crowd: kind & CROWD != 0, size }, kind)
+    }
+
+    fn shape(&mut self) -> [f64; 5] {
+        [(); 5].map(|()| self.number(&mut 0))
     }
 
     fn polygons(&mut self) -> Vec<Vec<[f64; 2]>> {
@@ -221,6 +254,21 @@ mod tests {
             pool.push(&object, [1.0; 4]);
             let start = pool.push(&object, bbox);
             prop_assert_eq!(pool.object(start), object);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn keypoints_are_decoded_exactly(
+            points in prop::collection::vec(prop::collection::vec(number(), 0..9), 1..4),
+        ) {
+            let mut pool = Pool::default();
+            let starts: Vec<u64> = points.iter().map(|numbers| pool.push_points(numbers)).collect();
+            for (start, numbers) in starts.into_iter().zip(&points) {
+                let mut decoded = vec![0.5];
+                prop_assert_eq!(pool.points(start, &mut decoded), numbers.len());
+                prop_assert_eq!(&decoded[1..], &numbers[..]);
+            }
         }
     }
 

@@ -1,8 +1,8 @@
 //! Fields of combinations.
 
 use super::{Arrangement, Combined};
-use crate::error::DataError;
-use crate::field::Field;
+use crate::error::{DataError, Result};
+use crate::field::{Field, FieldValue};
 use crate::source::{Fields, PutField};
 
 /// The fields that all parts have.
@@ -36,9 +36,34 @@ impl<A: Arrangement> Fields for Combined<A> {
         put: &mut PutField<'_>,
     ) -> Result<(), DataError> {
         let (part, index) = self.part(index);
-        match part.source.fields() {
-            Some(fields) => fields.read_fields(index, wanted, buffer, limit, put),
-            None => Ok(()),
+        let Some(fields) = part.source.fields() else { return Ok(()) };
+        if part.labels.is_none() || !wanted.iter().any(|name| fields.has_classes(name)) {
+            return fields.read_fields(index, wanted, buffer, limit, put);
         }
+        let has_classes =
+            |number: usize| wanted.get(number).is_some_and(|name| fields.has_classes(name));
+        fields.read_fields(index, wanted, buffer, limit, &mut |number, value| match value {
+            FieldValue::Integer(label) if has_classes(number) => {
+                let label = i64::try_from(label).map_or(label, |it| part.in_whole(it).into());
+                put(number, FieldValue::Integer(label))
+            }
+            FieldValue::Integers(list) if has_classes(number) => {
+                let list: Vec<i64> = list.iter().map(|&label| part.in_whole(label)).collect();
+                put(number, FieldValue::Integers(&list))
+            }
+            value => put(number, value),
+        })
+    }
+
+    fn has_classes(&self, name: &str) -> bool {
+        let has_classes = |fields: &dyn Fields| fields.has_classes(name);
+        self.parts.iter().any(|part| part.source.fields().is_some_and(has_classes))
+    }
+
+    fn prepare(&self, wanted: &[&str]) -> Result<()> {
+        self.parts
+            .iter()
+            .filter_map(|part| part.source.fields())
+            .try_for_each(|it| it.prepare(wanted))
     }
 }

@@ -1,5 +1,6 @@
 //! Columns that are made from fields of the source.
 
+mod coco;
 mod ragged;
 mod side_files;
 mod values;
