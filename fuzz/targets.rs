@@ -24,7 +24,7 @@ use feedwater::internals::source::Configured;
 use feedwater::plan::CellKind;
 use feedwater::source::custom::HostPage;
 use feedwater::source::settings::{
-    FileListSettings, ListFormat, LmdbSettings, RecordIoLabel, RecordIoSettings,
+    BetonSettings, FileListSettings, ListFormat, LmdbSettings, RecordIoLabel, RecordIoSettings,
 };
 use feedwater::source::{
     Beton, Coco, FileList, Lmdb, Npy, Parquet, RecordIo, Source, TfRecord, WebDataset,
@@ -56,6 +56,7 @@ pub const TARGETS: &[Target] = &[
     Target("tiff", &[("decode", ".tif")], decode),
     Target("npy", &[("npy", ".npy")], |it| source::<Npy>(it, &Default::default())),
     Target("beton", &[("beton", ".beton")], |it| source::<Beton>(it, &Default::default())),
+    Target("beton-fields", &[("beton", ".beton")], |it| source::<Beton>(it, &image_and_label())),
     Target("tfrecord", &[("records", "-of-00002")], |it| {
         source::<TfRecord>(it, &Default::default())
     }),
@@ -450,6 +451,10 @@ fn named() -> LmdbSettings {
 
 fn list(format: ListFormat) -> FileListSettings {
     FileListSettings { format, ..Default::default() }
+}
+
+fn image_and_label() -> BetonSettings {
+    BetonSettings { image: Some("image".into()), label: Some("label".into()) }
 }
 
 fn first() -> RecordIoSettings {

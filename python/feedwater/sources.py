@@ -43,8 +43,11 @@ def beton(
       name, then position in the file.
     * The image is an ``RGBImageField``. The label is an ``IntField``, or a ``FloatField`` if there is no
       ``IntField``. If several fields qualify, the settings must name one. Without a label field,
-      labels are -1. Other fields are ignored. Fields of custom classes are an error, because the
-      file does not contain their size.
+      labels are -1. Fields of custom classes are an error, because the file does not contain their
+      size.
+    * All fields but images are fields of the samples, by the names in the file, which have at most
+      16 bytes: numbers, JSON, arrays as flat lists, and a ``BytesField`` as a text if it is UTF-8 and
+      otherwise as bytes.
     * A label that is stored as a float must be a whole number, as in all sources: ``3.0`` is 3. Any
       other float is an error.
     * An image is a JPEG or raw pixels. The writer chooses for each sample (``write_mode`` of ``jpg``,
@@ -257,6 +260,9 @@ def lmdb(
     * A Datum contains its image and label. An encoded image has label -1. By default, the first
       value decides whether all values are Datums or encoded images. A Datum of raw pixels (blue,
       green and red planes, or gray) becomes a PNM of RGB or gray. A Datum of floats is an error.
+    * The fields of a sample are its ``key``, and ``label``, ``channels``, ``height``, ``width`` and
+      ``float_data`` if its Datum has them. When fields are first read, the keys are read again, and
+      the position of each key is stored (8 bytes).
     * On first use, the pages of keys and the beginning of each value are read. The resulting table
       is stored beside each file (hidden, ending in ``.feedwater1``) or in the cache directory.
       Afterwards each image takes one read. LMDB has no checksums of contents. Damage from before
@@ -372,6 +378,7 @@ def recordio(
       write records in the order of the index.
     * A label is an integer that is stored as a float. If records have lists of labels, the settings
       must select one label.
+    * The fields of a sample are ``label``, a flat list of one or all of its labels, and ``id``.
     * Records without an image are skipped and counted
       (``Source::excluded``). InsightFace's files have one such record at
       the start and one for each identity.
@@ -403,8 +410,12 @@ def tfrecord(
       in the last part) or ``train-{00..15}`` (braces anywhere, as in shells). Samples are ordered by
       path, then file name, then position in the file.
     * The image is the only value of a bytes list. The label is the only value of an integer list,
-      or of a float list if it is a whole number. The settings name both features. Other features
-      are ignored.
+      or of a float list if it is a whole number. The settings name both features. All
+      features are fields, by their names: an integer or float list is a flat list of numbers, a
+      bytes list with one value is a text if it is UTF-8 and otherwise bytes, and a bytes list with
+      several values is a JSON array of texts. When fields are first read, the start of each record
+      is stored (8 bytes). The checksum of a record is verified again if the record has at most 64
+      KiB besides its image.
     * The files are scanned on first use, and every checksum is verified. The resulting table is
       stored beside each file (hidden, ending in ``.feedwater1``) or in the cache directory.
       Afterwards each image takes one read, and its checksum is verified again.

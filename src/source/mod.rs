@@ -43,6 +43,8 @@ pub(crate) mod combine;
 pub(crate) mod configured;
 pub mod custom;
 mod detect;
+#[cfg(any(feature = "beton", feature = "npy"))]
+mod elements;
 pub(crate) mod exclusion;
 mod file;
 mod fingerprint;

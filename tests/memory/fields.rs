@@ -6,7 +6,8 @@ use std::fs;
 use feedwater::ElementType;
 use feedwater::loader::Loader;
 use feedwater::plan::{ColumnSettings, LastBatch, OnError, TooLong};
-use feedwater::source::{FileList, WebDataset};
+use feedwater::source::settings::TfRecordSettings;
+use feedwater::source::{FileList, TfRecord, WebDataset};
 
 use super::{Files, crop, run, small, stored};
 use crate::common::{jpeg, png_of_samples};
@@ -108,4 +109,74 @@ pub fn masks_of_any_size_stay_within_the_footprint() {
         assert_eq!((seen.errors["field"], seen.errors["truncated"]), (3, 3), "{:?}", seen.errors);
         seen.check("masks");
     }
+}
+
+/// Lists of integers need eight times their size in the file, and lists of texts six times theirs
+/// as JSON. Values with more than `limits.max_field_bytes` fail.
+pub fn features_of_any_length_stay_within_the_footprint() {
+    const LIMIT: usize = 4 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tfrecord");
+    let images: Vec<Vec<u8>> = small(8).collect();
+    let records = images.iter().enumerate().flat_map(|(number, image)| {
+        let len = [100, LIMIT / 8, LIMIT / 7, LIMIT][number % 4];
+        let packed = field(3, &field(1, &vec![1; len]));
+        let texts = field(1, &[field(1, &vec![0; len]), field(1, b"b")].concat());
+        let features = [
+            feature("image/encoded", &field(1, &field(1, image))),
+            feature("image/class/label", &field(3, &field(1, &[number as u8]))),
+            feature("integers", &packed),
+            feature("texts", &texts),
+        ];
+        record(&field(1, &features.concat()))
+    });
+    fs::write(&path, records.collect::<Vec<u8>>()).unwrap();
+    let loader = || {
+        let source = TfRecord::open(std::slice::from_ref(&path), &TfRecordSettings::default());
+        let builder = Loader::builder(source.unwrap(), crop());
+        let builder = builder.batch_size(4).num_workers(2).prefetch(1).on_error(OnError::Drop);
+        let device = feedwater::loader::DeviceChoice::Cpu;
+        builder.device(device).last_batch(LastBatch::Partial).configure(|it| {
+            it.limits.max_field_bytes = LIMIT as u64;
+            let most = |max_len, column| ColumnSettings {
+                max_len: Some(max_len),
+                too_long: TooLong::Truncate,
+                ..column
+            };
+            let second = ColumnSettings {
+                field: Some("texts:[1]".into()),
+                ..ColumnSettings::text("second")
+            };
+            let integers = ColumnSettings::list("integers", ElementType::I64, &[]);
+            it.columns = vec![most(1000, integers), most(1000, second)];
+        })
+    };
+    let seen = run(loader, 2);
+    assert!(seen.problem.is_none(), "{:?}", seen.problem);
+    assert_eq!(seen.errors["oversized"], 8, "{:?}", seen.errors);
+    seen.check("a.tfrecord");
+}
+
+fn record(data: &[u8]) -> Vec<u8> {
+    let masked = |bytes: &[u8]| {
+        crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
+    };
+    let len = (data.len() as u64).to_le_bytes();
+    [&len, &masked(&len)[..], data, &masked(data)].concat()
+}
+
+/// Encodes a length-delimited field of a protocol buffer.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut head = vec![number << 3 | 2];
+    let mut len = bytes.len();
+    while len >= 0x80 {
+        head.push(len as u8 | 0x80);
+        len >>= 7;
+    }
+    head.push(len as u8);
+    [&head, bytes].concat()
+}
+
+fn feature(name: &str, value: &[u8]) -> Vec<u8> {
+    field(1, &[field(1, name.as_bytes()), field(2, value)].concat())
 }

@@ -1,13 +1,18 @@
 //! Header and fields of a `.beton` file.
 
+use crate::error::{DataError, Reason};
+use crate::source::elements::Item;
 use crate::source::records::{FileError, Window};
 
 /// Size of the header in bytes: version, number of fields, page size, number of samples, pointer to
 /// the allocation table.
 pub const HEAD_BYTES: u64 = 24;
 /// Size of a field descriptor in bytes: type, name, arguments.
-pub const FIELD_BYTES: u64 = 1 + NAME_BYTES as u64 + 1024;
+pub const FIELD_BYTES: u64 = 1 + NAME_BYTES as u64 + ARGUMENT_BYTES;
 const NAME_BYTES: usize = 16;
+const ARGUMENT_BYTES: u64 = 1024;
+/// Number of axes in the arguments of an array. Unused axes are 0.
+const MOST_AXES: u64 = 32;
 
 /// Supported version of the format. ffcv 1.0.2 writes this version.
 const VERSION: u16 = 2;
@@ -134,6 +139,37 @@ impl Field {
         let kept = &name.as_bytes()[..name.len().min(NAME_BYTES)];
         self.name.as_bytes() == kept
     }
+}
+
+/// Returns the type and the number of the elements of an array, from the arguments of the field
+/// with this name and number: the lengths of all axes, the length of a text, and the text, which is
+/// NumPy's `dtype.descr` as JSON (ffcv's `fields/ndarray.py`).
+pub fn array(window: &mut Window, name: &str, number: u64) -> Result<(Item, u64), DataError> {
+    let place = HEAD_BYTES + FIELD_BYTES * (number + 1) - ARGUMENT_BYTES;
+    let arguments = window.at(place, ARGUMENT_BYTES)?;
+    let number_at = |start| u64::from_le_bytes(bytes(arguments, start));
+    let unsupported = |what: &str| {
+        let problem = format!("the field {name:?} has {what}");
+        DataError::new(Reason::Unsupported, problem)
+    };
+    let len = number_at(8 * MOST_AXES) as usize;
+    let descr = arguments[8 * (MOST_AXES as usize + 1)..].get(..len);
+    let descr = descr.and_then(|descr| serde_json::from_slice::<Vec<[String; 2]>>(descr).ok());
+    let item = match descr.as_deref() {
+        Some([[_, item]]) => Item::parse(item.as_bytes()).filter(|item| item.is_number()),
+        _ => None,
+    };
+    let item = item.ok_or_else(|| {
+        unsupported("elements that are neither integers of up to 64 bits nor floats of 16 to 64")
+    })?;
+    let mut axes: Vec<u64> = (0..MOST_AXES).map(|axis| number_at(8 * axis)).collect();
+    while axes.pop_if(|axis| *axis == 0).is_some() {}
+    if axes.is_empty() {
+        return Err(unsupported("no axis, or only an axis of length 0; write arrays with an axis"));
+    }
+    let count = axes.iter().try_fold(1u64, |count, &axis| count.checked_mul(axis));
+    let count = count.filter(|count| count.checked_mul(item.bytes).is_some());
+    Ok((item, count.ok_or_else(|| FileError::new(place, "the size of an array is out of range"))?))
 }
 
 /// Distance in bytes between the starts of consecutive rows of the sample table.

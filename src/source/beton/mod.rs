@@ -3,13 +3,17 @@
 use serde::{Deserialize, Serialize};
 
 use super::largest::{from_16_bits, in_16_bits};
-use super::records::{Entries, Entry, FileError, Format, Records, Window};
+use super::records::{
+    Entries, Entry, FieldPlace, FieldSink, FileError, Format, Records, Window,
+};
 use super::{Exclusions, label};
+use crate::error::DataError;
 use crate::geometry::Size;
 use crate::header::PnmHead;
 
 use layout::{FIELD_BYTES, Field, HEAD_BYTES, Head, Kind};
 
+mod fields;
 mod layout;
 
 /// Images in files that FFCV's `DatasetWriter` wrote (version 2 of the format, as in ffcv 1.0.2).
@@ -19,8 +23,11 @@ mod layout;
 ///   name, then position in the file.
 /// * The image is an `RGBImageField`. The label is an `IntField`, or a `FloatField` if there is no
 ///   `IntField`. If several fields qualify, the settings must name one. Without a label field,
-///   labels are -1. Other fields are ignored. Fields of custom classes are an error, because the
-///   file does not contain their size.
+///   labels are -1. Fields of custom classes are an error, because the file does not contain their
+///   size.
+/// * All fields but images are fields of the samples, by the names in the file, which have at most
+///   16 bytes: numbers, JSON, arrays as flat lists, and a `BytesField` as a text if it is UTF-8 and
+///   otherwise as bytes.
 /// * A label that is stored as a float must be a whole number, as in all sources: `3.0` is 3. Any
 ///   other float is an error.
 /// * An image is a JPEG or raw pixels. The writer chooses for each sample (`write_mode` of `jpg`,
@@ -77,6 +84,17 @@ impl Format for BetonSettings {
     fn pixels(note: u32) -> Option<u64> {
         let jpeg = || from_16_bits((note >> 16) as u16);
         Some(size_of_note(note).map_or_else(jpeg, Size::pixels))
+    }
+
+    const HAS_OPEN_FIELDS: bool = false;
+
+    fn fields(
+        &self,
+        place: &FieldPlace<'_>,
+        to: &mut FieldSink<'_>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), DataError> {
+        fields::pass(self, place, to, buffer)
     }
 
     /// Parses the tables of the file. Their layout is defined by ffcv's `types.py`, `writer.py` and

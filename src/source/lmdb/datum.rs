@@ -18,7 +18,8 @@ use crate::source::records::{Entry, FileError, Window};
 use crate::storage::File;
 use crate::tensor::CHANNELS;
 
-const OTHERWISE: &str = "the value is not a Datum of Caffe; write source.values = \"image\" if values are images, \
+/// Message for bytes that are not a Datum.
+pub const OTHERWISE: &str = "the value is not a Datum of Caffe; write source.values = \"image\" if values are images, \
     or skip the key (source.skip_keys)";
 
 /// Bit that marks three colour planes in the note of a sample of raw pixels. A note is a number

@@ -5,13 +5,17 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::records::{Entries, Entry, FileError, Format, Records, Window, matches};
+use super::records::{
+    Entries, Entry, FieldPlace, FieldSink, FileError, Format, Records, Window, changed, matches,
+};
 use super::{ExclusionReason, Exclusions};
+use crate::error::{DataError, reserve};
 use crate::geometry::Size;
 use crate::header::PnmHead;
 use crate::storage::File;
 
 mod datum;
+mod fields;
 mod pages;
 
 use pages::{Environment, Node, Value};
@@ -30,6 +34,9 @@ use pages::{Environment, Node, Value};
 /// * A Datum contains its image and label. An encoded image has label -1. By default, the first
 ///   value decides whether all values are Datums or encoded images. A Datum of raw pixels (blue,
 ///   green and red planes, or gray) becomes a PNM of RGB or gray. A Datum of floats is an error.
+/// * The fields of a sample are its `key`, and `label`, `channels`, `height`, `width` and
+///   `float_data` if its Datum has them. When fields are first read, the keys are read again, and
+///   the position of each key is stored (8 bytes).
 /// * On first use, the pages of keys and the beginning of each value are read. The resulting table
 ///   is stored beside each file (hidden, ending in `.feedwater1`) or in the cache directory.
 ///   Afterwards each image takes one read. LMDB has no checksums of contents. Damage from before
@@ -104,15 +111,71 @@ impl Format for LmdbSettings {
         table: &mut Entries,
         excluded: &mut Exclusions,
     ) -> Result<(), FileError> {
-        let mut environment = Environment::open(window)?;
         let mut values = self.values;
+        let databases = self.each(window, &mut |window, _, key, value| {
+            self.sample(window, key, value, &mut values, table, excluded)
+        })?;
+        if self.database.is_empty() && table.is_empty() && !databases.is_empty() {
+            let problem = format!(
+                "the environment has only named databases; set source.database to one of {}",
+                databases.join(", ")
+            );
+            return Err(FileError::new(0, problem));
+        }
+        Ok(())
+    }
+
+    /// Offsets of the nodes of the samples' keys.
+    fn record_starts(&self, window: &mut Window, count: usize) -> Result<Vec<u64>, DataError> {
+        let mut starts = Vec::new();
+        reserve::reserve(&mut starts, count)?;
+        self.each(window, &mut |_, node, key, _| {
+            if starts.len() < count && self.is_sample(key) {
+                starts.push(node);
+            }
+            Ok(())
+        })?;
+        if starts.len() == count { Ok(starts) } else { Err(changed()) }
+    }
+
+    fn fields(
+        &self,
+        place: &FieldPlace<'_>,
+        to: &mut FieldSink<'_>,
+        _: &mut Vec<u8>,
+    ) -> Result<(), DataError> {
+        fields::pass(place, to)
+    }
+
+    fn is_plain(note: u32) -> bool {
+        datum::is_plain(note)
+    }
+
+    fn fill(&self, note: u32, file: &File, offset: u64, space: &mut [u8]) -> io::Result<usize> {
+        datum::fill(note, file, offset, space)?;
+        Ok(space.len())
+    }
+}
+
+/// Receives the offset of the node, the key and the value of an entry.
+type Found<'a> = dyn FnMut(&mut Window, u64, &[u8], Range<u64>) -> Result<(), FileError> + 'a;
+
+impl LmdbSettings {
+    /// Calls `found` with every entry of the configured database. Returns the names of some named
+    /// databases of the environment.
+    fn each(
+        &self,
+        window: &mut Window,
+        found: &mut Found<'_>,
+    ) -> Result<Vec<String>, FileError> {
+        let mut environment = Environment::open(window)?;
         let mut names = Vec::new();
         let mut named = None;
         let main = environment.main();
-        environment.each(window, main, &mut |window, Node { key, value, .. }| {
+        environment.each(window, main, &mut |window, Node { offset, key, value }| {
             match value {
                 Value::Bytes(bytes) if self.database.is_empty() => {
-                    self.sample(window, key, bytes, &mut values, table, excluded)?;
+                    found(window, offset, key, bytes)?;
                 }
                 Value::Bytes(_) => {}
                 Value::Database(database) => {
@@ -129,14 +192,7 @@ impl Format for LmdbSettings {
             Ok(())
         })?;
         if self.database.is_empty() {
-            if table.is_empty() && !names.is_empty() {
-                let problem = format!(
-                    "the environment has only named databases; set source.database to one of {}",
-                    names.join(", ")
-                );
-                return Err(FileError::new(0, problem));
-            }
-            return Ok(());
+            return Ok(names);
         }
         let Some(database) = named else {
             let name = &self.database;
@@ -153,25 +209,21 @@ impl Format for LmdbSettings {
             return Err(FileError::new(0, problem));
         };
         environment.each(window, database, &mut |window, Node { offset, key, value }| match value {
-            Value::Bytes(bytes) => self.sample(window, key, bytes, &mut values, table, excluded),
+            Value::Bytes(bytes) => found(window, offset, key, bytes),
             Value::Database(_) => {
                 let problem = "a database in a named database: the file is damaged";
                 Err(FileError::new(offset, problem))
             }
-        })
+        })?;
+        Ok(names)
     }
 
-    fn is_plain(note: u32) -> bool {
-        datum::is_plain(note)
+    /// Whether a value with this key is a sample.
+    fn is_sample(&self, key: &[u8]) -> bool {
+        let is_skipped = || self.skip_keys.iter().any(|pattern| matches(pattern.as_bytes(), key));
+        matches(self.keys.as_bytes(), key) && !is_skipped()
     }
 
-    fn fill(&self, note: u32, file: &File, offset: u64, space: &mut [u8]) -> io::Result<usize> {
-        datum::fill(note, file, offset, space)?;
-        Ok(space.len())
-    }
-}
-
-impl LmdbSettings {
     /// Adds a value to the table if its key is selected. Otherwise counts the value as skipped.
     fn sample(
         &self,
@@ -182,8 +234,7 @@ impl LmdbSettings {
         table: &mut Entries,
         excluded: &mut Exclusions,
     ) -> Result<(), FileError> {
-        let skipped = || self.skip_keys.iter().any(|pattern| matches(pattern.as_bytes(), key));
-        if !matches(self.keys.as_bytes(), key) || skipped() {
+        if !self.is_sample(key) {
             excluded.add(ExclusionReason::OtherKey, "", 1, &shown(key));
             return Ok(());
         }

@@ -167,6 +167,76 @@ impl Environment {
         self.check_overlaps()
     }
 
+    /// Reads the key and the byte range of the value of the node at this offset.
+    pub fn node(
+        &self,
+        window: &mut Window,
+        offset: u64,
+    ) -> Result<(Vec<u8>, Range<u64>), FileError> {
+        let at = offset / self.page_bytes * self.page_bytes;
+        let bytes = window.at(at, self.page_bytes)?.to_vec();
+        let page = Page { offset: at, layout: self.layout, bytes: &bytes };
+        let is_leaf = page.sort(at / self.page_bytes)? == LEAF;
+        for node in page.nodes()?.filter(|_| is_leaf) {
+            let node = node?;
+            if at + node.start as u64 == offset
+                && let (Value::Bytes(value), _) = self.value(window, &page, &node)?
+            {
+                return Ok((bytes[node.start + 8..node.end].to_vec(), value));
+            }
+        }
+        Err(FileError::new(offset, "expected a key here: the file was changed"))
+    }
+
+    /// Returns the value of a node of a leaf, and the pages that hold the value if they hold
+    /// nothing else.
+    fn value(
+        &self,
+        window: &mut Window,
+        page: &Page,
+        node: &Range<usize>,
+    ) -> Result<(Value, Option<Run>), FileError> {
+        let offset = page.offset + node.start as u64;
+        let wrong = |problem: String| Err(FileError::new(offset, problem));
+        let Environment { layout, page_bytes, pages, .. } = *self;
+        let start = if layout.aligned { node.end.next_multiple_of(2) } else { node.end };
+        let (size, flags) = (u32(page.bytes, node.start), u16(page.bytes, node.start + 4));
+        let here = |len: usize| page.bytes.get(start..).and_then(|data| data.get(..len));
+        if flags & DUPLICATES != 0 {
+            wrong(
+                "a key has several values, but the database has one value per key: the file is \
+                 damaged"
+                    .into(),
+            )
+        } else if flags & SUB_DATA != 0 {
+            let Some(record) = here(48) else { return wrong(leaves("a database")) };
+            Ok((Value::Database(Database::read(record)), None))
+        } else if flags & BIG_DATA != 0 {
+            let Some(number) = here(8) else { return wrong(leaves("a page's number")) };
+            let first = u64(number, 0);
+            let bytes = layout.header as u64 + u64::from(size);
+            let end = first.saturating_add(bytes.div_ceil(page_bytes));
+            if first < METAS || end > pages {
+                return wrong(beyond("a value's page", first, pages));
+            }
+            let at = first * page_bytes;
+            let head = window.at(at, layout.header as u64)?;
+            if (Page { offset: at, layout, bytes: head }).sort(first)? != OVERFLOW {
+                let problem =
+                    "expected the start of a value, found another page: the file is damaged";
+                return Err(FileError::new(at, problem));
+            }
+            let run = Run { pages: first..end, node: offset };
+            Ok((Value::Bytes(at + layout.header as u64..at + bytes), Some(run)))
+        } else {
+            if here(size as usize).is_none() {
+                return wrong(leaves("a value"));
+            }
+            let start = page.offset + start as u64;
+            Ok((Value::Bytes(start..start + u64::from(size)), None))
+        }
+    }
+
     /// Returns an error if two values, or a value and a page of keys, overlap.
     fn check_overlaps(&mut self) -> Result<(), FileError> {
         self.overflow.sort_unstable_by_key(|run| run.pages.start);
@@ -257,7 +327,6 @@ impl Walk<'_, '_> {
     fn leaf(&mut self, page: &Page, node: Range<usize>) -> Result<(), FileError> {
         let offset = page.offset + node.start as u64;
         let wrong = |problem: String| Err(FileError::new(offset, problem));
-        let Environment { layout, page_bytes, pages, .. } = *self.environment;
         let key = &page.bytes[node.start + 8..node.end];
         if self.entries > 0 && self.database.compare(&self.last, key) != Ordering::Less {
             return wrong(
@@ -267,43 +336,8 @@ impl Walk<'_, '_> {
         self.last.clear();
         self.last.extend_from_slice(key);
         self.entries += 1;
-
-        let start = if layout.aligned { node.end.next_multiple_of(2) } else { node.end };
-        let (size, flags) = (u32(page.bytes, node.start), u16(page.bytes, node.start + 4));
-        let here = |len: usize| page.bytes.get(start..).and_then(|data| data.get(..len));
-        let value = if flags & DUPLICATES != 0 {
-            return wrong(
-                "a key has several values, but the database has one value per key: the file is \
-                 damaged"
-                    .into(),
-            );
-        } else if flags & SUB_DATA != 0 {
-            let Some(record) = here(48) else { return wrong(leaves("a database")) };
-            Value::Database(Database::read(record))
-        } else if flags & BIG_DATA != 0 {
-            let Some(number) = here(8) else { return wrong(leaves("a page's number")) };
-            let first = u64(number, 0);
-            let bytes = layout.header as u64 + u64::from(size);
-            let end = first.saturating_add(bytes.div_ceil(page_bytes));
-            if first < METAS || end > pages {
-                return wrong(beyond("a value's page", first, pages));
-            }
-            let at = first * page_bytes;
-            let head = self.window.at(at, layout.header as u64)?;
-            if (Page { offset: at, layout, bytes: head }).sort(first)? != OVERFLOW {
-                let problem =
-                    "expected the start of a value, found another page: the file is damaged";
-                return Err(FileError::new(at, problem));
-            }
-            self.environment.overflow.push(Run { pages: first..end, node: offset });
-            Value::Bytes(at + layout.header as u64..at + bytes)
-        } else {
-            if here(size as usize).is_none() {
-                return wrong(leaves("a value"));
-            }
-            let start = page.offset + start as u64;
-            Value::Bytes(start..start + u64::from(size))
-        };
+        let (value, run) = self.environment.value(self.window, page, &node)?;
+        self.environment.overflow.extend(run);
         (self.found)(self.window, Node { offset, key, value })
     }
 }

@@ -5,6 +5,7 @@
 //! little-endian), and a Python dictionary literal with `descr`, `fortran_order` and `shape`. This
 //! module parses the literal itself and evaluates nothing.
 
+use crate::source::elements::Item;
 use crate::source::records::FileError;
 use crate::storage::File;
 
@@ -23,16 +24,6 @@ pub struct Array {
     pub shape: Vec<u64>,
     /// Offset of the first element. The elements fill the rest of the file.
     pub start: u64,
-}
-
-/// Type of the array's elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Item {
-    /// NumPy's letter for the kind of type, such as `u`, `i`, `f`, `b`.
-    pub kind: u8,
-    pub bytes: u64,
-    /// Whether the byte order is big-endian. False for single bytes.
-    pub big_endian: bool,
 }
 
 impl Array {
@@ -107,32 +98,6 @@ impl Array {
                 ))
             }
         }
-    }
-}
-
-impl Item {
-    /// Formats the type like NumPy, such as `<f4`.
-    pub fn words(self) -> String {
-        let order = match (self.bytes, self.big_endian) {
-            (0 | 1, _) => '|',
-            (_, true) => '>',
-            _ => '<',
-        };
-        format!("{order}{}{}", char::from(self.kind), self.bytes)
-    }
-
-    fn parse(descr: &[u8]) -> Option<Self> {
-        let (order, rest) = descr.split_first()?;
-        let (&kind, digits) = rest.split_first()?;
-        let big_endian = match order {
-            b'<' | b'|' => false,
-            b'>' => true,
-            _ => return None,
-        };
-        let digits = std::str::from_utf8(digits).ok()?;
-        let plain = kind.is_ascii_alphabetic() && digits.bytes().all(|it| it.is_ascii_digit());
-        let bytes = digits.parse::<u32>().ok()?.into();
-        plain.then_some(Self { kind, bytes, big_endian: big_endian && bytes > 1 })
     }
 }
 

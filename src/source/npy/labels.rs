@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::array::{Array, Item, words};
+use super::array::{Array, words};
 use super::wrong;
 use crate::error::{Error, Result};
+use crate::source::elements::Item;
 use crate::source::records::FileError;
 use crate::storage::{File, Storage};
 

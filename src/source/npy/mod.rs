@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::elements::Item;
 use super::largest::largest;
 use super::records::{FileError, expand};
 use super::{Configured, Hints, Identity, Page, Sealed, Source, settings};
@@ -16,7 +17,7 @@ use crate::header::PnmHead;
 use crate::storage::{self, File, Stamp, Storage};
 use crate::tensor::CHANNELS;
 
-use array::{Array, Item, words};
+use array::{Array, words};
 use labels::Labels;
 
 mod array;

@@ -5,9 +5,14 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::records::{Entries, Entry, FileError, Format, Records, Window, check_of};
+use super::records::{
+    Entries, Entry, FieldPlace, FieldSink, FileError, Format, Records, Window, check_of,
+};
 use super::{ExclusionReason, Exclusions, label};
+use crate::error::DataError;
 use crate::storage::File;
+
+mod fields;
 
 const MAGIC: [u8; 4] = 0xced7_230a_u32.to_le_bytes();
 /// Size of a record header in bytes: magic number and length.
@@ -29,6 +34,7 @@ const IN_PARTS: u32 = 1;
 ///   write records in the order of the index.
 /// * A label is an integer that is stored as a float. If records have lists of labels, the settings
 ///   must select one label.
+/// * The fields of a sample are `label`, a flat list of one or all of its labels, and `id`.
 /// * Records without an image are skipped and counted
 ///   ([`Source::excluded`](super::Notes::excluded)). InsightFace's files have one such record at
 ///   the start and one for each identity.
@@ -110,6 +116,17 @@ impl Format for RecordIoSettings {
             table.push(self.entry(window, &record)?);
         }
         Ok(())
+    }
+
+    const HAS_OPEN_FIELDS: bool = false;
+
+    fn fields(
+        &self,
+        place: &FieldPlace<'_>,
+        to: &mut FieldSink<'_>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), DataError> {
+        fields::pass(place, to, buffer)
     }
 
     fn is_plain(note: u32) -> bool {

@@ -38,6 +38,11 @@ impl Entry {
         }
     }
 
+    /// Offset after the sample. For a damaged sample, its offset.
+    pub fn end(self) -> u64 {
+        self.offset + if self.len == DAMAGED { 0 } else { self.len.into() }
+    }
+
     /// Creates an entry for a damaged sample at this offset.
     pub fn damaged(offset: u64) -> Self {
         Self { offset, label: -1, len: DAMAGED, crc: 0 }

@@ -1,84 +1,153 @@
 //! Fields of samples that are stored beside their image.
 
-use std::ops::Range;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-use super::{CHANGED, Entry, FileError, Format, Records, Shard, unreadable};
-use crate::error::{DataError, Reason, Redacted, reserve};
-use crate::field::{Field, FieldKind, FieldValue};
-use crate::source::{Fields, PutField};
-
-/// Name and position of each field of a sample.
-pub type Parts = Vec<(String, Range<u64>)>;
+use super::sink::Target;
+use super::{
+    DAMAGED, FieldPlace, FieldSink, FileError, Format, Records, Shard, Window, changed, damaged,
+    not_read, unreadable,
+};
+use crate::error::{DataError, Reason, Redacted};
+use crate::field::Field;
+use crate::source::{Fields, PutField, Source};
 
 /// Number of samples whose fields are listed by [`Fields::schema`].
 const LISTED: u64 = 100;
 
-impl<F: Format> Records<F> {
-    /// Returns name and position of the fields of a sample.
-    fn parts(&self, index: u64) -> Result<(&Shard, Parts), DataError> {
-        let (number, Entry { offset, .. }) = self.find(index);
-        let shard = &self.shards[number];
-        if let Some(why) = shard.no_fields::<F>()? {
-            let path = Redacted::path(&shard.path);
-            let problem = format!("the fields of {path} cannot be read, because {why}");
-            return Err(DataError::new(Reason::Unsupported, problem));
-        }
-        let from = match index.checked_sub(1).filter(|&before| before >= shard.first()) {
-            Some(before) => {
-                let Entry { offset, len, .. } = self.find(before).1;
-                offset + u64::from(len)
-            }
-            None => 0,
-        };
-        let parts = F::fields(&shard.file, shard.stamp.len, from, offset).map_err(unscanned)?;
-        let is_same = shard.file.stamp().map_err(unreadable)? == shard.stamp;
-        match is_same && !parts.is_empty() {
-            true => Ok((shard, parts)),
-            false => Err(DataError::new(Reason::Unreadable, CHANGED)),
-        }
+/// What is known about the fields of a file. Determined when fields are first read.
+#[derive(Default)]
+pub(super) struct ShardFields {
+    /// Starts of the samples' records, or why the fields cannot be read.
+    starts: OnceLock<Result<Vec<u64>, &'static str>>,
+    /// Held while `starts` is determined, so that threads wait instead of scanning the file too.
+    scan: Mutex<()>,
+}
+
+impl ShardFields {
+    /// Number of records whose start is stored.
+    fn len(&self) -> usize {
+        self.starts.get().map_or(0, |starts| starts.as_ref().map_or(0, Vec::len))
     }
 }
 
 impl Shard {
-    /// Returns why fields cannot be read, with a remedy.
-    fn no_fields<F: Format>(&self) -> Result<Option<&'static str>, DataError> {
+    /// Returns the starts of the samples' records.
+    fn record_starts<F: Format>(&self, format: &F) -> Result<&[u64], DataError> {
+        let starts = match self.fields.starts.get() {
+            Some(starts) => starts,
+            None => {
+                let _scan = self.fields.scan.lock().unwrap_or_else(PoisonError::into_inner);
+                match self.fields.starts.get() {
+                    Some(starts) => starts,
+                    None => {
+                        let found = self.scan(format)?;
+                        self.fields.starts.get_or_init(|| found)
+                    }
+                }
+            }
+        };
+        starts.as_deref().map_err(|why| {
+            let path = Redacted::path(&self.path);
+            let problem = format!("the fields of {path} cannot be read, because {why}");
+            DataError::new(Reason::Unsupported, problem)
+        })
+    }
+
+    fn scan<F: Format>(&self, format: &F) -> Result<Result<Vec<u64>, &'static str>, DataError> {
         if self.file.is_remote() {
-            return Ok(Some("it is at a URL; copy it to a local disk"));
+            return Ok(Err("it is at a URL; copy it to a local disk"));
         }
         if self.packing.is_some() {
-            return Ok(Some("it is compressed; decompress it"));
+            return Ok(Err("it is compressed; decompress it"));
         }
-        if let Some(known) = self.no_fields.get() {
-            return Ok(*known);
+        self.check_unchanged()?;
+        if let Some(why) = F::cannot_have_fields(&self.file, self.stamp.len)? {
+            return Ok(Err(why));
         }
-        let why = F::cannot_have_fields(&self.file, self.stamp.len).map_err(unscanned)?;
-        Ok(*self.no_fields.get_or_init(|| why))
+        let mut window = Window::new(&self.file, self.stamp.len);
+        let starts = format.record_starts(&mut window, self.entries.len())?;
+        self.check_unchanged()?;
+        Ok(Ok(starts))
+    }
+
+    /// Returns an error if the file is not the one that was indexed.
+    pub(super) fn check_unchanged(&self) -> Result<(), DataError> {
+        match self.file.stamp().map_err(unreadable)? == self.stamp {
+            true => Ok(()),
+            false => Err(changed()),
+        }
     }
 }
 
-fn unscanned(error: FileError) -> DataError {
-    let FileError { offset, problem, failed_read } = error;
-    let reason = if failed_read { Reason::Unreadable } else { Reason::Corrupt };
-    DataError::new(reason, format!("at byte {offset}: {problem}"))
+impl<F: Format> Records<F> {
+    /// Memory of the starts of records, in bytes. After the fields of one file were read, those of
+    /// all files will be.
+    pub(super) fn field_bytes(&self) -> u64 {
+        let is_used = self.shards.iter().any(|shard| shard.fields.len() > 0);
+        if is_used { self.len() * size_of::<u64>() as u64 } else { 0 }
+    }
+
+    /// Passes the fields of a sample to a target.
+    fn pass_fields<'a>(
+        &'a self,
+        index: u64,
+        to: Target<'a>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), DataError> {
+        let shard = &self.shards[self.find(index).0];
+        let result = self.pass_unchecked(shard, index, to, buffer);
+        // In a changed file, a field seems to be missing or wrong.
+        shard.check_unchanged()?;
+        result
+    }
+
+    fn pass_unchecked<'a>(
+        &self,
+        shard: &'a Shard,
+        index: u64,
+        to: Target<'a>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), DataError> {
+        let starts = shard.record_starts(&self.format)?;
+        let entry = self.find(index).1;
+        if entry.len == DAMAGED {
+            return Err(damaged(entry.offset));
+        }
+        let before = self.check_before(&shard.file, entry.offset, entry.crc);
+        before.map_err(|error| not_read(error, entry.offset))?;
+        let number = index - shard.first();
+        let previous = match index.checked_sub(1).filter(|&before| before >= shard.first()) {
+            Some(before) => self.find(before).1.end(),
+            None => 0,
+        };
+        let record = starts.get(number as usize).copied().unwrap_or(0);
+        let file_len = shard.stamp.len;
+        let place = FieldPlace { file: &shard.file, file_len, number, entry, previous, record };
+        self.format.fields(&place, &mut FieldSink { shard, to }, buffer)
+    }
+}
+
+impl From<FileError> for DataError {
+    fn from(error: FileError) -> Self {
+        let FileError { offset, problem, failed_read } = error;
+        let reason = if failed_read { Reason::Unreadable } else { Reason::Corrupt };
+        DataError::new(reason, format!("at byte {offset}: {problem}"))
+    }
 }
 
 impl<F: Format> Fields for Records<F> {
     /// The fields of the first samples.
     fn schema(&self) -> Vec<Field> {
-        let mut fields: Vec<Field> = Vec::new();
-        for index in 0..crate::source::Source::len(self).min(LISTED) {
-            for (name, _) in self.parts(index).map(|(_, parts)| parts).unwrap_or_default() {
-                if fields.iter().all(|field| field.name != name) {
-                    let kind = if is_json(&name) { FieldKind::Json } else { FieldKind::Bytes };
-                    fields.push(Field { name, kind });
-                }
-            }
+        let mut fields = Vec::new();
+        for index in 0..self.len().min(LISTED) {
+            // A sample that cannot be read is an error when it is loaded.
+            let _ = self.pass_fields(index, Target::Schema(&mut fields), &mut Vec::new());
         }
         fields
     }
 
     fn is_open(&self) -> bool {
-        true
+        F::HAS_OPEN_FIELDS
     }
 
     fn read_fields(
@@ -89,41 +158,6 @@ impl<F: Format> Fields for Records<F> {
         limit: u64,
         put: &mut PutField<'_>,
     ) -> Result<(), DataError> {
-        let (shard, parts) = self.parts(index)?;
-        for (number, wanted) in wanted.iter().enumerate() {
-            let mut found = parts.iter().filter(|(name, _)| name == wanted);
-            let Some((name, bytes)) = found.next() else { continue };
-            if found.next().is_some() {
-                let problem = format!("the sample has several files {name:?}");
-                return Err(DataError::new(Reason::Corrupt, problem));
-            }
-            let len = bytes.end - bytes.start;
-            if len > limit {
-                let problem = format!(
-                    "the field {name:?} has {len} bytes; limits.max_field_bytes is {limit}"
-                );
-                return Err(DataError::new(Reason::Oversized, problem));
-            }
-            reserve::renew(buffer, len as usize)?;
-            let failed = |error| {
-                let DataError { reason, problem, .. } = unreadable(error);
-                DataError::new(reason, format!("the field {name:?}: {problem}"))
-            };
-            shard.file.read_exact_at(buffer, bytes.start).map_err(failed)?;
-            if shard.file.stamp().map_err(unreadable)? != shard.stamp {
-                return Err(DataError::new(Reason::Unreadable, CHANGED));
-            }
-            let value = match str::from_utf8(buffer) {
-                _ if is_json(name) => FieldValue::Json(buffer),
-                Ok(text) => FieldValue::Text(text),
-                Err(_) => FieldValue::Bytes(buffer),
-            };
-            put(number, value)?;
-        }
-        Ok(())
+        self.pass_fields(index, Target::Columns { wanted, put, limit }, buffer)
     }
-}
-
-fn is_json(name: &str) -> bool {
-    name == "json" || name.ends_with(".json")
 }

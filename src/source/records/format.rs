@@ -2,12 +2,12 @@
 
 use std::fmt::Debug;
 use std::io;
-use std::ops::Range;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Entries, FileError, Window};
+use super::{Entries, FieldPlace, FieldSink, FileError, Window};
+use crate::error::DataError;
 use crate::header::PnmHead;
 use crate::source::Exclusions;
 use crate::storage::File;
@@ -81,26 +81,30 @@ pub trait Format:
         Ok(Vec::new())
     }
 
-    /// Whether samples have fields ([`fields`](Self::fields)).
-    const HAS_FIELDS: bool = false;
-
     /// Returns why the fields of an uncompressed local file cannot be read, with a remedy. Called
-    /// once for each file.
+    /// when the fields of a file are first read.
     fn cannot_have_fields(_file: &File, _len: u64) -> Result<Option<&'static str>, FileError> {
         Ok(None)
     }
 
-    /// Returns name and position of the fields of a sample of an uncompressed local file. The image
-    /// begins at `image`, and the image of the previous sample ends at `from`, which is 0 for the
-    /// first sample. Empty if no image begins there.
-    fn fields(
-        _file: &File,
-        _len: u64,
-        _from: u64,
-        _image: u64,
-    ) -> Result<Vec<(String, Range<u64>)>, FileError> {
+    /// Returns the starts of the records of the first `count` samples, for formats that cannot find
+    /// the record of an image otherwise. Called when the fields of a file are first read. The
+    /// default returns none.
+    fn record_starts(&self, _window: &mut Window, _count: usize) -> Result<Vec<u64>, DataError> {
         Ok(Vec::new())
     }
+
+    /// Whether a sample may have fields that the first samples do not have.
+    const HAS_OPEN_FIELDS: bool = true;
+
+    /// Passes the fields of a sample to `to`: calls [`FieldSink::wants`] for each field, then reads
+    /// the value of a wanted field and calls [`FieldSink::put`]. `buffer` is memory for values.
+    fn fields(
+        &self,
+        place: &FieldPlace<'_>,
+        to: &mut FieldSink<'_>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), DataError>;
 
     /// Whether [`fill`](Self::fill) takes one read for a sample whose entry has this note. Only
     /// such samples can be prefetched.

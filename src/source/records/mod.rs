@@ -18,7 +18,7 @@
 
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::{
     Exclusion, Exclusions, Expected, Fields, Hints, Identity, Notes, Page, RemoteReads, Sealed,
@@ -36,9 +36,11 @@ pub use file_error::FileError;
 pub use files::matches;
 pub use format::Format;
 pub use names::Entries;
+pub use sink::{FieldPlace, FieldSink};
 pub use window::Window;
 
 use entry::DAMAGED;
+use fields::ShardFields;
 use names::Names;
 
 pub(super) use classes::MOST_CLASSES_BYTES;
@@ -59,6 +61,7 @@ mod names;
 mod open;
 #[cfg(any(feature = "lmdb", feature = "tfrecord"))]
 pub(in crate::source) mod protobuf;
+mod sink;
 mod table;
 mod window;
 
@@ -93,9 +96,7 @@ struct Shard {
     names: Option<Box<Names>>,
     /// Index after the file's last sample.
     end: u64,
-    /// Why the fields of the samples cannot be read, if they cannot. Determined when fields are
-    /// first read.
-    no_fields: OnceLock<Option<&'static str>>,
+    fields: ShardFields,
 }
 
 impl Shard {
@@ -123,8 +124,7 @@ impl<F: Format> Records<F> {
         let (number, Entry { offset, len, crc, .. }) = self.find(index);
         let shard = &self.shards[number];
         if len == DAMAGED {
-            let problem = format!("the checksum of the record at byte {offset} does not match");
-            return Err(DataError::new(Reason::Corrupt, problem));
+            return Err(damaged(offset));
         }
         super::check_size(prefix.len() as u64 + u64::from(len), limit)?;
         let file = &shard.file;
@@ -135,7 +135,7 @@ impl<F: Format> Records<F> {
         let filled = before.and_then(|()| self.format.fill(crc, file, offset, space));
         let kept = filled.map_err(|error| not_read(error, end))?;
         if file.stamp().map_err(unreadable)? != shard.stamp {
-            return Err(DataError::new(Reason::Unreadable, CHANGED));
+            return Err(changed());
         }
         verify::<F>(space, offset, crc)?;
         page.truncate(prefix.len() + kept);
@@ -210,6 +210,17 @@ fn verify<F: Format>(bytes: &[u8], offset: u64, crc: u32) -> Result<(), DataErro
     Ok(())
 }
 
+/// Creates the error for a file that is not the one that was indexed.
+pub(super) fn changed() -> DataError {
+    DataError::new(Reason::Unreadable, CHANGED)
+}
+
+/// Creates the error for a record at this offset that does not match its checksum.
+pub(super) fn damaged(offset: u64) -> DataError {
+    let problem = format!("the checksum of the record at byte {offset} does not match");
+    DataError::new(Reason::Corrupt, problem)
+}
+
 /// Creates the error for a failed read of bytes up to `end`.
 fn not_read(error: io::Error, end: u64) -> DataError {
     match error.kind() {
@@ -269,7 +280,7 @@ impl<F: Format> Source for Records<F> {
     }
 
     fn fields(&self) -> Option<&dyn Fields> {
-        F::HAS_FIELDS.then_some(self)
+        Some(self)
     }
 
     fn remote(&self) -> Option<&dyn RemoteReads> {
@@ -330,7 +341,7 @@ impl<F: Format> Hints for Records<F> {
         let classes = self.classes.iter().map(|name| name.capacity() + size_of::<String>());
         let within = within + classes.sum::<usize>();
         let unpacker = if self.packed() == 0 { 0 } else { self.unpacker.memory_bytes() };
-        (within + shards) as u64 + files + unpacker
+        (within + shards) as u64 + files + unpacker + self.field_bytes()
     }
 
     fn file_ends(&self) -> Vec<u64> {

@@ -1,7 +1,6 @@
 //! Opens files that contain many samples each.
 
 use std::path::PathBuf;
-use std::sync::OnceLock;
 
 use super::classes::OfFiles;
 use super::table::{Opened, Table, Unopened, table_of};
@@ -100,7 +99,7 @@ impl<F: Format> Records<F> {
                 entries,
                 names,
                 end,
-                no_fields: OnceLock::new(),
+                fields: Default::default(),
             };
             listed.push(shard.listed());
             shards.push(shard);

@@ -16,7 +16,6 @@ pub enum Value {
     Number(u64),
     Bytes(Range<u64>),
     /// Value of 4 or 8 bytes, usually a float.
-    #[cfg_attr(not(feature = "tfrecord"), allow(dead_code, reason = "LMDB's Datum has none"))]
     Fixed(Range<u64>),
 }
 

@@ -134,7 +134,7 @@ pub fn table_of<F: Format>(
         let start = match bad {
             BadShards::UntilDamage => {
                 damaged.used = count;
-                entries.iter().map(end_of).max().unwrap_or(0)
+                entries.iter().map(|entry| entry.end()).max().unwrap_or(0)
             }
             _ => {
                 damaged.left_out = count;
@@ -161,11 +161,6 @@ pub fn table_of<F: Format>(
     let table = Table::new::<F>(file, packing, (stamp, version), contents);
     let is_used = !table.entries.is_empty() || damage.is_none();
     Ok(Opened { table: is_used.then_some(table), bad: damage })
-}
-
-/// Returns the offset after a sample.
-fn end_of(entry: &Entry) -> u64 {
-    entry.offset + if entry.len == DAMAGED { 0 } else { entry.len.into() }
 }
 
 /// CRC-32C of the first and last bytes of a local file, at most [`END_BYTES`] each. 0 for an

@@ -16,6 +16,11 @@ use crate::source::label::{self, MOST_NAME_BYTES};
 use crate::source::records::protobuf::{Fields, Value};
 use crate::source::records::{FileError, MOST_CLASSES_BYTES, Window};
 
+/// Numbers of the lists in `Feature`.
+pub const BYTES_LIST: u64 = 1;
+pub const FLOAT_LIST: u64 = 2;
+pub const INT64_LIST: u64 = 3;
+
 const FLOAT_BYTES: u64 = 4;
 
 /// Returns the byte range of a record's image in the file, and the record's label.
@@ -78,7 +83,7 @@ pub fn texts(
     })?;
     let (mut texts, mut bytes) = (Vec::new(), 0);
     let Some(values) = values else { return Ok(texts) };
-    each_value(window, values, 1, |window, value| {
+    each_value(window, values, BYTES_LIST, |window, value| {
         let Value::Bytes(text) = value else { return Ok(()) };
         let len = text.end - text.start;
         bytes += len as usize + size_of::<String>();
@@ -96,7 +101,7 @@ pub fn texts(
 }
 
 /// Calls `found` with the name and value of every feature.
-fn each_feature(
+pub fn each_feature(
     window: &mut Window,
     record: Range<u64>,
     mut found: impl FnMut(&mut Window, Range<u64>, Range<u64>) -> Result<(), FileError>,
@@ -136,7 +141,7 @@ fn one_bytes(
 ) -> Result<Range<u64>, FileError> {
     let start = feature.start;
     let (mut last, mut count) = (0..0, 0u64);
-    each_value(window, feature, 1, |_, value| {
+    each_value(window, feature, BYTES_LIST, |_, value| {
         if let Value::Bytes(bytes) = value {
             last = bytes;
             count += 1;
@@ -153,7 +158,7 @@ fn one_bytes(
 fn one_number(window: &mut Window, feature: Range<u64>, name: &str) -> Result<i64, FileError> {
     let start = feature.start;
     let (mut last, mut count) = (0, 0u64);
-    each_value(window, feature.clone(), 3, |window, value| {
+    each_value(window, feature.clone(), INT64_LIST, |window, value| {
         match value {
             Value::Number(value) => {
                 last = value;
@@ -171,7 +176,7 @@ fn one_number(window: &mut Window, feature: Range<u64>, name: &str) -> Result<i6
         Ok(())
     })?;
     let (mut float, mut floats) = (start, 0u64);
-    each_value(window, feature, 2, |_, value| {
+    each_value(window, feature, FLOAT_LIST, |_, value| {
         if let Value::Bytes(bytes) | Value::Fixed(bytes) = value
             && bytes.end - bytes.start >= FLOAT_BYTES
         {

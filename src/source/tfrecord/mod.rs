@@ -3,9 +3,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::Exclusions;
-use super::records::{CLASSES_NAME, Entries, Entry, FileError, Format, Records, Window};
+use super::records::{
+    CLASSES_NAME, Entries, Entry, FieldPlace, FieldSink, FileError, Format, Records, Window,
+};
+use crate::error::DataError;
 
 mod example;
+mod fields;
+mod message;
 
 /// Images in TFRecord files, one per `tf.train.Example`.
 ///
@@ -13,8 +18,12 @@ mod example;
 ///   in the last part) or `train-{00..15}` (braces anywhere, as in shells). Samples are ordered by
 ///   path, then file name, then position in the file.
 /// * The image is the only value of a bytes list. The label is the only value of an integer list,
-///   or of a float list if it is a whole number. The settings name both features. Other features
-///   are ignored.
+///   or of a float list if it is a whole number. The settings name both features. All
+///   features are fields, by their names: an integer or float list is a flat list of numbers, a
+///   bytes list with one value is a text if it is UTF-8 and otherwise bytes, and a bytes list with
+///   several values is a JSON array of texts. When fields are first read, the start of each record
+///   is stored (8 bytes). The checksum of a record is verified again if the record has at most 64
+///   KiB besides its image.
 /// * The files are scanned on first use, and every checksum is verified. The resulting table is
 ///   stored beside each file (hidden, ending in `.feedwater1`) or in the cache directory.
 ///   Afterwards each image takes one read, and its checksum is verified again.
@@ -79,6 +88,19 @@ impl Format for TfRecordSettings {
             true => example::texts(window, 12..end, CLASSES_NAME),
             false => Ok(Vec::new()),
         }
+    }
+
+    fn record_starts(&self, window: &mut Window, count: usize) -> Result<Vec<u64>, DataError> {
+        fields::starts(window, count)
+    }
+
+    fn fields(
+        &self,
+        place: &FieldPlace<'_>,
+        to: &mut FieldSink<'_>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), DataError> {
+        fields::pass(place, to, buffer)
     }
 
     fn walk(

@@ -6,9 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::records::{
-    CLASSES_NAME, Entries, Entry, FileError, Format, MOST_CLASSES_BYTES, Records, Window,
+    CLASSES_NAME, Entries, Entry, FieldPlace, FieldSink, FileError, Format, MOST_CLASSES_BYTES,
+    Records, Window, changed,
 };
-use super::{ExclusionReason, Exclusions, exclusion, label};
+use super::{ExclusionReason, Exclusions, FieldKind, FieldValue, exclusion, label};
+use crate::error::{DataError, Reason};
 use crate::storage::File;
 
 use tar::Kind;
@@ -126,8 +128,6 @@ impl Format for WebDatasetSettings {
             .map_err(|error| wrong(format!("the names of classes cannot be read: {error}")))
     }
 
-    const HAS_FIELDS: bool = true;
-
     /// With hard links, the position of an image does not identify its sample.
     fn cannot_have_fields(file: &File, len: u64) -> Result<Option<&'static str>, FileError> {
         let mut window = Window::new(file, len);
@@ -150,38 +150,30 @@ impl Format for WebDatasetSettings {
     /// The files of a sample, named by their extensions. They follow each other, before or after
     /// the image.
     fn fields(
-        file: &File,
-        len: u64,
-        from: u64,
-        image: u64,
-    ) -> Result<Vec<(String, Range<u64>)>, FileError> {
-        let mut window = Window::new(file, len);
-        window.read_ahead(tar::AHEAD_BYTES);
-        let mut members = tar::Members::from(from);
-        let mut sample = None;
-        let (mut parts, mut is_found) = (Vec::new(), false);
-        // After the last sample, the zeros at the end of the file need not be read.
-        while !(is_found && members.is_at_end(&mut window)?) {
-            let Some(tar::Member { name, kind, archive, .. }) = members.next(&mut window)? else {
-                break;
-            };
-            let (Some((key, extension)), Kind::File(data)) = (split(&name), kind) else { continue };
-            if is_meta(&name) {
+        &self,
+        place: &FieldPlace<'_>,
+        to: &mut FieldSink<'_>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), DataError> {
+        let parts = parts(place)?;
+        for (name, bytes) in &parts {
+            let kind = if is_json(name) { FieldKind::Json } else { FieldKind::Bytes };
+            if !to.wants(name, kind) {
                 continue;
             }
-            let own = Some((key.to_vec(), archive));
-            if own != sample {
-                if is_found {
-                    break;
-                }
-                (parts, sample) = (Vec::new(), own);
+            if parts.iter().filter(|(other, _)| other == name).count() > 1 {
+                let problem = format!("the sample has several files {name:?}");
+                return Err(DataError::new(Reason::Corrupt, problem));
             }
-            is_found |= data.bytes.start == image;
-            if !extension.is_empty() {
-                parts.push((extension, data.bytes));
-            }
+            to.read(name, bytes.clone(), buffer)?;
+            let value = match str::from_utf8(buffer) {
+                _ if is_json(name) => FieldValue::Json(buffer),
+                Ok(text) => FieldValue::Text(text),
+                Err(_) => FieldValue::Bytes(buffer),
+            };
+            to.put(name, value)?;
         }
-        Ok(if is_found { parts } else { Vec::new() })
+        Ok(())
     }
 
     fn walk(
@@ -351,6 +343,40 @@ impl Group {
 fn is_meta(name: &[u8]) -> bool {
     let first = name.split(|&byte| byte == b'/').next().unwrap_or(name);
     first.len() >= 4 && first.starts_with(b"__") && first.ends_with(b"__")
+}
+
+/// Returns the extension and the contents of the files of a sample.
+fn parts(place: &FieldPlace<'_>) -> Result<Vec<(String, Range<u64>)>, DataError> {
+    let mut window = place.window(tar::AHEAD_BYTES);
+    let mut members = tar::Members::from(place.previous);
+    let mut sample = None;
+    let (mut parts, mut is_found) = (Vec::new(), false);
+    // After the last sample, the zeros at the end of the file need not be read.
+    while !(is_found && members.is_at_end(&mut window)?) {
+        let Some(tar::Member { name, kind, archive, .. }) = members.next(&mut window)? else {
+            break;
+        };
+        let (Some((key, extension)), Kind::File(data)) = (split(&name), kind) else { continue };
+        if is_meta(&name) {
+            continue;
+        }
+        let own = Some((key.to_vec(), archive));
+        if own != sample {
+            if is_found {
+                break;
+            }
+            (parts, sample) = (Vec::new(), own);
+        }
+        is_found |= data.bytes.start == place.entry.offset;
+        if !extension.is_empty() {
+            parts.push((extension, data.bytes));
+        }
+    }
+    if is_found { Ok(parts) } else { Err(changed()) }
+}
+
+fn is_json(extension: &str) -> bool {
+    extension == "json" || extension.ends_with(".json")
 }
 
 /// Splits a name into key and extension like `webdataset.tariterators`.

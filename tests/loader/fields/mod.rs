@@ -3,6 +3,11 @@
 mod coco;
 mod ragged;
 mod side_files;
+mod beton;
+mod image_headers;
+mod ragged;
+mod reading;
+mod tfrecord;
 mod values;
 mod webdataset;
 

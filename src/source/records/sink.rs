@@ -1,0 +1,110 @@
+//! Destination of the fields of a sample.
+
+use std::ops::Range;
+
+use super::{Entry, Shard, Window, unreadable};
+use crate::error::{DataError, Reason, reserve};
+use crate::field::{Field, FieldKind, FieldValue};
+use crate::source::PutField;
+use crate::storage::File;
+
+/// Maximum number of fields that are listed.
+const MOST_NAMES: usize = 1000;
+
+/// Position of a sample whose fields are read. Its file is local and not compressed.
+#[cfg_attr(
+    not(feature = "all-sources"),
+    allow(dead_code, reason = "only some formats need all positions")
+)]
+pub struct FieldPlace<'a> {
+    /// The file that contains the sample.
+    pub file: &'a File,
+    /// Length of the file in bytes.
+    pub file_len: u64,
+    /// Number of the sample in its file.
+    pub number: u64,
+    /// Position of the image.
+    pub entry: Entry,
+    /// End of the previous sample's image; 0 for the first sample of the file.
+    pub previous: u64,
+    /// Start of the sample's record, from [`Format::record_starts`](super::Format::record_starts);
+    /// 0 if the format lists none.
+    pub record: u64,
+}
+
+impl<'a> FieldPlace<'a> {
+    /// Window into the file that reads at least `ahead` bytes at once.
+    pub fn window(&self, ahead: u64) -> Window<'a> {
+        let mut window = Window::new(self.file, self.file_len);
+        window.read_ahead(ahead);
+        window
+    }
+}
+
+/// Receives the fields of a sample from its format. Either lists them, or passes the values of
+/// wanted ones to a column.
+pub struct FieldSink<'a> {
+    pub(super) shard: &'a Shard,
+    pub(super) to: Target<'a>,
+}
+
+/// Destination of fields.
+pub(super) enum Target<'a> {
+    /// The names of the fields.
+    Schema(&'a mut Vec<Field>),
+    /// The values of the fields `wanted`, each of at most `limit` bytes.
+    Columns { wanted: &'a [&'a str], put: &'a mut PutField<'a>, limit: u64 },
+}
+
+impl FieldSink<'_> {
+    /// Whether the value of this field is wanted. The format calls this method for every field of
+    /// the sample.
+    pub fn wants(&mut self, name: &str, kind: FieldKind) -> bool {
+        match &mut self.to {
+            Target::Schema(fields) => {
+                if fields.len() < MOST_NAMES && fields.iter().all(|field| field.name != name) {
+                    fields.push(Field { name: name.into(), kind });
+                }
+                false
+            }
+            Target::Columns { wanted, .. } => wanted.contains(&name),
+        }
+    }
+
+    /// Returns an error if a value of a field has more bytes than `limits.max_field_bytes`.
+    pub fn check_len(&self, name: &str, len: u64) -> Result<(), DataError> {
+        match self.to {
+            Target::Columns { limit, .. } if len > limit => {
+                let problem = format!(
+                    "the field {name:?} has {len} bytes; limits.max_field_bytes is {limit}"
+                );
+                Err(DataError::new(Reason::Oversized, problem))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads the value of a field from this byte range of the file.
+    pub fn read(
+        &self,
+        name: &str,
+        bytes: Range<u64>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), DataError> {
+        let len = bytes.end - bytes.start;
+        self.check_len(name, len)?;
+        reserve::renew(buffer, len as usize)?;
+        self.shard.file.read_exact_at(buffer, bytes.start).map_err(|error| {
+            let DataError { reason, problem, .. } = unreadable(error);
+            DataError::new(reason, format!("the field {name:?}: {problem}"))
+        })
+    }
+
+    /// Passes the value of a field to all columns that want it.
+    pub fn put(&mut self, name: &str, value: FieldValue<'_>) -> Result<(), DataError> {
+        self.shard.check_unchanged()?;
+        let Target::Columns { wanted, put, .. } = &mut self.to else { return Ok(()) };
+        let mut columns = wanted.iter().enumerate().filter(|(_, wanted)| **wanted == name);
+        columns.try_for_each(|(column, _)| put(column, value))
+    }
+}
