@@ -24,7 +24,8 @@ use feedwater::internals::source::Configured;
 use feedwater::plan::CellKind;
 use feedwater::source::custom::HostPage;
 use feedwater::source::settings::{
-    BetonSettings, FileListSettings, ListFormat, LmdbSettings, RecordIoLabel, RecordIoSettings,
+    BetonSettings, FileListSettings, ListFormat, LmdbSettings, NpySettings, RecordIoLabel,
+    RecordIoSettings,
 };
 use feedwater::source::{
     Beton, Coco, FileList, Lmdb, Npy, Parquet, RecordIo, Source, TfRecord, WebDataset,
@@ -55,6 +56,7 @@ pub const TARGETS: &[Target] = &[
     Target("gif", &[("decode", ".gif")], decode),
     Target("tiff", &[("decode", ".tif")], decode),
     Target("npy", &[("npy", ".npy")], |it| source::<Npy>(it, &Default::default())),
+    Target("npy-field", &[("npy", ".npy")], npy_field),
     Target("beton", &[("beton", ".beton")], |it| source::<Beton>(it, &Default::default())),
     Target("beton-fields", &[("beton", ".beton")], |it| source::<Beton>(it, &image_and_label())),
     Target("tfrecord", &[("records", "-of-00002")], |it| {
@@ -369,6 +371,22 @@ fn source<S: Configured>(bytes: &[u8], settings: &S::Settings) -> String {
             }
         }
         outcome + &fields(source)
+    })
+}
+
+/// Opens four small images with these bytes as the array of a field.
+fn npy_field(bytes: &[u8]) -> String {
+    let mut images = b"\x93NUMPY\x01\x00\x3c\x00".to_vec();
+    images.extend(b"{'descr': '|u1', 'fortran_order': False, 'shape': (4,1,1,3)}");
+    images.extend([0; 12]);
+    with_file(bytes, |path| {
+        let stack = path.with_file_name("x.npy");
+        fs::write(&stack, &images).expect("the file is written");
+        let fields = [("a".to_string(), path)].into();
+        match Npy::open(&[stack], &NpySettings { fields, ..Default::default() }) {
+            Ok(source) => source.len().to_string() + &self::fields(&source),
+            Err(error) => error.to_string(),
+        }
     })
 }
 

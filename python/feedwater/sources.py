@@ -286,13 +286,14 @@ def lmdb(
 def npy(
     *paths: Path,
     labels: Path | None = None,
+    fields: Mapping[str, Path] | None = None,
 ) -> Source:
     """Images in ``.npy`` files with many images each, as written by ``np.save`` (format versions 1.0, 2.0
     and 3.0).
 
     * A path is a file, a directory (its visible files whose names end in ``.npy``, except the files
-      of labels), or a pattern such as ``train-*.npy`` (``*`` and ``?`` in the last part). Samples are
-      ordered by path, then file name, then index on the first axis.
+      of labels and fields), or a pattern such as ``train-*.npy`` (``*`` and ``?`` in the last part).
+      Samples are ordered by path, then file name, then index on the first axis.
     * The elements are ``uint8``, 0 to 255, in C order. The shape is (samples, height, width, 3) for
       RGB, and (samples, height, width) or (samples, height, width, 1) for gray. With channels
       first, it is (samples, 3, height, width) or (samples, 1, height, width). Ambiguous shapes are
@@ -306,6 +307,9 @@ def npy(
       while it is used, the sample is an error.
     * The source keeps no table of samples, because the shape of an array determines the offsets of
       its images. Labels have the same size in memory as in their file.
+    * The fields of a sample are the values of the arrays in the setting ``fields``. Elements are
+      booleans, integers, floats of 16, 32 or 64 bits, or texts (``U``, ``S``), in any byte order. The
+      first axis of an array has the samples. An array of texts has no other axis.
     * Opening fails with the byte offset if the length of a file does not match its shape. If the
       file changes after opening, its samples are errors. The format has no checksums, so this
       source does not detect damaged pixels.
@@ -313,8 +317,9 @@ def npy(
     Settings:
 
     * ``labels``: File with one integer label per sample: a ``.npy`` of any integer type and byte order. A pattern can name several such files, whose labels are concatenated. The path is absolute or relative to the folder of the first file of images. In a pipeline file, a path that exists relative to the pipeline file takes precedence. Empty, the default, for no labels (-1).
+    * ``fields``: Files with one value per sample and field, by the name of the field. A value is what the first axis of an array selects: a number, a text, or numbers in row-major order. The paths are like those of ``labels``, but no URLs. Default: no fields.
     """
-    return Source({"npy": list(paths)}, labels=labels)
+    return Source({"npy": list(paths)}, labels=labels, fields=fields)
 
 
 @suggesting("fw.parquet")

@@ -34,7 +34,7 @@ fn open(path: impl Into<PathBuf>) -> Result<Npy, Error> {
 }
 
 fn open_with(path: impl Into<PathBuf>, labels: &str) -> Result<Npy, Error> {
-    Npy::open(&[path.into()], &NpySettings { labels: labels.into() })
+    Npy::open(&[path.into()], &NpySettings { labels: labels.into(), ..Default::default() })
 }
 
 /// Opens a file with these bytes.

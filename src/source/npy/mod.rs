@@ -1,5 +1,6 @@
 //! Source for arrays of images in NumPy's `.npy` files.
 
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::elements::Item;
 use super::largest::largest;
 use super::records::{FileError, expand};
-use super::{Configured, Hints, Identity, Page, Sealed, Source, settings};
+use super::{Configured, Fields, Hints, Identity, Page, Sealed, Source, settings};
 use crate::error::{DataError, Error, Reason, Redacted, Result};
 use crate::footprint::counted;
 use crate::geometry::Size;
@@ -18,17 +19,19 @@ use crate::storage::{self, File, Stamp, Storage};
 use crate::tensor::CHANNELS;
 
 use array::{Array, words};
+use fields::FieldArrays;
 use labels::Labels;
 
 mod array;
+mod fields;
 mod labels;
 
 /// Images in `.npy` files with many images each, as written by `np.save` (format versions 1.0, 2.0
 /// and 3.0).
 ///
 /// * A path is a file, a directory (its visible files whose names end in `.npy`, except the files
-///   of labels), or a pattern such as `train-*.npy` (`*` and `?` in the last part). Samples are
-///   ordered by path, then file name, then index on the first axis.
+///   of labels and fields), or a pattern such as `train-*.npy` (`*` and `?` in the last part).
+///   Samples are ordered by path, then file name, then index on the first axis.
 /// * The elements are `uint8`, 0 to 255, in C order. The shape is (samples, height, width, 3) for
 ///   RGB, and (samples, height, width) or (samples, height, width, 1) for gray. With channels
 ///   first, it is (samples, 3, height, width) or (samples, 1, height, width). Ambiguous shapes are
@@ -42,6 +45,9 @@ mod labels;
 ///   while it is used, the sample is an error.
 /// * The source keeps no table of samples, because the shape of an array determines the offsets of
 ///   its images. Labels have the same size in memory as in their file.
+/// * The fields of a sample are the values of the arrays in the setting `fields`. Elements are
+///   booleans, integers, floats of 16, 32 or 64 bits, or texts (`U`, `S`), in any byte order. The
+///   first axis of an array has the samples. An array of texts has no other axis.
 /// * Opening fails with the byte offset if the length of a file does not match its shape. If the
 ///   file changes after opening, its samples are errors. The format has no checksums, so this
 ///   source does not detect damaged pixels.
@@ -49,6 +55,7 @@ pub struct Npy {
     storage: Storage,
     stacks: Vec<Stack>,
     labels: Option<Labels>,
+    fields: Vec<FieldArrays>,
 }
 
 /// Settings of the source `npy`.
@@ -60,6 +67,11 @@ pub struct NpySettings {
     /// relative to the folder of the first file of images. In a pipeline file, a path that exists
     /// relative to the pipeline file takes precedence. Empty, the default, for no labels (-1).
     pub labels: PathBuf,
+    /// Files with one value per sample and field, by the name of the field. A value is what the
+    /// first axis of an array selects: a number, a text, or numbers in row-major order. The paths
+    /// are like those of `labels`, but no URLs. Default: no fields.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub fields: BTreeMap<String, PathBuf>,
 }
 
 /// Number of pixels that are interleaved from planes at a time.
@@ -101,21 +113,28 @@ impl Configured for Npy {
     }
 
     fn relative_to(settings: &mut NpySettings, base: &Path) {
-        if let Some(labels) = settings::beside(base, &settings.labels) {
-            settings.labels = labels;
+        for path in settings.fields.values_mut().chain([&mut settings.labels]) {
+            if let Some(whole) = settings::beside(base, path) {
+                *path = whole;
+            }
         }
     }
 
     fn open_with(paths: &[PathBuf], settings: &NpySettings, storage: &Storage) -> Result<Self> {
         let mut files = expand(storage, Self::KEY, paths, ".npy")?;
+        let folder = files.first().and_then(|path| path.parent()).unwrap_or(Path::new(""));
+        let beside = |key: &str, path: &Path| {
+            expand(storage, key, &[storage::join(folder, path)], ".npy")
+        };
         let labels = match settings.labels.as_os_str().is_empty() {
             true => Vec::new(),
-            false => {
-                let folder = files.first().and_then(|path| path.parent()).unwrap_or(Path::new(""));
-                expand(storage, "labels", &[storage::join(folder, &settings.labels)], ".npy")?
-            }
+            false => beside("labels", &settings.labels)?,
         };
-        files.retain(|path| !labels.contains(path));
+        let fields = settings.fields.iter();
+        let fields = fields.map(|(name, path)| Ok((name, beside(&format!("fields.{name}"), path)?)));
+        let fields = fields.collect::<Result<Vec<(&String, Vec<PathBuf>)>>>()?;
+        let others = || fields.iter().flat_map(|(_, paths)| paths).chain(&labels);
+        files.retain(|path| others().all(|other| path != other));
         let mut stacks: Vec<Stack> = Vec::new();
         for path in files {
             let first = stacks.last().map_or(0, |stack| stack.samples.end);
@@ -143,7 +162,9 @@ impl Configured for Npy {
             );
             return Err(Error::config("source.labels", problem));
         }
-        Ok(Self { storage: storage.clone(), stacks, labels })
+        let fields = fields.iter().map(|(name, paths)| FieldArrays::open(storage, name, paths, count));
+        let fields = fields.collect::<Result<_>>()?;
+        Ok(Self { storage: storage.clone(), stacks, labels, fields })
     }
 }
 
@@ -192,6 +213,10 @@ impl Source for Npy {
         }
     }
 
+    fn fields(&self) -> Option<&dyn Fields> {
+        (!self.fields.is_empty()).then_some(self)
+    }
+
     fn hints(&self) -> Option<&dyn Hints> {
         Some(self)
     }
@@ -221,7 +246,8 @@ impl Hints for Npy {
         let paths: usize = self.stacks.iter().map(|stack| stack.path.capacity()).sum();
         let labels = self.labels.as_ref().map_or(0, Labels::memory_bytes);
         let files: u64 = self.stacks.iter().map(|stack| stack.file.memory_bytes()).sum();
-        (self.stacks.capacity() * size_of::<Stack>() + paths) as u64 + files + labels
+        let fields: u64 = self.fields.iter().map(FieldArrays::memory_bytes).sum();
+        (self.stacks.capacity() * size_of::<Stack>() + paths) as u64 + files + labels + fields
     }
 }
 
@@ -268,20 +294,7 @@ impl Stack {
     /// Fills the buffer from offset `at`, and checks that the file has not changed since it was
     /// opened.
     fn read(&self, at: u64, space: &mut [u8]) -> Result<(), DataError> {
-        let unreadable = |error: io::Error| DataError::io(&error);
-        let file = &self.file;
-        file.read_exact_at(space, at).map_err(|error| match error.kind() {
-            ErrorKind::UnexpectedEof => {
-                let end = at + space.len() as u64;
-                DataError::new(Reason::Truncated, format!("the file ends before byte {end}"))
-            }
-            _ => unreadable(error),
-        })?;
-        if file.stamp().map_err(unreadable)? != self.stamp {
-            let problem = "the file was changed after it was opened; open the source again";
-            return Err(DataError::new(Reason::Unreadable, problem));
-        }
-        Ok(())
+        read(&self.file, self.stamp, at, space)
     }
 
     /// Reads an image of three planes and interleaves its channels.
@@ -363,6 +376,23 @@ fn images(array: &Array) -> Result<(u64, Size, Channels), String> {
             i32::MAX
         )),
     }
+}
+
+/// Fills the buffer from offset `at` of a file, and checks that the file still has this stamp.
+fn read(file: &File, stamp: Stamp, at: u64, space: &mut [u8]) -> Result<(), DataError> {
+    let unreadable = |error: io::Error| DataError::io(&error);
+    file.read_exact_at(space, at).map_err(|error| match error.kind() {
+        ErrorKind::UnexpectedEof => {
+            let end = at + space.len() as u64;
+            DataError::new(Reason::Truncated, format!("the file ends before byte {end}"))
+        }
+        _ => unreadable(error),
+    })?;
+    if file.stamp().map_err(unreadable)? != stamp {
+        let problem = "the file was changed after it was opened; open the source again";
+        return Err(DataError::new(Reason::Unreadable, problem));
+    }
+    Ok(())
 }
 
 /// Creates the error for a file that the setting `key` names.

@@ -1,12 +1,13 @@
 //! Columns that are made from fields of the source.
 
-mod coco;
-mod ragged;
-mod side_files;
 mod beton;
+mod coco;
 mod image_headers;
+mod npy;
+mod ragged;
 mod ragged;
 mod reading;
+mod side_files;
 mod tfrecord;
 mod values;
 mod webdataset;
