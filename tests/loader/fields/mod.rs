@@ -5,7 +5,6 @@ mod coco;
 mod image_headers;
 mod npy;
 mod ragged;
-mod ragged;
 mod reading;
 mod side_files;
 mod tfrecord;
