@@ -234,8 +234,8 @@ pub fn export(
 }
 
 /// Exports the column of a batch with this name ([`Batch::column`]) as a DLPack tensor. Share the
-/// batch ([`Arc`]) to export several columns. A column that is in host memory and in
-/// device memory is exported from device memory. The stream waits only for a column in device memory.
+/// batch ([`Arc`]) to export several columns. A column that is in both memories is exported from
+/// device memory. The stream waits only for a column in device memory.
 ///
 /// # Errors
 /// Errors of [`export`], and [`Error::Config`] if the batch has no such column.
@@ -422,17 +422,14 @@ fn export_as<M: Managed>(
         stream.let_in(&batch)?;
     }
     let (host, read_only) = host_data(&mut batch, name);
-    let data = match on_device {
-        Some(address) => address as *mut c_void,
-        None => host.map_or(ptr::null_mut(), |data| data.cast()),
-    };
+    let data = on_device.map(|address| address as *mut u8).or(host).unwrap_or(ptr::null_mut());
     let holder = Holder::<M> { managed: None, shape, strides, _batch: batch };
     let holder = Box::into_raw(Box::new(holder));
     // SAFETY: the holder was just created and is not shared.
     let managed = unsafe {
         let [shape, strides] = [&mut (*holder).shape, &mut (*holder).strides];
         let (ndim, shape) = (shape.len() as i32, shape.as_mut_ptr());
-        let strides = strides.as_mut_ptr();
+        let (data, strides) = (data.cast(), strides.as_mut_ptr());
         let tensor = DLTensor { data, device, ndim, dtype, shape, strides, byte_offset: 0 };
         let managed = M::new(tensor, holder.cast(), read_only);
         ptr::from_mut((*holder).managed.insert(managed))
