@@ -414,7 +414,10 @@ fn fields(source: &dyn Source) -> String {
         (CellKind::Text, ElementType::U8, Vec::new()),
         (CellKind::Bytes, ElementType::U8, Vec::new()),
     ];
-    let names: Vec<String> = fields.schema().into_iter().map(|field| field.name).take(16).collect();
+    let schema = fields.schema();
+    // At most 16 fields, from the whole list.
+    let schema = schema.iter().step_by(schema.len().div_ceil(16).max(1));
+    let names: Vec<String> = schema.map(|field| field.name.clone()).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut buffer = Vec::new();
     let mut outcome = String::new();

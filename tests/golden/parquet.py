@@ -4,11 +4,15 @@ The text makes images distinct and lets dictionary encoding find repeated values
 otherwise.
 
 Run with pyarrow 26.0 and datasets 5.2:  python tests/golden/parquet.py
+`python tests/golden/parquet.py fields` writes only the files whose columns are fields, which takes no `datasets`.
 """
 
+import datetime
+import decimal
+import json
 import pathlib
+import sys
 
-import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -16,6 +20,7 @@ GOLDEN = pathlib.Path(__file__).parent
 OUT = GOLDEN / "parquet"
 JPEGS = [(GOLDEN / "records" / f"{number}.jpg").read_bytes() for number in range(4)]
 ROWS = 20
+FIELD_ROWS = 24
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 
@@ -59,11 +64,70 @@ def bools():
     })
 
 
+def fields():
+    """Writes files with fields of all types. Values are null in different rows, and at every level of lists."""
+    rows = range(FIELD_ROWS)
+
+    def objects(row):
+        if row % 5 == 4:
+            return None
+        each = range(row % 4)
+        x = lambda it: None if (row + it) % 4 == 3 else row + it / 2
+        name = lambda it: None if it == 2 else f"n{row * it % 3}"
+        return [None if it == 1 and row % 3 == 0 else {"x": x(it), "name": name(it)} for it in each]
+
+    null = lambda value, step: [None if row % step == step - 1 else value(row) for row in rows]
+    day = datetime.datetime(2001, 2, 3, 4, 5, 6, 789)
+    mask = lambda row: {"bytes": None if row % 4 == 0 else b"\xff\x00%d" % row, "path": f"{row}.png"}
+    columns = {
+        "image": ([picture(row % 2) for row in rows], pa.binary()),
+        "label": ([row % 3 for row in rows], pa.int64()),
+        "flag": (null(lambda row: row % 3 == 0, 7), pa.bool_()),
+        "i8": ([-row for row in rows], pa.int8()),
+        "u64": (null(lambda row: 2**64 - 1 - row, 6), pa.uint64()),
+        "half": ([row / 4 for row in rows], pa.float16()),
+        "f32": (null(lambda row: row / 10, 3), pa.float32()),
+        "f64": ([row / 10 for row in rows], pa.float64()),
+        "text": (null(lambda row: f"é {row % 5}", 4), pa.string()),
+        "raw": ([b"\xff" * (row % 3) + b"a" for row in rows], pa.binary()),
+        "fixed": ([b"%03d" % row for row in rows], pa.binary(3)),
+        "decimal": (null(lambda row: decimal.Decimal(row - 5).scaleb(-2), 8), pa.decimal128(20, 2)),
+        "time": ([day + datetime.timedelta(days=row) for row in rows], pa.timestamp("us")),
+        "numbers": (null(lambda row: [row * it for it in range(row % 4)], 5), pa.list_(pa.int32())),
+        "floats": ([[it / 10 for it in range(row % 3)] for row in rows], pa.list_(pa.float32())),
+        "holes": ([[1, None if row == 3 else 2] for row in rows], pa.list_(pa.int64())),
+        "tags": ([[f"t{it}" for it in range(row % 3)] for row in rows], pa.list_(pa.string())),
+        "grid": (null(lambda row: [list(range(it)) for it in range(row % 4)], 6), pa.list_(pa.list_(pa.int16()))),
+        "objects": ([objects(row) for row in rows], pa.list_(pa.struct([("x", pa.float64()), ("name", pa.string())]))),
+        "map": ([[(f"k{it}", row + it) for it in range(row % 3)] for row in rows], pa.map_(pa.string(), pa.int64())),
+        "mask": (null(mask, 5), IMAGE),
+        "none": ([None] * FIELD_ROWS, pa.null()),
+    }
+    table = pa.table({name: pa.array(*column) for name, column in columns.items()})
+    texts = pa.array([json.dumps({"a": row}) for row in rows], pa.string())
+    table = table.append_column("json", pa.ExtensionArray.from_storage(pa.json_(), texts))
+    # A dictionary has a few values, so most columns change to PLAIN within a row group.
+    small = dict(row_group_size=16, write_batch_size=4, data_page_size=60, dictionary_pagesize_limit=30)
+    small |= dict(write_statistics=False, store_schema=False, write_page_checksum=True)
+    write("fields-v1", table, use_deprecated_int96_timestamps=True, **small)
+    # The same values in the other encodings.
+    encodings = dict(i8="DELTA_BINARY_PACKED", u64="DELTA_BINARY_PACKED", f32="BYTE_STREAM_SPLIT", half="BYTE_STREAM_SPLIT")
+    encodings |= dict(text="DELTA_BYTE_ARRAY", raw="DELTA_LENGTH_BYTE_ARRAY", fixed="DELTA_BYTE_ARRAY", flag="RLE")
+    encodings |= {"numbers.list.element": "DELTA_BINARY_PACKED", "floats.list.element": "BYTE_STREAM_SPLIT"}
+    encodings |= {"tags.list.element": "DELTA_BYTE_ARRAY", "objects.list.element.x": "BYTE_STREAM_SPLIT"}
+    encodings |= {"objects.list.element.name": "DELTA_LENGTH_BYTE_ARRAY", "time": "DELTA_BINARY_PACKED"}
+    dictionaries = ["image", "decimal", "map.key_value.key", "grid.list.element.list.element"]
+    small |= dict(use_dictionary=dictionaries, column_encoding=encodings)
+    write("fields-v2", table, compression="zstd", data_page_version="2.0", **small)
+
+
 def write(name, table, **settings):
     pq.write_table(table, OUT / f"{name}.parquet", **settings)
 
 
 def main():
+    import datasets
+
     OUT.mkdir(exist_ok=True)
     write("bools", bools(), row_group_size=9)
     write("bools-v2", bools(), data_page_version="2.0")
@@ -109,4 +173,6 @@ def main():
         shard.to_parquet(OUT / f"train-0000{number}-of-00002.parquet", batch_size=5)
 
 
-main()
+fields()
+if sys.argv[1:] != ["fields"]:
+    main()

@@ -6,40 +6,46 @@ use super::thrift::varint;
 /// Decodes `count` values of `width` bits in the hybrid of runs and bit-packed groups. Levels and
 /// dictionary indices use this encoding.
 pub fn hybrid(bytes: &[u8], width: u32, count: usize) -> Option<Vec<u32>> {
-    if width > 32 {
-        return None;
-    }
-    let (mut values, mut at) = (Vec::new(), 0);
-    while values.len() < count {
-        let head = varint(bytes, &mut at).ok()?;
-        let wanted = count - values.len();
-        if head & 1 == 0 {
-            let size = width.div_ceil(8) as usize;
-            let mut value = [0; 4];
-            value[..size].copy_from_slice(bytes.get(at..at + size)?);
-            at += size;
-            let run = (head >> 1).min(wanted as u64) as usize;
-            values.resize(values.len() + run, u32::from_le_bytes(value));
-        } else {
-            let whole = (head >> 1).checked_mul(8)?;
-            let taken = whole.min(wanted as u64);
-            let bits = Bits { bytes: &bytes[at..], width };
-            if bits.bytes.len() as u64 * 8 < taken * u64::from(width) {
-                return None;
-            }
-            values.extend((0..taken as usize).map(|place| bits.get(place) as u32));
-            at = at.checked_add(usize::try_from((head >> 1).checked_mul(width.into())?).ok()?)?;
-            if values.len() < count && at > bytes.len() {
-                return None;
+    let mut values = Vec::new();
+    let mut runs = Runs::new(bytes, width, count)?;
+    while runs.left > 0 {
+        match runs.next()? {
+            Run::Same(value, len) => values.resize(values.len() + len, value),
+            Run::Packed(bits, len) => {
+                values.extend((0..len).map(|place| bits.get(place) as u32));
             }
         }
     }
     Some(values)
 }
 
+/// Decodes the same encoding as [`hybrid`]. Calls `put` with every value in sequence.
+pub fn each(bytes: &[u8], width: u32, count: usize, mut put: impl FnMut(u32)) -> Option<()> {
+    let mut runs = Runs::new(bytes, width, count)?;
+    while runs.left > 0 {
+        match runs.next()? {
+            Run::Same(value, len) => (0..len).for_each(|_| put(value)),
+            Run::Packed(bits, len) => (0..len).for_each(|place| put(bits.get(place) as u32)),
+        }
+    }
+    Some(())
+}
+
 /// Decodes at most `count` values of DELTA_BINARY_PACKED. Also returns the number of bytes
 /// consumed.
 pub fn delta(bytes: &[u8], count: usize) -> Option<(Vec<i64>, usize)> {
+    let mut values = Vec::new();
+    let (_, taken) = each_delta(bytes, count, |value| values.push(value))?;
+    Some((values, taken))
+}
+
+/// Decodes the same encoding as [`delta`]. Calls `put` with every value in sequence. Returns the
+/// number of values and the number of bytes consumed.
+pub fn each_delta(
+    bytes: &[u8],
+    count: usize,
+    mut put: impl FnMut(i64),
+) -> Option<(usize, usize)> {
     let mut at = 0;
     let number = |at: &mut usize| varint(bytes, at).ok();
     let block = number(&mut at)?;
@@ -50,17 +56,17 @@ pub fn delta(bytes: &[u8], count: usize) -> Option<(Vec<i64>, usize)> {
     if total > count as u64 || per_part == 0 || !per_part.is_multiple_of(8) || per_part > 1 << 20 {
         return None;
     }
-    let mut values = Vec::new();
-    if total > 0 {
-        values.push(first);
+    let mut left = total;
+    if left > 0 {
+        put(first);
+        left -= 1;
     }
     let mut last = first;
-    while (values.len() as u64) < total {
+    while left > 0 {
         let least = signed(number(&mut at)?);
         let widths = bytes.get(at..at.checked_add(usize::try_from(parts).ok()?)?)?;
         at += widths.len();
         for &width in widths {
-            let left = total - values.len() as u64;
             if left == 0 {
                 break;
             }
@@ -70,13 +76,64 @@ pub fn delta(bytes: &[u8], count: usize) -> Option<(Vec<i64>, usize)> {
             let size = (per_part / 8) as usize * usize::from(width);
             let bits = Bits { bytes: bytes.get(at..at.checked_add(size)?)?, width: width.into() };
             at += size;
-            for place in 0..per_part.min(left) as usize {
+            let taken = per_part.min(left);
+            for place in 0..taken as usize {
                 last = last.wrapping_add(least).wrapping_add(bits.get(place) as i64);
-                values.push(last);
+                put(last);
             }
+            left -= taken;
         }
     }
-    Some((values, at))
+    Some((total as usize, at))
+}
+
+/// Values in the hybrid of runs and bit-packed groups.
+struct Runs<'a> {
+    bytes: &'a [u8],
+    width: u32,
+    at: usize,
+    /// Number of values that are not decoded yet.
+    left: usize,
+}
+
+/// Values that are stored together, with their number.
+enum Run<'a> {
+    Same(u32, usize),
+    Packed(Bits<'a>, usize),
+}
+
+impl<'a> Runs<'a> {
+    fn new(bytes: &'a [u8], width: u32, count: usize) -> Option<Self> {
+        (width <= 32).then_some(Self { bytes, width, at: 0, left: count })
+    }
+
+    /// Returns the next run. `left` must not be 0.
+    fn next(&mut self) -> Option<Run<'a>> {
+        let Self { bytes, width, at, left } = self;
+        let (bytes, width) = (*bytes, *width);
+        let head = varint(bytes, at).ok()?;
+        if head & 1 == 0 {
+            let size = width.div_ceil(8) as usize;
+            let mut value = [0; 4];
+            value[..size].copy_from_slice(bytes.get(*at..*at + size)?);
+            *at += size;
+            let len = (head >> 1).min(*left as u64) as usize;
+            *left -= len;
+            return Some(Run::Same(u32::from_le_bytes(value), len));
+        }
+        let whole = (head >> 1).checked_mul(8)?;
+        let taken = whole.min(*left as u64);
+        let bits = Bits { bytes: &bytes[*at..], width };
+        if (bits.bytes.len() as u64 * 8) < taken * u64::from(width) {
+            return None;
+        }
+        *left -= taken as usize;
+        *at = at.checked_add(usize::try_from((head >> 1).checked_mul(width.into())?).ok()?)?;
+        if *left > 0 && *at > bytes.len() {
+            return None;
+        }
+        Some(Run::Packed(bits, taken as usize))
+    }
 }
 
 /// Bit-packed values of `width` bits each, lowest bit first.

@@ -9,7 +9,7 @@ use crate::footprint::counted;
 /// Longest footer, in bytes.
 const MOST_BYTES: u64 = 256 << 20;
 /// Deepest nesting of column groups.
-const DEPTH: usize = 32;
+pub const DEPTH: usize = 32;
 /// Largest total size of the paths of all columns, in bytes. A path includes the names of all
 /// groups that contain the column.
 const MOST_NAME_BYTES: usize = 16 << 20;
@@ -66,6 +66,8 @@ pub struct Chunk {
     /// Start and end of the chunk's bytes in the file.
     pub start: u64,
     pub end: u64,
+    /// Number of values including nulls, if the file states it.
+    pub values: Option<u64>,
     /// Number of null values, if the file states it.
     pub nulls: Option<u64>,
 }
@@ -73,6 +75,12 @@ pub struct Chunk {
 impl Footer {
     /// Reads the footer at the end of a file.
     pub fn read(shard: &Shard) -> Result<Self, FileError> {
+        let (bytes, start) = Self::bytes(shard)?;
+        Self::parse(&bytes, start)
+    }
+
+    /// Reads the bytes of the footer. Also returns their offset in the file.
+    pub fn bytes(shard: &Shard) -> Result<(Vec<u8>, u64), FileError> {
         let len = shard.stamp.len;
         let not = |what: &str| {
             FileError::corrupt(len.saturating_sub(8), format!("{what}; copy it again"))
@@ -111,7 +119,12 @@ impl Footer {
         let start = len - 8 - size;
         let mut bytes = vec![0; size as usize];
         shard.read(&mut bytes, start)?;
-        parse(&bytes, start)
+        Ok((bytes, start))
+    }
+
+    /// Parses a footer whose first byte is at offset `start` of the file.
+    pub fn parse(bytes: &[u8], start: u64) -> Result<Self, FileError> {
+        parse(bytes, start)
     }
 
     /// Returns the leaf with this path, or with the field `bytes` of this path.
@@ -139,7 +152,6 @@ impl Footer {
     }
 }
 
-/// Parses a footer whose first byte is at offset `start` of the file.
 fn parse(bytes: &[u8], start: u64) -> Result<Footer, FileError> {
     let malformed = |bad: Malformed| {
         let problem = "the metadata cannot be read here: the file is damaged; copy it again";
@@ -388,10 +400,11 @@ fn chunk(thrift: &mut Thrift) -> Result<Result<Chunk, String>, Malformed> {
 
 fn chunk_meta(thrift: &mut Thrift) -> Result<Result<Chunk, String>, Malformed> {
     let (mut codec, mut bytes, mut data, mut dictionary) = (-1, -1, -1, 0);
-    let mut nulls = None;
+    let (mut values, mut nulls) = (None, None);
     thrift.fields(|thrift, id, kind| {
         match (id, kind) {
             (4, Kind::Integer) => codec = thrift.integer()?,
+            (5, Kind::Integer) => values = u64::try_from(thrift.integer()?).ok(),
             (7, Kind::Integer) => bytes = thrift.integer()?,
             (9, Kind::Integer) => data = thrift.integer()?,
             (11, Kind::Integer) => dictionary = thrift.integer()?,
@@ -414,6 +427,6 @@ fn chunk_meta(thrift: &mut Thrift) -> Result<Result<Chunk, String>, Malformed> {
     };
     Ok(match place() {
         None => Err("a column without an offset: the file is damaged".into()),
-        Some((start, end)) => Ok(Chunk { codec: Codec::of(codec), start, end, nulls }),
+        Some((start, end)) => Ok(Chunk { codec: Codec::of(codec), start, end, values, nulls }),
     })
 }

@@ -10,7 +10,7 @@ use super::exclusion::none_but;
 use super::records::{expand, of_each};
 use super::settings::LabelSort;
 use super::{
-    BadShards, Configured, Exclusion, Exclusions, Hints, Notes, Page, Sealed, Source, file,
+    BadShards, Configured, Exclusion, Exclusions, Fields, Hints, Notes, Page, Sealed, Source, file,
 };
 use crate::error::{DataError, Error, Reason, Redacted, Result};
 use crate::footprint::counted;
@@ -18,6 +18,7 @@ use crate::storage::{self, Storage};
 
 use cache::Cache;
 use column::Column;
+use field::FieldColumns;
 use shard::{FileError, Shard};
 use table::Table;
 
@@ -25,6 +26,7 @@ mod cache;
 mod codec;
 mod column;
 mod encoding;
+mod field;
 mod footer;
 mod labels;
 mod page;
@@ -62,7 +64,14 @@ const MOST_PATH_BYTES: u64 = 4096;
 ///   errors with the byte offset.
 /// * Supported compressions: none, snappy, zstd, gzip, brotli, LZ4 (raw). Supported encodings:
 ///   PLAIN, dictionary, DELTA_LENGTH_BYTE_ARRAY (labels: DELTA_BINARY_PACKED), in pages of versions
-///   1 and 2. Encrypted files and repeated columns are not supported.
+///   1 and 2. Encrypted files, and repeated columns of images or labels are not supported.
+/// * All columns besides the image are fields, also repeated ones, with all encodings of pages of
+///   versions 1 and 2 except BIT_PACKED levels. Lists of numbers are flat lists. Structs, maps and
+///   other lists are JSON. Booleans, dates, times and timestamps are integers in their stored unit
+///   (`INT96`: nanoseconds since 1970), decimals are exact texts. Nulls are missing values. The
+///   metadata of a file is read again when its fields are first read. Then the page headers of the
+///   wanted fields are read, per row group. Lists in pages of version 1 are also decoded once then,
+///   because these headers do not contain their number of rows.
 pub struct Parquet {
     storage: Storage,
     shards: Vec<Shard>,
@@ -76,6 +85,9 @@ pub struct Parquet {
     labels: Vec<i64>,
     classes: Vec<String>,
     largest_bytes: OnceLock<u64>,
+    /// Column of the images, as in the settings.
+    image: String,
+    fields: FieldColumns,
     excluded: Vec<Exclusion>,
     /// Warning about bad shards.
     warning: Option<String>,
@@ -165,6 +177,8 @@ impl Configured for Parquet {
             labels: Vec::new(),
             classes,
             largest_bytes: OnceLock::new(),
+            image: settings.image.clone(),
+            fields: FieldColumns::default(),
             warning: bad_shards.warning(bad, files.len()),
             excluded,
         };
@@ -184,15 +198,17 @@ impl Parquet {
         let Table { shard, images, paths, labels, .. } = table;
         let (number, rows) = (self.shards.len(), self.labels.len() as u64);
         self.shards.push(shard);
+        self.fields.add_file();
         self.images.append(images, number as u32, rows);
         self.paths.append(paths, number as u32, rows);
         self.labels.extend(labels.numbers);
         self.ends.push(self.labels.len() as u64);
     }
 
-    /// Memory that all pages would take in the cache, in bytes.
+    /// Memory that all pages would take in the cache, in bytes. Pages of fields count after their
+    /// headers were read.
     fn cached_bytes(&self) -> u64 {
-        self.images.cached_bytes() + self.paths.cached_bytes()
+        self.images.cached_bytes() + self.paths.cached_bytes() + self.fields.cached_bytes()
     }
 
     fn shard_number(&self, index: u64) -> usize {
@@ -266,6 +282,10 @@ impl Source for Parquet {
         &self.classes
     }
 
+    fn fields(&self) -> Option<&dyn Fields> {
+        Some(self)
+    }
+
     fn hints(&self) -> Option<&dyn Hints> {
         Some(self)
     }
@@ -311,7 +331,8 @@ impl Hints for Parquet {
         let fixed = files.chain(names).sum::<usize>() + self.labels.capacity() * 8;
         let columns = [&self.images, &self.paths];
         let learnt: u64 = columns.iter().map(|it| it.memory_bytes(self.len())).sum();
-        fixed as u64 + learnt + self.cached_bytes().min(self.cache.limit())
+        let fields = self.fields.memory_bytes();
+        fixed as u64 + learnt + fields + self.cached_bytes().min(self.cache.limit())
     }
 
     fn file_ends(&self) -> Vec<u64> {
@@ -320,7 +341,8 @@ impl Hints for Parquet {
 
     /// Warns if the pages that must be read completely do not all fit into the cache.
     fn slow_shuffled(&self) -> Option<String> {
-        let (pages, limit) = (self.cached_bytes(), self.cache.limit());
+        let pages = self.images.cached_bytes() + self.paths.cached_bytes();
+        let limit = self.cache.limit();
         (pages > limit).then(|| {
             format!(
                 "the images are in pages of {pages} bytes in total, and a page must be read \

@@ -18,6 +18,8 @@ const MOST_HEADER_BYTES: u64 = 16 << 20;
 /// Smallest average size of values, in bytes, at which reading each length separately is
 /// worthwhile.
 const HOP_BYTES: u64 = 1 << 12;
+/// Number of the encoding RLE.
+pub const RLE: i64 = 3;
 /// Marks a row without a value in [`Rows`].
 pub const NULL: u32 = u32::MAX;
 
@@ -32,7 +34,8 @@ pub struct Head {
     pub size: u32,
     /// CRC-32 (as in gzip) of the bytes as stored in the file.
     pub crc: Option<u32>,
-    /// Number of rows including nulls. In a dictionary, the number of entries.
+    /// Number of values including nulls, which is the number of rows unless the column is repeated.
+    /// In a dictionary, the number of entries.
     pub values: u32,
     pub encoding: i64,
 }
@@ -41,9 +44,11 @@ pub struct Head {
 pub enum Sort {
     Dictionary,
     /// Data page of version 1. Levels and values are compressed together. `levels` is the encoding
-    /// of the definition levels.
+    /// of the definition levels. `runs` states whether the repetition levels are in the encoding
+    /// RLE.
     Data {
         levels: i64,
+        runs: bool,
     },
     /// Data page of version 2. The levels precede the values and are never compressed. `repetition`
     /// and `definition` are the sizes of the levels in bytes. `compressed` states whether the
@@ -51,6 +56,7 @@ pub enum Sort {
     DataV2 {
         repetition: u32,
         definition: u32,
+        rows: u32,
         compressed: bool,
     },
     /// Page of an unsupported type.
@@ -280,7 +286,7 @@ impl Head {
         let from = self.levels_end(body, defined).ok_or_else(damaged)?;
         let start = match self.sort {
             Sort::DataV2 { repetition, .. } => repetition as usize,
-            Sort::Data { levels: 3 } if defined > 0 => 4,
+            Sort::Data { levels: RLE, .. } if defined > 0 => 4,
             Sort::Data { .. } if defined > 0 => {
                 return Err(self.unsupported("the definition levels are not in the encoding RLE"));
             }
@@ -431,8 +437,8 @@ fn numbered(mut levels: Vec<u32>, defined: u32) -> Box<[u32]> {
 fn parse(bytes: &[u8]) -> Result<(Head, usize), Malformed> {
     let mut thrift = Thrift::new(bytes);
     let (mut sort, mut size, mut stored, mut crc) = (-1, -1, -1, None);
-    let (mut values, mut encoding, mut levels) = (-1, -1, 3);
-    let (mut definition, mut repetition, mut compressed) = (0, 0, true);
+    let (mut values, mut encoding, mut levels, mut runs) = (-1, -1, RLE, true);
+    let (mut definition, mut repetition, mut rows, mut compressed) = (0, 0, 0, true);
     thrift.fields(|thrift, id, kind| {
         match (id, kind) {
             (1, Kind::Integer) => sort = thrift.integer()?,
@@ -448,6 +454,8 @@ fn parse(bytes: &[u8]) -> Result<(Head, usize), Malformed> {
                         encoding = thrift.integer()?;
                     }
                     (5, 3, Kind::Integer) => levels = thrift.integer()?,
+                    (5, 4, Kind::Integer) => runs = thrift.integer()? == RLE,
+                    (8, 3, Kind::Integer) => rows = thrift.integer()?,
                     (8, 5, Kind::Integer) => definition = thrift.integer()?,
                     (8, 6, Kind::Integer) => repetition = thrift.integer()?,
                     (8, 7, Kind::Bool(value)) => compressed = value,
@@ -464,11 +472,13 @@ fn parse(bytes: &[u8]) -> Result<(Head, usize), Malformed> {
         u32::try_from(value).ok().filter(|value| *value <= i32::MAX as u32).ok_or(bad)
     };
     let sort = match sort {
-        0 => Sort::Data { levels },
+        0 => Sort::Data { levels, runs },
         2 => Sort::Dictionary,
         3 => Sort::DataV2 {
             repetition: positive(repetition)?,
             definition: positive(definition)?,
+            // Only repeated columns use this number, so a wrong one must not affect images.
+            rows: u32::try_from(rows).unwrap_or(u32::MAX),
             compressed,
         },
         _ => Sort::Other,

@@ -4,6 +4,8 @@ mod beton;
 mod coco;
 mod image_headers;
 mod npy;
+mod parquet;
+mod parquet_pages;
 mod ragged;
 mod reading;
 mod side_files;
