@@ -61,6 +61,27 @@ def test_pytorch(stripes, tmp_path, launcher):
     check(continued)
 
 
+def test_segmentation(tmp_path):
+    """The class of a pixel is the brightness of its region. A border of 255 is ignored."""
+    pytest.importorskip("torch")
+    image_module = pytest.importorskip("PIL.Image")
+    random = numpy.random.default_rng(0)
+    for index in range(IMAGES):
+        mask = numpy.kron(random.integers(0, 2, (4, 5), dtype=numpy.uint8), numpy.ones((12, 12), numpy.uint8))
+        noise = random.integers(0, 60, (*mask.shape, 3))
+        name = tmp_path / "images" / str(index % 2) / f"{index:02}.ppm"
+        name.parent.mkdir(parents=True, exist_ok=True)
+        write_image(name, (noise + 150 * mask[..., None]).astype(numpy.uint8))
+        mask[[0, -1]] = 255
+        indices = image_module.fromarray(mask, mode="P")
+        indices.putpalette([value for index in range(256) for value in (index, 255 - index, 7)])
+        out = tmp_path / "masks" / str(index % 2) / f"{index:02}.png"
+        out.parent.mkdir(parents=True, exist_ok=True)
+        indices.save(out)
+    folders = [tmp_path / "images", tmp_path / "masks"]
+    check(run(EXAMPLES / "segment.py", *folders, "--classes", 2, "--side", 40, "--epochs", 3, cwd=tmp_path))
+
+
 @pytest.mark.parametrize("launcher", [[], TWO_RANKS], ids=["one", "two"])
 def test_lightning(stripes, tmp_path, launcher):
     pytest.importorskip("lightning")

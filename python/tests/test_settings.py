@@ -107,7 +107,7 @@ def test_every_source_has_the_settings_of_its_section(name):
     keys = {line.split(" =")[0] for line in section.splitlines() if " = " in line}
     # Settings without a default are not serialized.
     assert keys - {key} <= set(given) and key in keys
-    values = {"class_to_index": {"a": 0}, "extensions": ["jpg"], "skip_keys": ["x"], "cache_bytes": 5 << 20, "separator": ",", "side_files": {"x": "{stem}.txt"}}
+    values = {"class_to_index": {"a": 0}, "extensions": ["jpg"], "skip_keys": ["x"], "cache_bytes": 5 << 20, "separator": ",", "side_files": {"x": "{stem}.txt"}, "fields": {"x": "x.npy"}}
     for setting in given:
         kind = inspect.signature(function).parameters[setting].annotation
         choice = re.search(r"Literal\['(\w+)'", kind)
