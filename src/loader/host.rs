@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::error::Result;
+use crate::geometry::Size;
 use crate::loader::controls::Gate;
 use crate::loader::sample::cache::Caches;
 use crate::loader::sample::fields::FieldReader;
@@ -18,7 +19,7 @@ use crate::measure::{Stage, ThreadMeter};
 use crate::plan::{ColumnRole, Plan};
 use crate::ring::Slot;
 use crate::source::Source;
-use crate::transform::blend_pair::blend;
+use crate::transform::blend_pair::{blend, exchange};
 
 /// Memory of a batch on the host.
 pub struct HostSlot {
@@ -107,6 +108,8 @@ pub(super) struct Worker {
     /// Numbers of the columns of the images and of the soft targets, if there are any.
     images: usize,
     targets: Option<usize>,
+    /// Columns of masks: [`Plan::masks`].
+    masks: Vec<(usize, usize)>,
 }
 
 impl Worker {
@@ -122,7 +125,8 @@ impl Worker {
         let column = |role| plan.column(role).map(|column| column.slot);
         let (images, targets) = (column(ColumnRole::Image), column(ColumnRole::Target));
         let fields = FieldReader::new(&plan);
-        Self { source, meter, pipeline, fields, images: images.unwrap_or(0), targets, plan }
+        let masks = plan.masks();
+        Self { source, meter, pipeline, fields, images: images.unwrap_or(0), targets, masks, plan }
     }
 
     /// Fills cells until there are no more jobs. Before each cell, the thread waits until worker
@@ -159,6 +163,10 @@ impl Worker {
             }
         }
         if let [Some(first), Some(second)] = cells {
+            let size = Size::new(self.plan.shape.width, self.plan.shape.height);
+            for &(mask, bytes) in &self.masks {
+                exchange(size, bytes, blends, [first.part(mask), second.part(mask)]);
+            }
             let images = [first.part(self.images), second.part(self.images)];
             blend(self.plan.shape, blends, images.map(|part| &mut part[..]));
         }

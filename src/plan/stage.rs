@@ -7,7 +7,10 @@ use crate::footprint::counted;
 use crate::op::batch::TargetCoding;
 use crate::op::{BatchOperator, Blends, Chain};
 
-use super::{ColumnSettings, Facts, OnError, Plan, Settings, TargetSettings};
+use super::{
+    ColumnKind, ColumnPlan, ColumnRole, ColumnSettings, Facts, OnError, Plan, Settings,
+    TargetSettings,
+};
 
 /// Soft targets, and the operators that mix the samples of a batch.
 #[derive(Clone, Debug)]
@@ -48,17 +51,7 @@ impl BatchStage {
             );
             return Err(Error::config("loader.on_error", problem));
         }
-        let follows = |it: &ColumnSettings| it.kind.follows();
-        if let (Some(operator), Some(number)) =
-            (operators.first(), settings.columns.iter().position(follows))
-        {
-            let problem = format!(
-                "is {}, but {} mixes images, and nothing would mix such columns; remove one of both",
-                settings.columns[number].kind.name(),
-                operator.name()
-            );
-            return Err(Error::config(format!("column[{number}].kind"), problem));
-        }
+        check_following(&operators, &settings.columns)?;
         let TargetSettings { classes, smoothing } = settings.targets;
         let Some(classes) = classes else {
             return match operators.first() {
@@ -103,7 +96,36 @@ impl BatchStage {
     }
 }
 
+/// Checks that batch operators can mix the columns that follow the image.
+fn check_following(operators: &[Arc<dyn BatchOperator>], columns: &[ColumnSettings]) -> Result<()> {
+    for (number, column) in columns.iter().enumerate().filter(|(_, it)| it.kind.follows()) {
+        let exchanges =
+            |it: &&Arc<dyn BatchOperator>| column.kind == ColumnKind::Mask && it.only_exchanges();
+        let Some(operator) = operators.iter().find(|it| !exchanges(it)) else { continue };
+        let problem = format!(
+            "is {}, but {} mixes the images of two samples, and such columns cannot be mixed; \
+             remove one of both{}",
+            column.kind.name(),
+            operator.name(),
+            if column.kind == ColumnKind::Mask { ", or use cutmix" } else { "" },
+        );
+        return Err(Error::config(format!("column[{number}].kind"), problem));
+    }
+    Ok(())
+}
+
 impl Plan {
+    /// Columns of masks: the number of each column in host memory, and the size of its elements in
+    /// bytes.
+    pub(crate) fn masks(&self) -> Vec<(usize, usize)> {
+        let is_mask = |column: &&ColumnPlan| match column.role {
+            ColumnRole::Field(number) => self.settings.columns[number].kind == ColumnKind::Mask,
+            _ => false,
+        };
+        let masks = self.columns.iter().filter(is_mask);
+        masks.map(|column| (column.slot, column.element.bytes())).collect()
+    }
+
     /// Warning if batch operators mix repeats of the same sample with each other. The two samples
     /// of a pair are neighbours in the order of the shard. In the order of the epoch, their
     /// distance is the number of shards. If this is less than the number of repeats, they can be

@@ -6,6 +6,7 @@ use bytemuck::Pod;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
+use crate::geometry::Size;
 use crate::op::Blend;
 use crate::tensor::{CHANNELS, DType, Layout, TensorShape};
 
@@ -20,6 +21,21 @@ pub fn blend(shape: TensorShape, blends: &[Blend], pair: [&mut [u8]; 2]) {
             DType::F16 => typed::<f16>(shape, blend, pair),
             DType::BF16 => typed::<bf16>(shape, blend, pair),
             DType::F32 => typed::<f32>(shape, blend, pair),
+        }
+    }
+}
+
+/// Exchanges the elements of the masks of two samples inside the windows of the blends, which have
+/// the weight 0. `size` is the size of a mask, whose elements have `bytes` bytes.
+pub fn exchange(size: Size, bytes: usize, blends: &[Blend], pair: [&mut [u8]; 2]) {
+    let [first, second] = pair;
+    let row_bytes = size.width as usize * bytes;
+    for Blend { window, .. } in blends {
+        let columns = window.x as usize * bytes..window.right() as usize * bytes;
+        for y in window.y as usize..window.bottom() as usize {
+            let rows = [&mut *first, &mut *second].map(|mask| &mut mask[y * row_bytes..]);
+            let [first, second] = rows.map(|row| &mut row[columns.clone()]);
+            first.swap_with_slice(second);
         }
     }
 }

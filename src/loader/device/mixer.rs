@@ -10,6 +10,7 @@ use crate::loader::slot::feed::Feed;
 use crate::loader::slot::pair::PairJob;
 use crate::op::batch::PairParams;
 use crate::plan::{ColumnRole, Plan};
+use crate::transform::blend_pair::exchange;
 
 /// Runs the kernel `mix`, which applies batch operators and writes soft targets, on pairs whose
 /// samples are written by earlier work in the producer's stream. After each launch of the fused
@@ -19,6 +20,8 @@ pub(in crate::loader) struct Mixer {
     size: Size,
     /// Number of the soft targets' column, and number of classes.
     targets: (usize, u32),
+    /// Columns of masks in host memory: [`Plan::masks`].
+    masks: Vec<(usize, usize)>,
     kernel: Kernel,
     blocks: Vec<Block>,
     jobs: Vec<PairJob<Cell>>,
@@ -51,7 +54,8 @@ impl Mixer {
         let classes = plan.stage.as_ref().map_or(0, |stage| stage.classes);
         let targets = plan.column(ColumnRole::Target).map_or(0, |column| column.slot);
         let targets = (targets, classes);
-        Ok(Self { size, targets, kernel, blocks, jobs: Vec::with_capacity(group), launches })
+        let (masks, jobs) = (plan.masks(), Vec::with_capacity(group));
+        Ok(Self { size, targets, masks, kernel, blocks, jobs, launches })
     }
 
     /// Adds a pair to the next launch.
@@ -89,7 +93,15 @@ impl Mixer {
         // The launch of the fused kernel has already counted the samples, so this launch counts 0.
         lap.stop(stream, 0)?;
         read.record(stream)?;
-        self.jobs.drain(..).for_each(|job| feed.complete_pair(job));
+        for mut job in self.jobs.drain(..) {
+            if let [Some(first), Some(second)] = &mut job.cells {
+                for &(mask, bytes) in &self.masks {
+                    let masks = [first.host.part(mask), second.host.part(mask)];
+                    exchange(self.size, bytes, &job.blends, masks.map(|part| &mut part[..]));
+                }
+            }
+            feed.complete_pair(job);
+        }
         Ok(())
     }
 }

@@ -123,6 +123,13 @@ pub(super) fn checked_label(
                  names; give a name for every label (source.classes)"
             )
         }
+        Some(stage) if label < 0 => {
+            format!(
+                "the label is {label}, but soft targets need a class from 0 to {}; give each sample \
+                 a label, or remove targets.classes and batch operators",
+                stage.classes - 1
+            )
+        }
         Some(stage) if stage.class(label).is_none() => {
             format!(
                 "the label {label} is too large: labels must be below targets.classes, which is {}",

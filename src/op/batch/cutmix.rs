@@ -61,6 +61,10 @@ impl BatchOperator for CutMix {
         Self::NAME
     }
 
+    fn only_exchanges(&self) -> bool {
+        true
+    }
+
     fn draw(&self, draw: &mut PairDraw<'_>) {
         if draw.rng().chance(self.probability) {
             cut(self.alpha, draw);

@@ -63,6 +63,12 @@ pub trait BatchOperator: fmt::Debug + Send + Sync + 'static {
         1
     }
 
+    /// Whether all blends have the weight 0, so that they exchange elements of the two samples. If
+    /// so, they also exchange elements of masks, which cannot be summed. Default false.
+    fn only_exchanges(&self) -> bool {
+        false
+    }
+
     /// Validates the settings. The error names the field and the problem.
     fn check(&self) -> Result<(), FieldError> {
         Ok(())

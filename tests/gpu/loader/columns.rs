@@ -204,6 +204,53 @@ fn columns_that_follow_the_image_equal_those_of_the_cpu() {
     assert_eq!(machine.counts().live(), 0);
 }
 
+/// `cutmix` exchanges parts of masks as on the CPU.
+#[test]
+fn mixed_masks_equal_those_of_the_cpu() {
+    let Some(machine) = machine() else { return };
+    machine.schedule(Schedule::Random(7));
+    let folder = tempfile::tempdir().unwrap();
+    for number in 0..8_u32 {
+        let (width, height) = (40 + number, 50 - number);
+        let class = folder.path().join((number % 2).to_string());
+        std::fs::create_dir_all(&class).unwrap();
+        let file = |name: &str| class.join(format!("{number}.{name}"));
+        std::fs::write(file("jpg"), common::jpeg(number.into(), width, height)).unwrap();
+        let samples: Vec<u8> = (0..width * height).map(|at| (at * 7 % 251) as u8).collect();
+        let mask = common::png_of_samples(&samples, (width, height), 8, None);
+        std::fs::write(file("mask"), mask).unwrap();
+    }
+    let make = |device| {
+        let settings = feedwater::source::settings::DirectorySettings {
+            side_files: [("mask".to_string(), "{folder}/{stem}.mask".to_string())].into(),
+            ..Default::default()
+        };
+        let source =
+            feedwater::source::Directory::open_with(folder.path(), &settings, &Default::default())
+                .unwrap();
+        let chain = training().then_batch(op::CutMix::default());
+        let builder = Loader::builder(source, chain).batch_size(4).epochs(Some(1)).device(device);
+        let builder = builder.shuffle(true).runtime(&runtime()).configure(|it| {
+            it.targets.classes = Some(2);
+            it.columns = vec![ColumnSettings::mask("mask")];
+        });
+        builder.build().unwrap()
+    };
+    let (mut cpu, mut gpu) = (make(DeviceChoice::Cpu), make(DeviceChoice::Gpu(0)));
+    let mut compared = 0;
+    for (gpu, cpu) in gpu.epoch().zip(cpu.epoch()) {
+        let (gpu, cpu) = (gpu.unwrap(), cpu.unwrap());
+        for (column, expected) in gpu.columns().zip(cpu.columns()) {
+            assert!(column.to_host().unwrap() == expected.to_host().unwrap(), "{column:?}");
+        }
+        check_copy(gpu.column("mask").unwrap(), &gpu);
+        compared += 1;
+    }
+    assert_eq!(compared, 2);
+    drop((cpu, gpu));
+    assert_eq!(machine.counts().live(), 0);
+}
+
 /// Checks that a column of numbers that is made from a field has a copy on the device, with the
 /// offsets of its lists, in the order of the batch's events. Texts have none.
 fn check_copy(column: Column<'_>, batch: &Batch) {

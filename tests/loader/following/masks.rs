@@ -3,7 +3,8 @@
 use super::{Annotated, batches, builder, chain, problem};
 use crate::common::{png_of_samples, with_orientation};
 use feedwater::internals::geometry::Orientation;
-use feedwater::op::Chain;
+use feedwater::loader::{Pair, PairOutcome};
+use feedwater::op::{self, Chain};
 use feedwater::plan::{ColumnSettings, DefaultValue, OnError};
 use feedwater::{ElementType, Size};
 use proptest::prelude::*;
@@ -238,5 +239,44 @@ fn a_failed_or_missing_mask_has_the_fill_or_the_default() {
         assert_ne!(mask.sample::<u8>(0).unwrap(), [failed; 500]);
         assert_eq!(mask.sample::<u8>(1).unwrap(), [failed; 500]);
         assert_eq!(mask.sample::<u8>(2).unwrap(), [failed; 500]);
+    }
+}
+
+/// CutMix exchanges the same box of two images and of their masks.
+#[test]
+fn cutmix_exchanges_parts_of_masks() {
+    let samples: Vec<_> = (0..14).map(|seed| sample(seed, 40, 30)).collect();
+    let source = || {
+        let samples = samples.iter().map(|it| (it.0.clone(), it.1.clone(), Vec::new()));
+        Annotated::new(samples)
+    };
+    let chain = || chain(&["op = \"resize\"\nwidth = 25\nheight = 20\nfilter = \"nearest\""]);
+    let with = |dtype, operator: &str| {
+        let chain = match operator {
+            "cutmix" => chain().then_batch(op::CutMix::default()),
+            "mixup" => chain().then_batch(op::Mixup::default()),
+            _ => chain().then_batch(op::MixupOrCutMix::default()),
+        };
+        let column = ColumnSettings { dtype: Some(dtype), ..ColumnSettings::mask("mask") };
+        builder(source(), chain, vec![column]).configure(|it| it.targets.classes = Some(3))
+    };
+    let mut mixed = 0;
+    for batch in batches(with(ElementType::U8, "cutmix")).unwrap() {
+        let images: Vec<u8> =
+            batch.images().as_slice::<u8>().unwrap().iter().step_by(3).copied().collect();
+        assert_eq!(images, batch.column("mask").unwrap().as_slice::<u8>().unwrap());
+        let is_mixed = |pair: &&Pair| pair.outcome() == PairOutcome::Mixed;
+        mixed += batch.pairs().iter().filter(is_mixed).count();
+    }
+    assert!(mixed > 3);
+    for batch in batches(with(ElementType::I64, "cutmix")).unwrap() {
+        let images = batch.images().as_slice::<u8>().unwrap().iter().step_by(3);
+        let masks = batch.column("mask").unwrap().as_slice::<i64>().unwrap();
+        assert!(images.map(|&it| i64::from(it)).eq(masks.iter().copied()));
+    }
+    for operator in ["mixup", "mixup_or_cutmix"] {
+        let error = crate::common::config_error(with(ElementType::U8, operator).build());
+        assert_eq!(error.key, "column[0].kind");
+        assert!(error.problem.contains("or use cutmix"), "{error}");
     }
 }
