@@ -116,8 +116,9 @@ impl Value {
             Value::Missing | Value::Integer(_) | Value::Float(_) | Value::Array(_) => 0,
         };
         if len as u64 > limit {
-            let problem =
-                format!("the field {name:?} has {len} bytes; limits.max_field_bytes is {limit}");
+            let problem = format!(
+                "the field {name:?} has {len} bytes; limits.max_field_bytes is {limit}; raise it"
+            );
             return Err(DataError::new(Reason::Oversized, problem));
         }
         Ok(())

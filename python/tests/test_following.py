@@ -118,7 +118,7 @@ def test_wrong_settings_are_errors(archive, column, words):
 
 def test_batch_operators_and_presize_are_refused(archive):
     columns = {"mask": fw.mask("seg.png")}
-    with pytest.raises(fw.errors.ConfigError, match="mixes images, and nothing would mix such columns"):
-        fw.Loader(archive[0], CHAIN, columns=columns, batch_operators=[ops.CutMix()], targets=fw.Targets(classes=5), batch_size=4, device="cpu")
+    with pytest.raises(fw.errors.ConfigError, match="mixes the images of two samples"):
+        fw.Loader(archive[0], CHAIN, columns=columns, batch_operators=[ops.Mixup()], targets=fw.Targets(classes=5), batch_size=4, device="cpu")
     with pytest.raises(fw.errors.ConfigError, match="cache.presize resizes images before the chain"):
         fw.Loader(archive[0], CHAIN, columns=columns, cache=fw.Cache(decoded=1 << 20, presize=40), device="cpu")

@@ -63,7 +63,7 @@ impl ValueImage {
         if !matches!(header.format, Format::Png | Format::Pnm) {
             let name = header.format.name();
             let problem =
-                format!("is a file of the format {name}; only PNG and PGM have exact values");
+                format!("is a {name} file; a mask must be a PNG or PGM file with exact numbers");
             return Err(DataError::new(Reason::Unsupported, problem));
         }
         check(&header)?;
@@ -101,7 +101,8 @@ fn read_pgm(bytes: &[u8], size: Size, values: &mut [u16]) -> Result<(), DataErro
                 .for_each(|(value, word)| *value = u16::from_be_bytes(*word));
         }
         _ => {
-            let problem = "is a PNM file, but not a binary gray one (P5)";
+            let problem =
+                "is a PNM file of another kind; save it as a gray PNG or a binary PGM (P5)";
             return Err(DataError::new(Reason::Unsupported, problem));
         }
     }

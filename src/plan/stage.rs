@@ -104,7 +104,7 @@ fn check_following(operators: &[Arc<dyn BatchOperator>], columns: &[ColumnSettin
         let Some(operator) = operators.iter().find(|it| !exchanges(it)) else { continue };
         let problem = format!(
             "is {}, but {} mixes the images of two samples, and such columns cannot be mixed; \
-             remove one of both{}",
+             remove the column or the operator{}",
             column.kind.name(),
             operator.name(),
             if column.kind == ColumnKind::Mask { ", or use cutmix" } else { "" },

@@ -283,7 +283,7 @@ fn read(
     limit: u64,
 ) -> Result<bool, DataError> {
     let oversized = |len: &str| {
-        let problem = format!("has {len} bytes; limits.max_field_bytes is {limit}");
+        let problem = format!("has {len} bytes; limits.max_field_bytes is {limit}; raise it");
         DataError::new(Reason::Oversized, problem)
     };
     if storage::is_url(path) {

@@ -98,33 +98,31 @@ impl Masks {
     }
 }
 
-/// Checks the size of a mask. `wanted` is the size of the image.
+/// Checks the size of a mask. `wanted` is the size of the image, as stored if the mask is turned.
 fn check(
     size: Size,
     wanted: Size,
     settings: &ColumnSettings,
     header: &Header,
 ) -> Result<(), DataError> {
-    let wrong = |problem: String| Err(DataError::new(Reason::Field, problem));
-    if size == wanted || settings.scale && size.pixels() <= wanted.pixels() {
+    let fits = size.width <= wanted.width && size.height <= wanted.height;
+    if size == wanted || settings.scale && fits {
         return Ok(());
     }
-    if settings.scale {
-        return wrong(format!(
-            "has {size} pixels, and its image has {wanted}; only masks with fewer pixels than \
-             their image are scaled"
-        ));
-    }
-    let turns = if header.orientation.is_upright() {
-        ""
-    } else if settings.turn {
-        "; turn = true is for masks of the stored pixels: the file has an EXIF orientation"
-    } else {
-        "; if it was made from the pixels before EXIF turns them, set turn = true"
+    let is_turned = Size::new(size.height, size.width) == wanted;
+    let remedy = match (is_turned, settings.turn, fits) {
+        (true, false, _) if !header.orientation.is_upright() => {
+            "; if it was made from the pixels before EXIF turns them, set turn = true"
+        }
+        (true, true, _) => "; if it was made from the image as EXIF turns it, set turn = false",
+        (_, _, true) => "; set scale = true to scale it",
+        (_, _, false) => {
+            "; a mask may not be larger than its image, so resize it with nearest interpolation \
+             before training"
+        }
     };
-    wrong(format!(
-        "has {size} pixels, and its image has {wanted}; set scale = true to scale it{turns}"
-    ))
+    let problem = format!("has {size} pixels, and its image has {wanted}{remedy}");
+    Err(DataError::new(Reason::Field, problem))
 }
 
 fn beyond_bytes(value: u16) -> DataError {

@@ -211,7 +211,7 @@ impl FieldColumn {
             FieldValue::Bytes(file) => file,
             FieldValue::Text(file) => file.as_bytes(),
             _ => {
-                let problem = "has no bytes, and a mask is an image file";
+                let problem = "is not a file; a mask must be the bytes of a PNG or PGM file";
                 return Err(DataError::new(Reason::Field, problem));
             }
         };

@@ -11,7 +11,8 @@ mod check;
 mod kind;
 
 /// `[[column]]`: a column of batches besides images, labels and soft targets. Its values come from
-/// a field of the source ([`Fields`](crate::source::Fields)), and stay in host memory.
+/// a field of the source ([`Fields`](crate::source::Fields)). They are in host memory, and columns of
+/// numbers also on the device of the images.
 ///
 /// A sample without a value fails, unless there is a `default`. So does a sample whose value has
 /// another type or shape than the column, or is out of range.
@@ -69,9 +70,9 @@ pub struct ColumnSettings {
     /// were made from the upright image.
     #[serde(default)]
     pub turn: bool,
-    /// Whether a mask of another size is scaled to the size of its image, with nearest
-    /// interpolation. It may have at most as many pixels as the image. Default false: such a sample
-    /// fails.
+    /// Whether a smaller mask is scaled to the size of its image, with nearest interpolation.
+    /// Neither side may be longer than that of the image. The ratio of the sides is not checked.
+    /// Default false: such a sample fails.
     #[serde(default)]
     pub scale: bool,
     /// Meaning of the four numbers of a box. Default `xyxy`.

@@ -233,7 +233,7 @@ fn within(name: &str, bytes: usize, limit: u64) -> Result<(), DataError> {
     if bytes as u64 <= limit {
         return Ok(());
     }
-    let problem = format!("the field {name:?} has {bytes} bytes; limits.max_field_bytes is {limit}");
+    let problem = format!("the field {name:?} has {bytes} bytes; limits.max_field_bytes is {limit}; raise it");
     Err(DataError::new(Reason::Oversized, problem))
 }
 

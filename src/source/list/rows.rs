@@ -173,7 +173,7 @@ impl Rows {
         let (begin, end) = (self.begins[index], self.begins[index + 1]);
         let len = end - begin;
         if len > limit {
-            let problem = format!("has {len} bytes; limits.max_field_bytes is {limit}");
+            let problem = format!("has {len} bytes; limits.max_field_bytes is {limit}; raise it");
             return Err(DataError::new(Reason::Oversized, problem));
         }
         let begin = begin + self.mark;

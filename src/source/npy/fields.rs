@@ -97,7 +97,7 @@ impl FieldArrays {
         let len = bytes.saturating_mul(count);
         if len > limit {
             let problem =
-                format!("the field {name:?} has {len} bytes; limits.max_field_bytes is {limit}");
+                format!("the field {name:?} has {len} bytes; limits.max_field_bytes is {limit}; raise it");
             return Err(DataError::new(Reason::Oversized, problem));
         }
         // The shape was checked against the length of the file.

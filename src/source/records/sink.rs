@@ -76,7 +76,7 @@ impl FieldSink<'_> {
         match self.to {
             Target::Columns { limit, .. } if len > limit => {
                 let problem = format!(
-                    "the field {name:?} has {len} bytes; limits.max_field_bytes is {limit}"
+                    "the field {name:?} has {len} bytes; limits.max_field_bytes is {limit}; raise it"
                 );
                 Err(DataError::new(Reason::Oversized, problem))
             }

@@ -24,8 +24,10 @@ impl ColumnSettings {
     /// Checks all columns.
     pub(in crate::plan) fn check_all(columns: &[Self], on_error: OnError) -> Result<()> {
         if columns.len() > MOST_COLUMNS {
-            let problem =
-                format!("has {} entries, and may have at most {MOST_COLUMNS}", columns.len());
+            let problem = format!(
+                "has {} entries, and may have at most {MOST_COLUMNS}; remove some",
+                columns.len()
+            );
             return Err(Error::config("column", problem));
         }
         for (number, column) in columns.iter().enumerate() {
@@ -73,14 +75,14 @@ impl ColumnSettings {
             return Err(("max_len", "must be at least 1, is 0".into()));
         }
         self.check_following()?;
-        // The size of masks is checked with the size of the chain's output.
+        // Masks have the size of the chain's output, which is limited anyway.
         let format = self.cells([1, 1]);
         if format.cell_bytes() > MOST_CELL_BYTES {
             let key = if format.kind.is_ragged() { "max_len" } else { "shape" };
             return Err((
                 key,
                 format!(
-                    "makes a column of more than {MOST_CELL_BYTES} bytes per sample, which is the maximum"
+                    "makes a column of more than {MOST_CELL_BYTES} bytes per sample, which is the maximum; lower it"
                 ),
             ));
         }
@@ -154,7 +156,7 @@ impl ColumnSettings {
         match kind {
             ColumnKind::Mask => {
                 if self.field_path().is_ok_and(|path| !path.steps.is_empty()) {
-                    let problem = "has a path, but a mask is an image file, which has no members";
+                    let problem = "has a path, but a mask is a file, which has no members; remove the colon and the text after it";
                     return Err(("field", problem.into()));
                 }
                 let fill = DefaultValue::Float(self.fill());
@@ -172,7 +174,7 @@ impl ColumnSettings {
         let dims = self.cells([1, 1]).dims;
         if !matches!(dims.last(), Some(2 | 3)) {
             let problem = format!(
-                "is {dims:?}, but the last axis of points has 2 numbers (x, y) or 3 (x, y, visibility)"
+                "is {dims:?}, but the last axis of points has 2 numbers (x, y) or 3 (x, y, visibility); set shape = [2] or [3]"
             );
             return Err(("shape", problem));
         }
@@ -187,7 +189,10 @@ impl ColumnSettings {
                 return Err(("flip_pairs", problem));
             }
             if let Some(point) = pair.iter().find(|&&point| !seen.insert(point)) {
-                return Err(("flip_pairs", format!("has the point {point} more than once")));
+                return Err((
+                    "flip_pairs",
+                    format!("has the point {point} more than once; list each point in one pair"),
+                ));
             }
         }
         Ok(())

@@ -40,7 +40,7 @@ pub enum BoxFormat {
     Xyxy,
     /// Left, top, width, height, as in COCO.
     Xywh,
-    /// Column and row of the centre, width, height.
+    /// x and y of the centre, width, height, in pixels.
     Cxcywh,
 }
 
