@@ -356,7 +356,14 @@ def parquet(
       errors with the byte offset.
     * Supported compressions: none, snappy, zstd, gzip, brotli, LZ4 (raw). Supported encodings:
       PLAIN, dictionary, DELTA_LENGTH_BYTE_ARRAY (labels: DELTA_BINARY_PACKED), in pages of versions
-      1 and 2. Encrypted files and repeated columns are not supported.
+      1 and 2. Encrypted files, and repeated columns of images or labels are not supported.
+    * All columns besides the image are fields, also repeated ones, with all encodings of pages of
+      versions 1 and 2 except BIT_PACKED levels. Lists of numbers are flat lists. Structs, maps and
+      other lists are JSON. Booleans, dates, times and timestamps are integers in their stored unit
+      (``INT96``: nanoseconds since 1970), decimals are exact texts. Nulls are missing values. The
+      metadata of a file is read again when its fields are first read. Then the page headers of the
+      wanted fields are read, per row group. Lists in pages of version 1 are also decoded once then,
+      because these headers do not contain their number of rows.
 
     Settings:
 

@@ -40,8 +40,8 @@ thread_local! {
     static ASKED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A sequence whose items are encoded bytes or paths, tuples of bytes or a path, a label and fields,
-/// or dictionaries with the key `image`, the key `label` if there are labels, and fields.
+/// A sequence whose items are encoded bytes or paths, tuples of bytes or a path, a label and
+/// fields, or dictionaries with the key `image`, the key `label` if there are labels, and fields.
 pub struct Sequence {
     /// Number that identifies the sequence in this process.
     number: u64,

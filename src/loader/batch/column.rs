@@ -167,8 +167,8 @@ impl<'batch> Column<'batch> {
     }
 
     /// Address of the values in device memory. `None` if they are only in host memory. If batches
-    /// are on a device, columns of numbers that are made from fields are in both memories. The rules
-    /// of [`Batch::device_ptr`] apply to all columns of the batch.
+    /// are on a device, columns of numbers that are made from fields are in both memories. The
+    /// rules of [`Batch::device_ptr`] apply to all columns of the batch.
     pub fn device_ptr(&self) -> Option<u64> {
         match self.copy() {
             Some((buffer, [values, _])) => Some(buffer.address() + values as u64),
@@ -176,8 +176,8 @@ impl<'batch> Column<'batch> {
         }
     }
 
-    /// Address of the [`offsets`](Self::offsets) in device memory. `None` if the column is dense, or
-    /// only in host memory.
+    /// Address of the [`offsets`](Self::offsets) in device memory. `None` if the column is dense,
+    /// or only in host memory.
     pub fn device_offsets_ptr(&self) -> Option<u64> {
         let (buffer, [_, offsets]) = self.copy().filter(|_| self.is_ragged())?;
         Some(buffer.address() + offsets as u64)

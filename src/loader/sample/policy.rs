@@ -42,8 +42,8 @@ impl From<Error> for ProduceError {
 }
 
 /// Produces a sample, or its replacement under the policy `loader.on_error`: reads its fields into
-/// `cell`, and calls `attempt`, which produces the image of a key and moves the fields that follow it. If the outcome has no image, the
-/// caller must write zeros.
+/// `cell`, and calls `attempt`, which produces the image of a key and moves the fields that follow
+/// it. If the outcome has no image, the caller must write zeros.
 pub(in crate::loader) fn produce<C: Cell>(
     plan: &Plan,
     (source, fields): (&dyn Source, &mut FieldReader),

@@ -11,8 +11,8 @@ mod check;
 mod kind;
 
 /// `[[column]]`: a column of batches besides images, labels and soft targets. Its values come from
-/// a field of the source ([`Fields`](crate::source::Fields)). They are in host memory, and columns of
-/// numbers also on the device of the images.
+/// a field of the source ([`Fields`](crate::source::Fields)). They are in host memory, and columns
+/// of numbers also on the device of the images.
 ///
 /// A sample without a value fails, unless there is a `default`. So does a sample whose value has
 /// another type or shape than the column, or is out of range.
