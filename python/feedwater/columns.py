@@ -149,7 +149,10 @@ def points(
     * ``flip_pairs``: pairs of points of one entry that change places if the image is flipped horizontally, such as ``[(1, 2)]`` for the eyes.
     * ``like``, ``turn``: as for :func:`mask`. ``max_len`` (in entries), ``too_long``, ``default``: as for :func:`list_`.
     """
-    pairs = [list(pair) for pair in flip_pairs] or None
+    try:
+        pairs = [[int(point) for point in pair] for pair in flip_pairs] or None
+    except TypeError:
+        raise TypeError(f"flip_pairs is {flip_pairs!r}; it must be pairs of points that change places, such as [(1, 2), (3, 4)]") from None
     settings = {"like": like, "flip_pairs": pairs, "turn": turn or None, "max_len": max_len, "too_long": too_long}
     return Column(kind="points", field=field, shape=_shape(shape), **settings, default=_default(default))
 

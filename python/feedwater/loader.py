@@ -245,6 +245,12 @@ class Loader:
             )
         if rest and framework != "torch":
             raise ValueError(f'the recipe has transforms that stay Python, which need framework="torch"; it is {framework!r}')
+        following = [column["name"] for column in columns if column["kind"] in ("mask", "points", "boxes")]
+        if rest and following:
+            raise ValueError(
+                "the recipe has transforms that stay Python (keep_rest), and they would move the images without the column "
+                f"{following[0]!r}; remove these transforms or the column"
+            )
         #: Text of the pipeline file, and the sources of :func:`feedwater.samples` that it names.
         self._text = "\n".join(lines) + "\n"
         self._own = own

@@ -58,7 +58,11 @@ impl Value {
             let settings = PyDict::new(value.py());
             settings.set_item("allow_nan", false)?;
             let json = value.py().import("json")?;
-            let text = json.getattr("dumps")?.call((value,), Some(&settings))?;
+            let text = json.getattr("dumps")?.call((value,), Some(&settings)).map_err(|error| {
+                PyTypeError::new_err(format!(
+                    "has a value that JSON cannot represent ({error}); write an array of NumPy"
+                ))
+            })?;
             return Ok(Value::Json(text.extract()?));
         }
         match value.hasattr("__array__")? {

@@ -355,10 +355,12 @@ impl Source for Sequence {
 }
 
 impl Fields for Sequence {
-    /// The fields of the first item.
+    /// The fields of the first item that can be read.
     fn schema(&self) -> Vec<Field> {
         Python::attach(|py| {
-            let Ok(Item { fields, .. }) = self.item(py, 0) else { return Vec::new() };
+            // An item that cannot be read must not hide the fields of the others.
+            let first = (0..self.len().min(8)).find_map(|index| self.item(py, index).ok());
+            let Some(Item { fields, .. }) = first else { return Vec::new() };
             let Ok(fields) = fields.cast_bound::<PyDict>(py) else { return Vec::new() };
             let fields = fields.iter().filter_map(|(name, value)| {
                 let kind = Value::of(&value).map_or(FieldKind::Bytes, |value| value.kind());

@@ -253,3 +253,44 @@ def test_a_dictionary_needs_an_image(folder):
 
     with pytest.raises(fw.Error, match='without the key "image"'):
         list(fw.Loader(fw.samples(Items([0, 1])), RESIZE, batch_size=2, framework="numpy", epochs=1, device="cpu"))
+
+
+def test_an_item_that_fails_is_an_error_of_its_sample(folder):
+    paths = sorted(folder.rglob("*.ppm"))[:6]
+
+    class Items(list):
+        def __getitem__(self, index):
+            if index in self:
+                raise OSError(f"row {index} is broken")
+            return {"image": paths[index], "caption": f"no. {index}"}
+
+        def __len__(self):
+            return 6
+
+    def loader(*failing, **settings):
+        settings = {"batch_size": 2, "framework": "numpy", "device": "cpu", "drop_last": False, **settings}
+        return fw.Loader(fw.samples(Items(failing)), RESIZE, columns={"caption": fw.text()}, **settings)
+
+    captions = [caption for batch in loader(0, on_error="drop") for caption in batch["caption"]]
+    assert captions == [f"no. {index}" for index in range(1, 6)]
+    for failing in ([0], range(6)):
+        with pytest.raises(fw.errors.SampleError, match="row 0 is broken") as error:
+            list(loader(*failing))
+        assert isinstance(error.value.__cause__, OSError)
+
+
+def test_a_missing_side_file_is_named_and_parts_may_lack_a_field(folder, tmp_path):
+    paths = sorted(folder.rglob("*.ppm"))[:2]
+    for number, path in enumerate(paths):
+        (tmp_path / f"{number}.ppm").write_bytes(path.read_bytes())
+    (tmp_path / "0.txt").write_text("a caption")
+
+    source = fw.directory(tmp_path, side_files={"caption": "{stem}.txt"})
+    settings = {"batch_size": 2, "framework": "numpy", "device": "cpu", "drop_last": False}
+    with pytest.raises(fw.errors.SampleError, match=r"is missing: .*1\.txt does not exist; set a default"):
+        list(fw.Loader(source, RESIZE, columns={"caption": fw.text()}, **settings))
+    both = fw.concat(source, fw.directory(folder))
+    with pytest.raises(fw.errors.ConfigError, match="set a default to accept its samples"):
+        fw.Loader(both, RESIZE, columns={"caption": fw.text()}, **settings)
+    captions = [it for batch in fw.Loader(both, RESIZE, columns={"caption": fw.text(default="")}, **settings) for it in batch["caption"]]
+    assert captions[:2] == ["a caption", ""] and len(captions) > 3 and set(captions[2:]) == {""}

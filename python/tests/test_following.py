@@ -122,3 +122,44 @@ def test_batch_operators_and_presize_are_refused(archive):
         fw.Loader(archive[0], CHAIN, columns=columns, batch_operators=[ops.Mixup()], targets=fw.Targets(classes=5), batch_size=4, device="cpu")
     with pytest.raises(fw.errors.ConfigError, match="cache.presize resizes images before the chain"):
         fw.Loader(archive[0], CHAIN, columns=columns, cache=fw.Cache(decoded=1 << 20, presize=40), device="cpu")
+
+
+def test_masks_may_be_arrays_or_missing_and_a_path_is_explained(folder):
+    paths = sorted(folder.rglob("*.ppm"))[:3]
+    width, height = Image.open(paths[0]).size
+
+    class Items:
+        def __init__(self, *masks):
+            self.masks = masks
+
+        def __len__(self):
+            return len(paths)
+
+        def __getitem__(self, index):
+            return {"image": paths[index], "mask": self.masks[index % len(self.masks)]}
+
+    whole = [ops.Resize(width=width, height=height)]
+    levels = numpy.arange(width * height).reshape(height, width)
+
+    def batch(column, *masks):
+        return next(iter(fw.Loader(fw.samples(Items(*masks)), whole, batch_size=3, framework="numpy", columns={"mask": column}, device="cpu")))
+
+    masks = batch(fw.mask(dtype="i64", default=7), levels, (levels % 200).astype(numpy.uint8), None)["mask"]
+    assert numpy.array_equal(masks[0], levels) and numpy.array_equal(masks[1], levels % 200) and (masks[2] == 7).all()
+    for mask, words in (
+        ("masks/1.png", "if the text is a path, set side_files"),
+        (levels - 1, "has the number -1"),
+        (levels / 2, "has the number 0"),
+        (levels[None], r"an array of shape \[1, "),
+        (levels[:-1], "and its image has"),
+        (3, "or an array"),
+    ):
+        with pytest.raises(fw.errors.SampleError, match=words):
+            batch(fw.mask(dtype="i64"), mask)
+
+
+def test_transforms_that_stay_python_are_refused(folder):
+    v2 = pytest.importorskip("torchvision.transforms.v2")
+    transform = v2.Compose([v2.Resize((8, 8)), v2.Lambda(lambda it: it), v2.RandomHorizontalFlip(1.0), v2.ToImage()])
+    with pytest.raises(ValueError, match="would move the images without the column 'mask'"):
+        fw.Loader(folder, fw.from_torchvision(transform, keep_rest=True), columns={"mask": fw.mask()}, device="cpu")

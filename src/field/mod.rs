@@ -4,6 +4,7 @@
 pub use format::{CellFormat, TooLong, Written};
 pub use path::{FieldPath, Step};
 pub use value::DefaultValue;
+pub use writer::quoted;
 
 mod convert;
 mod format;

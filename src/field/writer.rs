@@ -141,7 +141,9 @@ impl<'a> Writer<'a> {
             _ => Some(shape),
         };
         if entry != Some(&self.format.dims[..]) || shape.iter().product::<usize>() != len {
-            return Err(self.mismatch(&format!("an array of shape {shape:?}")));
+            let is_entry = self.format.kind == CellKind::List && shape == self.format.dims;
+            let remedy = if is_entry { " (one entry; write a list of entries)" } else { "" };
+            return Err(self.mismatch(&format!("an array of shape {shape:?}{remedy}")));
         }
         self.flat(len, number)
     }

@@ -33,6 +33,19 @@ pub trait Fields {
         false
     }
 
+    /// Whether some part has this field, if this source is a combination. Otherwise whether the
+    /// schema lists it, which is the default.
+    fn some_part_has(&self, name: &str) -> bool {
+        self.schema().iter().any(|field| field.name == name)
+    }
+
+    /// Returns what was not found if this sample lacks the value of a field, such as the path of a
+    /// file, for error messages. `None`, the default, if there is nothing to add.
+    fn not_found(&self, index: u64, name: &str) -> Option<String> {
+        let _ = (index, name);
+        None
+    }
+
     /// Returns the description of a part that lacks this field, if this source is a combination.
     /// `None`, the default, if all parts have it, or if this source is no combination.
     fn part_without(&self, name: &str) -> Option<String> {

@@ -275,6 +275,20 @@ impl SideFile {
     }
 }
 
+impl SideFiles {
+    /// Path of the file of a field that belongs to an image, for messages.
+    pub fn not_found(&self, storage: &Storage, image: ImagePath<'_>, name: &str) -> Option<String> {
+        let file = self.0.iter().find(|file| file.name == name)?;
+        match file.path(image, storage) {
+            Ok(Some(path)) => Some(format!("{} does not exist", Redacted::path(&path))),
+            Ok(None) => {
+                Some("the path of the image lacks the text that the template replaces".into())
+            }
+            Err(_) => None,
+        }
+    }
+}
+
 /// Reads a whole file. Returns false if it does not exist.
 fn read(
     storage: &Storage,

@@ -1,5 +1,6 @@
 //! Points and boxes that follow the geometry of their image.
 
+use crate::error::{DataError, Reason};
 use crate::geometry::{BoundingBox, Orientation, Size, View};
 use crate::header::Header;
 use crate::plan::{BoxFormat, ColumnSettings, SamplePlan};
@@ -52,14 +53,24 @@ impl<'a> Followed<'a> {
 
     /// Moves boxes in place, and clips them to the visible part of the result. The numbers of each
     /// box become left, top, right and bottom, or four zeros if the result does not show the box.
-    pub fn move_boxes(&self, format: BoxFormat, numbers: &mut [f32]) {
-        for numbers in numbers.as_chunks_mut().0 {
+    ///
+    /// # Errors
+    /// [`Reason::Field`] if the right edge of a box is left of its left edge, or its lower edge
+    /// above its upper edge, which a wrong format causes. Also if a number is NaN.
+    pub fn move_boxes(&self, format: BoxFormat, numbers: &mut [f32]) -> Result<(), DataError> {
+        for (number, numbers) in numbers.as_chunks_mut().0.iter_mut().enumerate() {
             let [a, b, c, d] = numbers.map(f64::from);
             let of = match format {
                 BoxFormat::Xyxy => BoundingBox { left: a, top: b, right: c, bottom: d },
                 BoxFormat::Xywh => BoundingBox::new(a, b, c, d),
                 BoxFormat::Cxcywh => BoundingBox::new(a - 0.5 * c, b - 0.5 * d, c, d),
             };
+            if !(of.left <= of.right && of.top <= of.bottom) {
+                let format = format.name();
+                let problem =
+                    format!("box {number} is {numbers:?}, which is no box in the format {format}");
+                return Err(DataError::new(Reason::Field, format!("{problem}; set format")));
+            }
             let of = match self.turn {
                 Some((turn, stored)) => turn.upright_box(stored, &of),
                 None => of,
@@ -70,6 +81,7 @@ impl<'a> Followed<'a> {
             let BoundingBox { left, top, right, bottom } = seen;
             *numbers = [left, top, right, bottom].map(|edge| edge as f32);
         }
+        Ok(())
     }
 
     fn upright(&self, x: f64, y: f64) -> (f64, f64) {

@@ -1,7 +1,9 @@
 //! Reads the fields of samples into the columns of their batch.
 
+use std::fmt;
+
 use crate::error::{DataError, Error, Reason, Result, reserve};
-use crate::field::{CellFormat, DefaultValue, FieldValue, TooLong, Written};
+use crate::field::{CellFormat, DefaultValue, FieldValue, Flat, TooLong, Written, quoted};
 use crate::header::Header;
 use crate::plan::{ColumnKind, ColumnRole, ColumnSettings, Plan, SamplePlan};
 use crate::source::{Fields, Source};
@@ -130,7 +132,11 @@ impl FieldReader {
                     .write_default(default, cell.part(column.slot))
                     .map_err(|error| column.error(&shown[number], error))?,
                 (None, None) => {
-                    let problem = "is missing; set a default to accept such samples";
+                    let not_found =
+                        source.fields().and_then(|it| it.not_found(index, &wanted[number]));
+                    let not_found = not_found.map_or(String::new(), |what| format!(": {what}"));
+                    let problem =
+                        format!("is missing{not_found}; set a default to accept such samples");
                     let missing = DataError::new(Reason::Field, problem);
                     return Err(column.error(&shown[number], missing).into());
                 }
@@ -164,7 +170,8 @@ impl FieldReader {
                     bytemuck::cast_slice_mut(&mut part[..numbers]),
                 ),
                 ColumnKind::Boxes => Followed::new(settings, header, sample)
-                    .move_boxes(settings.format, bytemuck::cast_slice_mut(&mut part[..numbers])),
+                    .move_boxes(settings.format, bytemuck::cast_slice_mut(&mut part[..numbers]))
+                    .map_err(|error| column.error(&self.shown[number], error))?,
                 _ => {}
             }
         }
@@ -207,17 +214,39 @@ impl FieldColumn {
     /// Keeps the file of a mask until the geometry of its image is known. Returns `None` if there
     /// is no file.
     fn keep_mask(&mut self, value: FieldValue<'_>) -> Result<Option<Written>, DataError> {
-        let file = match value {
-            FieldValue::Bytes(file) => file,
-            FieldValue::Text(file) => file.as_bytes(),
-            _ => {
-                let problem = "is not a file; a mask must be the bytes of a PNG or PGM file";
-                return Err(DataError::new(Reason::Field, problem));
+        let wrong = |problem: String| Err(DataError::new(Reason::Field, problem));
+        match value {
+            FieldValue::Bytes(file) => {
+                reserve::renew(&mut self.encoded, file.len())?;
+                self.encoded.copy_from_slice(file);
             }
-        };
-        reserve::renew(&mut self.encoded, file.len())?;
-        self.encoded.copy_from_slice(file);
-        Ok((!file.is_empty()).then_some(Written { len: 1, truncated: false }))
+            FieldValue::Text("") => self.encoded.clear(),
+            FieldValue::Text(text) if text.starts_with("P5") => {
+                reserve::renew(&mut self.encoded, text.len())?;
+                self.encoded.copy_from_slice(text.as_bytes());
+            }
+            FieldValue::Text(text) => {
+                return wrong(format!(
+                    "is {}, and a mask is the bytes of a PNG or PGM file; if the text is a path, \
+                     set side_files of the source",
+                    quoted(text)
+                ));
+            }
+            FieldValue::Tensor(numbers, shape) => {
+                let &[height, width] = shape else {
+                    return wrong(format!(
+                        "is an array of shape {shape:?}, and a mask has two axes"
+                    ));
+                };
+                write_pgm(numbers, (width, height), &mut self.encoded)?;
+            }
+            _ => {
+                return wrong(
+                    "is not a file; a mask is the bytes of a PNG or PGM file, or an array".into(),
+                );
+            }
+        }
+        Ok((!self.encoded.is_empty()).then_some(Written { len: 1, truncated: false }))
     }
 
     /// Adds the names of the field and the column to an error.
@@ -233,6 +262,35 @@ impl FieldColumn {
         };
         DataError::new(error.reason, text)
     }
+}
+
+/// Writes the integers of an array as a binary PGM file, with two bytes per pixel.
+fn write_pgm(
+    numbers: Flat<'_>,
+    (width, height): (usize, usize),
+    file: &mut Vec<u8>,
+) -> Result<(), DataError> {
+    let head = format!("P5 {width} {height} 65535\n");
+    let wrong = |number: &dyn fmt::Display| {
+        let problem =
+            format!("has the number {number}; a mask of an array has integers from 0 to 65535");
+        DataError::new(Reason::Field, problem)
+    };
+    file.clear();
+    reserve::reserve(file, head.len() + 2 * width * height)?;
+    file.extend_from_slice(head.as_bytes());
+    match numbers {
+        Flat::Bytes(list) => file.extend(list.iter().flat_map(|&byte| [0, byte])),
+        Flat::Integers(list) => {
+            for number in list {
+                let value = u16::try_from(*number).map_err(|_| wrong(number))?;
+                file.extend_from_slice(&value.to_be_bytes());
+            }
+        }
+        Flat::Floats(list) => return Err(wrong(&list.first().copied().unwrap_or(0.0))),
+        Flat::Doubles(list) => return Err(wrong(&list.first().copied().unwrap_or(0.0))),
+    }
+    Ok(())
 }
 
 /// Checks that the source has the fields of all columns, and prepares the source to read them.
@@ -254,7 +312,14 @@ pub(in crate::loader) fn check_fields(
         let problem = match schema.iter().filter(|field| field.name == path.name).count() {
             1 => continue,
             0 => match source.fields() {
-                Some(fields) if fields.is_open() && column.default.is_some() => continue,
+                Some(fields)
+                    if column.default.is_some()
+                        && (fields.is_open() || fields.some_part_has(&path.name)) =>
+                {
+                    continue;
+                }
+                // The samples fail in the same way, and `loader.on_error` decides.
+                Some(fields) if schema.is_empty() && first_fails(fields) => continue,
                 fields => lacking(source, fields, &path.name),
             },
             _ => format!("needs the field {:?}, but the source has it more than once", path.name),
@@ -266,12 +331,21 @@ pub(in crate::loader) fn check_fields(
     source.fields().map_or(Ok(()), |fields| fields.prepare(&wanted))
 }
 
+/// Whether the first sample fails, although its source can have fields.
+fn first_fails(fields: &dyn Fields) -> bool {
+    let read = fields.read_fields(0, &[], &mut Vec::new(), u64::MAX, &mut |_, _| Ok(()));
+    fields.is_open() && read.is_err_and(|error| error.reason != Reason::Unsupported)
+}
+
 /// Message about a field that the source lacks.
 fn lacking(source: &dyn Source, fields: Option<&dyn Fields>, name: &str) -> String {
     let schema = source.schema();
     let needs = format!("needs the field {name:?}");
     if let Some(part) = fields.and_then(|fields| fields.part_without(name)) {
-        return format!("{needs}, which one of the combined sources lacks: {part}");
+        return format!(
+            "{needs}, which one of the combined sources lacks: {part}; set a default to accept its \
+             samples"
+        );
     }
     if schema.is_empty() {
         // If the source has fields but cannot read them, its error says more.

@@ -20,6 +20,16 @@ impl<A: Arrangement> Fields for Combined<A> {
         self.parts.iter().any(|part| part.source.fields().is_some_and(|it| it.is_open()))
     }
 
+    fn some_part_has(&self, name: &str) -> bool {
+        let has = |fields: &dyn Fields| fields.some_part_has(name);
+        self.parts.iter().any(|part| part.source.fields().is_some_and(has))
+    }
+
+    fn not_found(&self, index: u64, name: &str) -> Option<String> {
+        let (part, index) = self.part(index);
+        part.source.fields()?.not_found(index, name)
+    }
+
     fn part_without(&self, name: &str) -> Option<String> {
         let mut parts = self.parts.iter().map(|part| &part.source);
         let part = parts.find(|it| it.schema().iter().all(|field| field.name != name))?;

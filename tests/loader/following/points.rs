@@ -59,6 +59,12 @@ fn points_and_boxes_are_where_the_record_of_the_sample_says() {
     assert!(hidden > 0);
     for format in [BoxFormat::Xyxy, BoxFormat::Xywh, BoxFormat::Cxcywh] {
         let boxes = numbers(ColumnSettings::boxes("moved", format));
+        let mut lists = lists.clone();
+        if format == BoxFormat::Xyxy {
+            for of in lists.iter_mut().flat_map(|list| list.chunks_mut(4)) {
+                (of[2], of[3]) = (of[0] + of[2], of[1] + of[3]);
+            }
+        }
         let found = batches(builder(source(&lists), chain(&RANDOM), vec![boxes])).unwrap();
         all(&found, |index, sample, moved| {
             for (moved, of) in moved.chunks(4).zip(lists[index].chunks(4)) {
@@ -116,4 +122,21 @@ fn points_of_the_stored_pixels_are_turned() {
     let found = batches(builder(source, whole, vec![points])).unwrap();
     // The orientation 6 turns the image clockwise, so its lower left corner becomes the upper left.
     all(&found, |_, _, moved| assert_eq!(moved, [0.5, 0.5]));
+}
+
+#[test]
+fn a_box_in_another_format_fails_its_sample() {
+    let whole = || chain(&["op = \"resize\"\nwidth = 40\nheight = 30"]);
+    for (format, of) in [
+        (BoxFormat::Xyxy, [20.0, 5.0, 10.0, 15.0]),
+        (BoxFormat::Xyxy, [5.0, 20.0, 10.0, 15.0]),
+        (BoxFormat::Xywh, [20.0, 5.0, -1.0, 15.0]),
+        (BoxFormat::Cxcywh, [20.0, 5.0, 1.0, -15.0]),
+        (BoxFormat::Xyxy, [0.0, 0.0, f32::NAN, 1.0]),
+    ] {
+        let lists = [[1.0, 1.0, 5.0, 5.0].into_iter().chain(of).collect()];
+        let boxes = numbers(ColumnSettings::boxes("moved", format));
+        let problem = super::problem(builder(source(&lists), whole(), vec![boxes]));
+        assert!(problem.contains("box 1 is [") && problem.contains("set format"), "{problem}");
+    }
 }

@@ -44,6 +44,17 @@ pub enum BoxFormat {
     Cxcywh,
 }
 
+impl BoxFormat {
+    /// Name in pipeline files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            BoxFormat::Xyxy => "xyxy",
+            BoxFormat::Xywh => "xywh",
+            BoxFormat::Cxcywh => "cxcywh",
+        }
+    }
+}
+
 impl ColumnKind {
     /// Structure of the values in batches.
     pub const fn cells(self) -> CellKind {
