@@ -32,6 +32,18 @@ enum Numbers {
     Doubles(Vec<f64>),
 }
 
+impl Numbers {
+    /// Size in bytes.
+    fn bytes(&self) -> usize {
+        match self {
+            Numbers::Bytes(list) => list.len(),
+            Numbers::Integers(list) => size_of_val(&list[..]),
+            Numbers::Floats(list) => size_of_val(&list[..]),
+            Numbers::Doubles(list) => size_of_val(&list[..]),
+        }
+    }
+}
+
 impl Value {
     /// Converts a Python object: a number, a text, bytes, a list or a dictionary that JSON can
     /// represent, or an array of NumPy or of a library whose arrays NumPy accepts.
@@ -117,7 +129,8 @@ impl Value {
         let len = match self {
             Value::Text(text) | Value::Json(text) => text.len(),
             Value::Bytes(bytes) => bytes.len(),
-            Value::Missing | Value::Integer(_) | Value::Float(_) | Value::Array(_) => 0,
+            Value::Array(array) => array.numbers.bytes(),
+            Value::Missing | Value::Integer(_) | Value::Float(_) => 0,
         };
         if len as u64 > limit {
             let problem = format!(

@@ -241,15 +241,15 @@ impl Sequence {
         Ok(Item { encoded, label, fields: fields.into_any().unbind() })
     }
 
-    /// Reads an item, unless this thread has read it for its fields.
-    fn item_once(&self, py: Python<'_>, index: u64) -> PyResult<Item> {
+    /// Reads an item, unless this thread has read it for its fields. Returns whether it has.
+    fn item_once(&self, py: Python<'_>, index: u64) -> PyResult<(Item, bool)> {
         match AHEAD.take() {
             Some((number, read, item))
                 if (number, read) == (self.number, index) && !is_opening() =>
             {
-                Ok(item)
+                Ok((item, true))
             }
-            _ => self.item(py, index),
+            _ => Ok((self.item(py, index)?, false)),
         }
     }
 
@@ -265,8 +265,10 @@ impl Sequence {
     }
 
     /// Reads an item for a batch. Its label replaces an earlier label of the same item.
-    fn taken(&self, py: Python<'_>, index: u64) -> PyResult<Encoded> {
-        let Item { encoded, label, fields } = self.item_once(py, index)?;
+    /// Also returns label and fields of an item that was read for its fields before.
+    fn taken(&self, py: Python<'_>, index: u64) -> PyResult<(Encoded, Option<(i64, Py<PyAny>)>)> {
+        let (Item { encoded, label, fields }, was_ahead) = self.item_once(py, index)?;
+        let ahead = was_ahead.then(|| (label, fields.clone_ref(py)));
         if !self.labels_are_given {
             self.labels[index as usize].store(label, Ordering::Relaxed);
             LAST_READ.set((self.number, index, label));
@@ -278,7 +280,7 @@ impl Sequence {
             // Drop earlier fields without the lock, because destructors may run Python code.
             let _former = self.kept().and_then(|mut kept| kept.insert(index, fields));
         }
-        Ok(encoded)
+        Ok((encoded, ahead))
     }
 
     fn kept(&self) -> Option<MutexGuard<'_, HashMap<u64, Py<PyAny>>>> {
@@ -331,10 +333,19 @@ impl Source for Sequence {
         let taken = Python::attach(|py| {
             self.taken(py, index).map_err(|error| self.unreadable(py, index, error))
         });
-        match taken? {
-            Encoded::Bytes(bytes) => page.fill(&bytes, limit),
-            Encoded::File(path) => read_file(&path, page, limit),
+        let (encoded, ahead) = taken?;
+        let read = match &encoded {
+            Encoded::Bytes(bytes) => page.fill(bytes, limit),
+            Encoded::File(path) => read_file(path, page, limit),
+        };
+        if let (Err(DataError { reason: Reason::Oversized, .. }), Some((label, fields))) =
+            (&read, ahead)
+        {
+            // The loader may read the sample again with a larger limit. The image must then belong
+            // to the fields that were read.
+            AHEAD.set(Some((self.number, index, Item { encoded, label, fields })));
         }
+        read
     }
 
     fn describe(&self) -> String {

@@ -296,3 +296,25 @@ def test_a_missing_side_file_is_named_and_parts_may_lack_a_field(folder, tmp_pat
         fw.Loader(both, RESIZE, columns={"caption": fw.text()}, **settings)
     texts = [it for batch in fw.Loader(both, RESIZE, columns={"caption": fw.text(default="")}, **settings) for it in batch["caption"]]
     assert texts[:2] == ["a caption", ""] and len(texts) > 3 and set(texts[2:]) == {""}
+
+
+def test_an_item_that_is_read_in_two_steps_belongs_to_its_fields(folder):
+    """A file that has grown since the loader was built is read again with a larger limit."""
+    image = sorted(folder.rglob("*.ppm"))[0].read_bytes()
+
+    class Items:
+        def __init__(self):
+            self.calls = 0
+
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, index):
+            self.calls += 1
+            return {"image": image + bytes(self.calls // 8 * 50), "call": self.calls, "label": self.calls}
+
+    loader = fw.Loader(
+        fw.samples(Items()), RESIZE, batch_size=4, framework="numpy", columns={"call": fw.array("i64")}, epochs=4, num_workers=1, device="cpu"
+    )
+    calls = [(call, label) for _ in range(4) for batch in loader for call, label in zip(batch["call"].tolist(), batch["label"].tolist())]
+    assert len(calls) == 32 and all(call == label for call, label in calls)

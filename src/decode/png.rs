@@ -181,6 +181,8 @@ impl Rows<'_> {
             let len =
                 reader.output_buffer_size().ok_or_else(|| error(DecodingError::LimitsExceeded))?;
             let scratch = grown(scratch, len)?;
+            // The crate adds the bits of pixels smaller than a byte to the bits of the buffer.
+            scratch.fill(0);
             let stride = reader.next_frame(scratch).map_err(error)?.line_size;
             self.give_all(scratch, stride)?;
         } else {

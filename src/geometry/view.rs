@@ -90,6 +90,9 @@ impl View {
         let whole = Self::new(size).visible;
         self.size = size;
         let place = self.warped.get_mut(self.warps as usize);
+        if place.is_none() {
+            self.warps = Self::MOST_WARPS as u32 + 1;
+        }
         let (Some(place), Some(forward)) = (place, back.inverse()) else {
             self.visible = BoundingBox::NOTHING;
             return;
@@ -124,8 +127,14 @@ impl View {
         Some((x, y))
     }
 
+    /// Whether the chain has more than [`MOST_WARPS`](Self::MOST_WARPS) warps, so that positions in
+    /// the result are not known.
+    pub fn is_lost(&self) -> bool {
+        self.warps as usize > Self::MOST_WARPS
+    }
+
     fn parts(&self) -> &[Warped] {
-        &self.warped[..self.warps as usize]
+        &self.warped[..(self.warps as usize).min(Self::MOST_WARPS)]
     }
 
     /// Crops a window of `size` at `(x, y)`. The window may extend outside the image.

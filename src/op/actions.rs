@@ -1,6 +1,7 @@
 //! All actions of one sample. A forward pass over the operators draws random numbers and computes
 //! sizes. A backward pass over the actions computes windows.
 
+use crate::error::{DataError, reserve};
 use crate::geometry::{BoundingBox, Roi, Size};
 use crate::image::HostImage;
 use crate::random::{OperatorPath, SampleKey, SampleRng};
@@ -218,13 +219,17 @@ impl Actions {
 
     /// Allocates memory for tables of `entries` entries in total, and for `fixed` entries that do
     /// not depend on windows.
-    pub fn reserve(&mut self, entries: usize, fixed: usize) {
+    ///
+    /// # Errors
+    /// [`Reason::OutOfMemory`](crate::error::Reason::OutOfMemory) if this memory is not available.
+    pub fn reserve(&mut self, entries: usize, fixed: usize) -> Result<(), DataError> {
         for (table, entries) in [(&mut self.table, entries), (&mut self.fixed, fixed)] {
             if table.capacity() < entries {
                 *table = Vec::new();
-                table.reserve_exact(entries);
+                reserve::reserve(table, entries)?;
             }
         }
+        Ok(())
     }
 
     /// Frees the tables.

@@ -80,7 +80,10 @@ impl RowIndexGain {
                 continue;
             }
             // Reserve the upper bound, because a growing vector allocates up to twice its length.
-            sample.actions.reserve((need.tables / size_of::<i32>() as u64) as usize, 0);
+            let entries = (need.tables / size_of::<i32>() as u64) as usize;
+            if sample.actions.reserve(entries, 0).is_err() {
+                continue;
+            }
             let key = SampleKey { seed: plan.settings.loader.seed, epoch: 0, index };
             if plan.sample(key, header, &mut sample).is_err() {
                 continue;

@@ -26,8 +26,17 @@ impl<'a> Followed<'a> {
     /// y, or x, y and visibility. The visibility of a point becomes 0 if the result does not show
     /// its place. Points with the visibility 0 keep their x and y. In a mirrored image, the points
     /// of each of `pairs` change places.
-    pub fn move_points(&self, dims: &[usize], pairs: &[[usize; 2]], numbers: &mut [f32]) {
-        let [shape @ .., axes] = dims else { return };
+    ///
+    /// # Errors
+    /// [`Reason::Field`] if the chain has more warps than positions can follow.
+    pub fn move_points(
+        &self,
+        dims: &[usize],
+        pairs: &[[usize; 2]],
+        numbers: &mut [f32],
+    ) -> Result<(), DataError> {
+        let [shape @ .., axes] = dims else { return Ok(()) };
+        self.check()?;
         for point in numbers.chunks_exact_mut(*axes) {
             if point.get(2) == Some(&0.0) {
                 continue;
@@ -49,6 +58,7 @@ impl<'a> Followed<'a> {
                 }
             }
         }
+        Ok(())
     }
 
     /// Moves boxes in place, and clips them to the visible part of the result. The numbers of each
@@ -58,6 +68,7 @@ impl<'a> Followed<'a> {
     /// [`Reason::Field`] if the right edge of a box is left of its left edge, or its lower edge
     /// above its upper edge, which a wrong format causes. Also if a number is NaN.
     pub fn move_boxes(&self, format: BoxFormat, numbers: &mut [f32]) -> Result<(), DataError> {
+        self.check()?;
         for (number, numbers) in numbers.as_chunks_mut().0.iter_mut().enumerate() {
             let [a, b, c, d] = numbers.map(f64::from);
             let of = match format {
@@ -93,7 +104,18 @@ impl<'a> Followed<'a> {
 
     /// Whether the result shows a point.
     fn shows(&self, x: f64, y: f64) -> bool {
-        let BoundingBox { left, top, right, bottom } = self.view.visible;
-        left <= x && x < right && top <= y && y < bottom
+        self.view.back(x, y).is_some()
+    }
+
+    fn check(&self) -> Result<(), DataError> {
+        if self.view.is_lost() {
+            let problem = format!(
+                "cannot follow the image, because the chain has more than {} warps (rotations, \
+                 affine maps, perspectives); remove some",
+                View::MOST_WARPS
+            );
+            return Err(DataError::new(Reason::Field, problem));
+        }
+        Ok(())
     }
 }

@@ -112,6 +112,63 @@ pub fn png_of_samples(
     bytes
 }
 
+/// Encodes gray samples of `bits` bits as an interlaced PNG. `level` returns the sample in a column
+/// of a row.
+pub fn interlaced_png(
+    (width, height): (u32, u32),
+    bits: u32,
+    level: impl Fn(u32, u32) -> u8,
+) -> Vec<u8> {
+    // First column and row of each pass, and the distances between its columns and rows.
+    let passes = [
+        (0, 0, 8, 8),
+        (4, 0, 8, 8),
+        (0, 4, 4, 8),
+        (2, 0, 4, 4),
+        (0, 2, 2, 4),
+        (1, 0, 2, 2),
+        (0, 1, 1, 2),
+    ];
+    let mut rows = Vec::new();
+    for (first_x, first_y, step_x, step_y) in passes {
+        for y in (first_y..height).step_by(step_y) {
+            let columns: Vec<u32> = (first_x..width).step_by(step_x).collect();
+            let mut row = vec![0; (columns.len() as u32 * bits).div_ceil(8) as usize];
+            for (place, x) in (0..).zip(&columns) {
+                let shift = 8 - bits - bits * place % 8;
+                row[(bits * place / 8) as usize] |= level(*x, y) << shift;
+            }
+            if !row.is_empty() {
+                rows.push(0);
+                rows.extend(row);
+            }
+        }
+    }
+    let len = rows.len() as u16;
+    let (mut a, mut b) = (1_u32, 0_u32);
+    for &byte in &rows {
+        a = (a + u32::from(byte)) % 65521;
+        b = (b + a) % 65521;
+    }
+    let stored = [&[0x78, 1, 1][..], &len.to_le_bytes(), &(!len).to_le_bytes(), &rows].concat();
+    let data = [stored, (b << 16 | a).to_be_bytes().to_vec()].concat();
+    let size = [width.to_be_bytes(), height.to_be_bytes()].concat();
+    let head = [size, vec![bits as u8, 0, 0, 0, 1]].concat();
+    let mut png = b"\x89PNG\r\n\x1a\n".to_vec();
+    for (kind, data) in [(b"IHDR", head), (b"IDAT", data), (b"IEND", Vec::new())] {
+        let chunk = [&kind[..], &data].concat();
+        let crc = chunk.iter().fold(u32::MAX, |crc, byte| {
+            (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+                crc >> 1 ^ (0xedb8_8320 & (crc & 1).wrapping_neg())
+            })
+        });
+        png.extend((data.len() as u32).to_be_bytes());
+        png.extend(chunk);
+        png.extend((!crc).to_be_bytes());
+    }
+    png
+}
+
 /// Encodes [`image`] as a JPEG with this chroma sampling. With `None`, encodes a grayscale JPEG
 /// three times as wide, whose levels are the bytes of the image.
 pub fn sampled_jpeg(seed: u64, width: u32, height: u32, chroma: Option<SamplingFactor>) -> Vec<u8> {

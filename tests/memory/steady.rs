@@ -99,7 +99,7 @@ impl Worker {
         let need = plan.sample_memory(&file.header, 0, DecodeMemory::default(), sample);
         let fixed = plan.fixed_entries();
         let entries = (need.tables / 4) as usize;
-        sample.actions.reserve(entries.saturating_sub(fixed), fixed);
+        sample.actions.reserve(entries.saturating_sub(fixed), fixed).unwrap();
         plan.sample(key, &file.header, sample).unwrap();
         let planned = counted::calls();
         let image = PlannedImage { bytes: &file.bytes, header: &file.header, plan, sample };

@@ -40,6 +40,8 @@ pub fn read_values(
     if interlaced {
         let len = reader.output_buffer_size().unwrap_or(usize::MAX);
         reserve::renew(scratch, len)?;
+        // The crate adds the bits of pixels smaller than a byte to the bits of the buffer.
+        scratch.fill(0);
         let stride = reader.next_frame(scratch).map_err(error)?.line_size;
         let stored = scratch.chunks_exact(stride);
         rows.zip(stored).for_each(|(row, stored)| unpack(stored, color, depth, row));

@@ -164,11 +164,13 @@ impl FieldReader {
                 ColumnKind::Mask => masks
                     .make(&column.encoded, settings, (plan, header, sample), part)
                     .map_err(|error| column.error(&self.shown[number], error))?,
-                ColumnKind::Points => Followed::new(settings, header, sample).move_points(
-                    &column.format.dims,
-                    &settings.flip_pairs,
-                    bytemuck::cast_slice_mut(&mut part[..numbers]),
-                ),
+                ColumnKind::Points => Followed::new(settings, header, sample)
+                    .move_points(
+                        &column.format.dims,
+                        &settings.flip_pairs,
+                        bytemuck::cast_slice_mut(&mut part[..numbers]),
+                    )
+                    .map_err(|error| column.error(&self.shown[number], error))?,
                 ColumnKind::Boxes => Followed::new(settings, header, sample)
                     .move_boxes(settings.format, bytemuck::cast_slice_mut(&mut part[..numbers]))
                     .map_err(|error| column.error(&self.shown[number], error))?,
@@ -255,7 +257,8 @@ impl FieldColumn {
             true => String::new(),
             false => format!(" (column {:?})", self.name),
         };
-        let is_predicate = ["is ", "has "].iter().any(|it| error.problem.starts_with(it));
+        let is_predicate =
+            ["is ", "has ", "cannot "].iter().any(|it| error.problem.starts_with(it));
         let text = match is_predicate {
             true => format!("the field {field:?}{column} {}", error.problem),
             false => format!("the field {field:?}{column}: {}", error.problem),

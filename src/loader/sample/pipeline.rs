@@ -228,7 +228,7 @@ impl SamplePipeline {
         canvas.check(header.size, header.orientation, turned)?;
         let fixed = self.plan.fixed_entries();
         let entries = (self.need.tables / size_of::<i32>() as u64) as usize;
-        self.sample.actions.reserve(entries.saturating_sub(fixed), fixed);
+        self.sample.actions.reserve(entries.saturating_sub(fixed), fixed)?;
         self.put_boxes(key.index, header, canvas);
         self.plan.sample(key, header, &mut self.sample)?;
         self.need = self.need.with_drawn(&self.plan.drawn_memory(&self.sample));

@@ -1,7 +1,7 @@
 //! Masks. With nearest interpolation, a chain moves the pixels of an image and of its mask alike.
 
 use super::{Annotated, batches, builder, chain, problem};
-use crate::common::{png_of_samples, with_orientation};
+use crate::common::{interlaced_png, png_of_samples, with_orientation};
 use feedwater::internals::geometry::Orientation;
 use feedwater::loader::{Pair, PairOutcome};
 use feedwater::op::{self, Chain};
@@ -283,5 +283,32 @@ fn cutmix_exchanges_parts_of_masks() {
         let error = crate::common::config_error(with(ElementType::U8, operator).build());
         assert_eq!(error.key, "column[0].kind");
         assert!(error.problem.contains("or use cutmix"), "{error}");
+    }
+}
+
+/// The decoder's buffer has the pixels of the image before it.
+#[test]
+fn interlaced_images_and_masks_have_no_bits_of_others() {
+    for bits in [1, 2, 4] {
+        let most = (1_u32 << bits) - 1;
+        let level = |number: u32, x: u32, y: u32| (x * 7 + y * 3 + number * 5) % (most + 1);
+        let file = |number| interlaced_png((13, 11), bits, |x, y| level(number, x, y) as u8);
+        let source = Annotated::new((0..6).map(|it| (file(it), file(it), Vec::new())));
+        let whole = chain(&["op = \"resize\"\nwidth = 13\nheight = 11"]);
+        let builder = builder(source, whole, vec![ColumnSettings::mask("mask")]).num_workers(1);
+        for batch in batches(builder).unwrap() {
+            let mask = batch.column("mask").unwrap();
+            let images = batch.images().as_slice::<u8>().unwrap();
+            for (place, index) in batch.indices().enumerate() {
+                let mask = mask.sample::<u8>(place).unwrap();
+                for (at, number) in (0..).zip(mask) {
+                    let expected = level(index as u32, at % 13, at / 13);
+                    let scaled = if bits == 1 { expected } else { expected * 255 / most };
+                    assert_eq!(u32::from(*number), scaled, "{bits} bits, sample {index}");
+                    let pixel = images[3 * (place * 143 + at as usize)];
+                    assert_eq!(u32::from(pixel), expected * 255 / most, "{bits} bits");
+                }
+            }
+        }
     }
 }

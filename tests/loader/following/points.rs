@@ -50,8 +50,7 @@ fn points_and_boxes_are_where_the_record_of_the_sample_says() {
             }
             let (x, y) = view.point(of[0].into(), of[1].into());
             assert_eq!((moved[0], moved[1]), (x as f32, y as f32));
-            let seen = view.visible;
-            let shown = seen.left <= x && x < seen.right && seen.top <= y && y < seen.bottom;
+            let shown = view.back(x, y).is_some();
             assert_eq!(moved[2], if shown { of[2] } else { 0.0 });
             hidden += usize::from(!shown);
         }
@@ -138,5 +137,34 @@ fn a_box_in_another_format_fails_its_sample() {
         let boxes = numbers(ColumnSettings::boxes("moved", format));
         let problem = super::problem(builder(source(&lists), whole(), vec![boxes]));
         assert!(problem.contains("box 1 is [") && problem.contains("set format"), "{problem}");
+    }
+}
+
+#[test]
+fn a_point_beyond_a_crop_is_invisible_after_a_rotation() {
+    let operators = [
+        "op = \"crop\"\nx = 25\ny = 0\nwidth = 25\nheight = 40",
+        "op = \"rotate\"\nangle = 45\nexpand = true",
+        "op = \"center_crop\"\nwidth = 60\nheight = 60",
+    ];
+    let lists = [vec![5.0, 10.0, 2.0, 37.0, 20.0, 2.0]];
+    let points = numbers(ColumnSettings { shape: vec![3], ..ColumnSettings::points("moved") });
+    let found = batches(builder(source(&lists), chain(&operators), vec![points])).unwrap();
+    all(&found, |_, _, moved| assert_eq!([moved[2], moved[5]], [0.0, 2.0]));
+}
+
+#[test]
+fn a_chain_of_many_warps_is_an_error_for_points_and_boxes() {
+    let rotate = "op = \"rotate\"\nangle = 10";
+    let last = "op = \"center_crop\"\nwidth = 30\nheight = 30";
+    let lists = [vec![1.0, 1.0, 5.0, 5.0]];
+    for column in [ColumnSettings::points("moved"), ColumnSettings::boxes("moved", BoxFormat::Xyxy)]
+    {
+        let build = |operators: &[&str]| {
+            builder(source(&lists), chain(operators), vec![numbers(column.clone())])
+        };
+        assert!(batches(build(&[rotate, rotate, rotate, last])).is_ok());
+        let problem = super::problem(build(&[rotate, rotate, rotate, rotate, last]));
+        assert!(problem.contains("more than 3 warps"), "{problem}");
     }
 }
