@@ -265,22 +265,22 @@ impl Sequence {
     }
 
     /// Reads an item for a batch. Its label replaces an earlier label of the same item.
-    /// Also returns label and fields of an item that was read for its fields before.
-    fn taken(&self, py: Python<'_>, index: u64) -> PyResult<(Encoded, Option<(i64, Py<PyAny>)>)> {
-        let (Item { encoded, label, fields }, was_ahead) = self.item_once(py, index)?;
-        let ahead = was_ahead.then(|| (label, fields.clone_ref(py)));
+    /// Also returns whether the item was read for its fields before.
+    fn taken(&self, py: Python<'_>, index: u64) -> PyResult<(Item, bool)> {
+        let (item, was_ahead) = self.item_once(py, index)?;
         if !self.labels_are_given {
-            self.labels[index as usize].store(label, Ordering::Relaxed);
-            LAST_READ.set((self.number, index, label));
+            self.labels[index as usize].store(item.label, Ordering::Relaxed);
+            LAST_READ.set((self.number, index, item.label));
         }
-        if !fields.is_none(py) {
+        if !item.fields.is_none(py) {
             self.has_fields.store(true, Ordering::Relaxed);
         }
         if self.has_fields.load(Ordering::Relaxed) && !is_opening() {
+            let fields = item.fields.clone_ref(py);
             // Drop earlier fields without the lock, because destructors may run Python code.
             let _former = self.kept().and_then(|mut kept| kept.insert(index, fields));
         }
-        Ok((encoded, ahead))
+        Ok((item, was_ahead))
     }
 
     fn kept(&self) -> Option<MutexGuard<'_, HashMap<u64, Py<PyAny>>>> {
@@ -333,17 +333,15 @@ impl Source for Sequence {
         let taken = Python::attach(|py| {
             self.taken(py, index).map_err(|error| self.unreadable(py, index, error))
         });
-        let (encoded, ahead) = taken?;
-        let read = match &encoded {
+        let (item, was_ahead) = taken?;
+        let read = match &item.encoded {
             Encoded::Bytes(bytes) => page.fill(bytes, limit),
             Encoded::File(path) => read_file(path, page, limit),
         };
-        if let (Err(DataError { reason: Reason::Oversized, .. }), Some((label, fields))) =
-            (&read, ahead)
-        {
+        if was_ahead && read.as_ref().is_err_and(|error| error.reason == Reason::Oversized) {
             // The loader may read the sample again with a larger limit. The image must then belong
             // to the fields that were read.
-            AHEAD.set(Some((self.number, index, Item { encoded, label, fields })));
+            AHEAD.set(Some((self.number, index, item)));
         }
         read
     }
