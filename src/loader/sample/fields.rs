@@ -186,7 +186,7 @@ impl FieldReader {
     }
 
     /// Fills the cell of a sample that failed and has no replacement: with the defaults, or with
-    /// NaN and empty lists.
+    /// NaN, the fill of masks, and empty lists.
     pub fn fill(&self, cell: &mut impl Cell) {
         for column in &self.columns {
             let part = cell.part(column.slot);
@@ -267,23 +267,25 @@ impl FieldColumn {
     }
 }
 
-/// Writes the integers of an array as a binary PGM file, with two bytes per pixel.
+/// Writes the integers of an array as a binary PGM file, whose samples have one byte for an array of
+/// bytes, and otherwise two.
 fn write_pgm(
     numbers: Flat<'_>,
     (width, height): (usize, usize),
     file: &mut Vec<u8>,
 ) -> Result<(), DataError> {
-    let head = format!("P5 {width} {height} 65535\n");
+    let bytes = if matches!(numbers, Flat::Bytes(_)) { 1 } else { 2 };
+    let head = format!("P5 {width} {height} {}\n", if bytes == 1 { 255 } else { 65535 });
     let wrong = |number: &dyn fmt::Display| {
         let problem =
             format!("has the number {number}; a mask of an array has integers from 0 to 65535");
         DataError::new(Reason::Field, problem)
     };
     file.clear();
-    reserve::reserve(file, head.len() + 2 * width * height)?;
+    reserve::reserve(file, head.len() + bytes * width * height)?;
     file.extend_from_slice(head.as_bytes());
     match numbers {
-        Flat::Bytes(list) => file.extend(list.iter().flat_map(|&byte| [0, byte])),
+        Flat::Bytes(list) => file.extend_from_slice(list),
         Flat::Integers(list) => {
             for number in list {
                 let value = u16::try_from(*number).map_err(|_| wrong(number))?;
