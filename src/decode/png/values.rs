@@ -33,7 +33,8 @@ pub fn read_values(
     let (color, depth, interlaced) = (info.color_type, info.bit_depth, info.interlaced);
     if !matches!(color, ColorType::Grayscale | ColorType::Indexed) {
         let channels = color.samples();
-        let problem = format!("has {channels} channels; save it as a gray PNG, or as indices of a palette");
+        let problem =
+            format!("has {channels} channels; save it as a gray PNG, or as indices of a palette");
         return Err(DataError::new(Reason::Unsupported, problem));
     }
     let mut rows = values.chunks_exact_mut(size.width as usize);

@@ -267,8 +267,8 @@ impl FieldColumn {
     }
 }
 
-/// Writes the integers of an array as a binary PGM file, whose samples have one byte for an array of
-/// bytes, and otherwise two.
+/// Writes the integers of an array as a binary PGM file, whose samples have one byte for an array
+/// of bytes, and otherwise two.
 fn write_pgm(
     numbers: Flat<'_>,
     (width, height): (usize, usize),

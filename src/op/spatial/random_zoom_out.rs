@@ -72,7 +72,8 @@ impl Operator for RandomZoomOut {
             return input;
         }
         // The factor is rounded to f32, which can make it slightly larger than the setting.
-        let side = |len: u32| ((f64::from(len) * self.side_range[1] * 1.000_001) as u32).saturating_add(1);
+        let side =
+            |len: u32| ((f64::from(len) * self.side_range[1] * 1.000_001) as u32).saturating_add(1);
         Size::new(side(input.width), side(input.height))
     }
 

@@ -40,7 +40,9 @@ impl ScaleJitter {
     /// Largest output for an image of any size.
     fn most(&self) -> Size {
         // The factor is rounded to f32, which can make it slightly larger than the setting.
-        let side = |len: u32| ((f64::from(len) * self.scale_range[1] * 1.000_001) as u32).saturating_add(1);
+        let side = |len: u32| {
+            ((f64::from(len) * self.scale_range[1] * 1.000_001) as u32).saturating_add(1)
+        };
         Size::new(side(self.width), side(self.height))
     }
 }

@@ -3,9 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::largest::{from_16_bits, in_16_bits};
-use super::records::{
-    Entries, Entry, FieldPlace, FieldSink, FileError, Format, Records, Window,
-};
+use super::records::{Entries, Entry, FieldPlace, FieldSink, FileError, Format, Records, Window};
 use super::{Exclusions, label};
 use crate::error::DataError;
 use crate::geometry::Size;

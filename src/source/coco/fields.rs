@@ -213,8 +213,7 @@ impl Coco {
                 }
                 Some(Segmentation::Runs(runs)) => {
                     let size = runs.size();
-                    let head =
-                        format!("{{\"size\":[{},{}],\"counts\":[", size.height, size.width);
+                    let head = format!("{{\"size\":[{},{}],\"counts\":[", size.height, size.width);
                     add(&head)?;
                     for (place, length) in runs.lengths().enumerate() {
                         add(&separator(place))?;
@@ -233,7 +232,9 @@ fn within(name: &str, bytes: usize, limit: u64) -> Result<(), DataError> {
     if bytes as u64 <= limit {
         return Ok(());
     }
-    let problem = format!("the field {name:?} has {bytes} bytes; limits.max_field_bytes is {limit}; raise it");
+    let problem = format!(
+        "the field {name:?} has {bytes} bytes; limits.max_field_bytes is {limit}; raise it"
+    );
     Err(DataError::new(Reason::Oversized, problem))
 }
 

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::file::{self, Files};
 use super::largest::largest;
 use super::{
-    Annotations, Configured, Exclusion, Fields, Heads, Hints, Identity, Notes, Page, RemoteReads, Sealed,
-    Source, settings,
+    Annotations, Configured, Exclusion, Fields, Heads, Hints, Identity, Notes, Page, RemoteReads,
+    Sealed, Source, settings,
 };
 use crate::annotation::{Canvas, Frame, Object};
 use crate::error::{DataError, Error, Redacted, Result};

@@ -76,11 +76,7 @@ fn pass_datum(
 }
 
 /// Reads the `count` floats of a Datum. Writers store each on its own, or all together.
-fn read_floats(
-    window: &mut Window,
-    datum: Range<u64>,
-    count: u64,
-) -> Result<Vec<f32>, DataError> {
+fn read_floats(window: &mut Window, datum: Range<u64>, count: u64) -> Result<Vec<f32>, DataError> {
     let mut values = Vec::new();
     reserve::reserve(&mut values, count as usize)?;
     let mut fields = Fields::of(datum, OTHERWISE);

@@ -163,11 +163,7 @@ type Found<'a> = dyn FnMut(&mut Window, u64, &[u8], Range<u64>) -> Result<(), Fi
 impl LmdbSettings {
     /// Calls `found` with every entry of the configured database. Returns the names of some named
     /// databases of the environment.
-    fn each(
-        &self,
-        window: &mut Window,
-        found: &mut Found<'_>,
-    ) -> Result<Vec<String>, FileError> {
+    fn each(&self, window: &mut Window, found: &mut Found<'_>) -> Result<Vec<String>, FileError> {
         let mut environment = Environment::open(window)?;
         let mut names = Vec::new();
         let mut named = None;
@@ -208,13 +204,17 @@ impl LmdbSettings {
             };
             return Err(FileError::new(0, problem));
         };
-        environment.each(window, database, &mut |window, Node { offset, key, value }| match value {
-            Value::Bytes(bytes) => found(window, offset, key, bytes),
-            Value::Database(_) => {
-                let problem = "a database in a named database: the file is damaged";
-                Err(FileError::new(offset, problem))
-            }
-        })?;
+        environment.each(
+            window,
+            database,
+            &mut |window, Node { offset, key, value }| match value {
+                Value::Bytes(bytes) => found(window, offset, key, bytes),
+                Value::Database(_) => {
+                    let problem = "a database in a named database: the file is damaged";
+                    Err(FileError::new(offset, problem))
+                }
+            },
+        )?;
         Ok(names)
     }
 

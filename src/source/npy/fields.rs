@@ -96,8 +96,9 @@ impl FieldArrays {
         let bytes = if item.is_number() { item.value_bytes() } else { item.bytes };
         let len = bytes.saturating_mul(count);
         if len > limit {
-            let problem =
-                format!("the field {name:?} has {len} bytes; limits.max_field_bytes is {limit}; raise it");
+            let problem = format!(
+                "the field {name:?} has {len} bytes; limits.max_field_bytes is {limit}; raise it"
+            );
             return Err(DataError::new(Reason::Oversized, problem));
         }
         // The shape was checked against the length of the file.
@@ -191,7 +192,9 @@ impl Fields for Npy {
         put: &mut PutField<'_>,
     ) -> Result<(), DataError> {
         for (number, name) in wanted.iter().enumerate() {
-            let Some(field) = self.fields.iter().find(|field| field.name == *name) else { continue };
+            let Some(field) = self.fields.iter().find(|field| field.name == *name) else {
+                continue;
+            };
             field.read(index, buffer, limit, &mut |value| put(number, value))?;
         }
         Ok(())

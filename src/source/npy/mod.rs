@@ -123,15 +123,15 @@ impl Configured for Npy {
     fn open_with(paths: &[PathBuf], settings: &NpySettings, storage: &Storage) -> Result<Self> {
         let mut files = expand(storage, Self::KEY, paths, ".npy")?;
         let folder = files.first().and_then(|path| path.parent()).unwrap_or(Path::new(""));
-        let beside = |key: &str, path: &Path| {
-            expand(storage, key, &[storage::join(folder, path)], ".npy")
-        };
+        let beside =
+            |key: &str, path: &Path| expand(storage, key, &[storage::join(folder, path)], ".npy");
         let labels = match settings.labels.as_os_str().is_empty() {
             true => Vec::new(),
             false => beside("labels", &settings.labels)?,
         };
         let fields = settings.fields.iter();
-        let fields = fields.map(|(name, path)| Ok((name, beside(&format!("fields.{name}"), path)?)));
+        let fields =
+            fields.map(|(name, path)| Ok((name, beside(&format!("fields.{name}"), path)?)));
         let fields = fields.collect::<Result<Vec<(&String, Vec<PathBuf>)>>>()?;
         let others = || fields.iter().flat_map(|(_, paths)| paths).chain(&labels);
         files.retain(|path| others().all(|other| path != other));
@@ -162,7 +162,8 @@ impl Configured for Npy {
             );
             return Err(Error::config("source.labels", problem));
         }
-        let fields = fields.iter().map(|(name, paths)| FieldArrays::open(storage, name, paths, count));
+        let fields =
+            fields.iter().map(|(name, paths)| FieldArrays::open(storage, name, paths, count));
         let fields = fields.collect::<Result<_>>()?;
         Ok(Self { storage: storage.clone(), stacks, labels, fields })
     }

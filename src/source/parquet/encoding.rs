@@ -41,11 +41,7 @@ pub fn delta(bytes: &[u8], count: usize) -> Option<(Vec<i64>, usize)> {
 
 /// Decodes the same encoding as [`delta`]. Calls `put` with every value in sequence. Returns the
 /// number of values and the number of bytes consumed.
-pub fn each_delta(
-    bytes: &[u8],
-    count: usize,
-    mut put: impl FnMut(i64),
-) -> Option<(usize, usize)> {
+pub fn each_delta(bytes: &[u8], count: usize, mut put: impl FnMut(i64)) -> Option<(usize, usize)> {
     let mut at = 0;
     let number = |at: &mut usize| varint(bytes, at).ok();
     let block = number(&mut at)?;

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use super::{HEAD_BYTES, IR_BYTES, MAGIC, Record, RecordPart, before_image, not_a_record, part, u32_at};
+use super::{
+    HEAD_BYTES, IR_BYTES, MAGIC, Record, RecordPart, before_image, not_a_record, part, u32_at,
+};
 use crate::error::{DataError, reserve};
 use crate::source::records::{FieldPlace, FieldSink, FileError, Window, changed};
 use crate::source::{FieldKind, FieldValue};

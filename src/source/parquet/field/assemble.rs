@@ -31,7 +31,11 @@ pub fn pass(
                 [level] => level < entries.definition,
                 _ => false,
             };
-            if is_empty { flat(leaf, 0, row, limit, put) } else { list(*entries, leaf, row, limit, put) }
+            if is_empty {
+                flat(leaf, 0, row, limit, put)
+            } else {
+                list(*entries, leaf, row, limit, put)
+            }
         }
         _ => {
             let mut writer = Writer {
@@ -54,7 +58,11 @@ pub fn pass(
 
 /// Value of a leaf that has one value in each row. `None` if it is null.
 fn single<'a>(node: &Node, leaf: &Leaf, row: &'a LeafRow) -> Result<Option<&'a [u8]>, DataError> {
-    let level = if leaf.definition == 0 { 0 } else { *row.definitions.first().ok_or_else(contradiction)? };
+    let level = if leaf.definition == 0 {
+        0
+    } else {
+        *row.definitions.first().ok_or_else(contradiction)?
+    };
     if row.entries != 1 {
         return Err(contradiction());
     }
@@ -285,7 +293,11 @@ impl Writer<'_> {
     }
 
     /// Writes a float with the fewest digits that represent it.
-    fn float(&mut self, is_finite: bool, number: impl serde::Serialize + std::fmt::Display) -> Result<(), DataError> {
+    fn float(
+        &mut self,
+        is_finite: bool,
+        number: impl serde::Serialize + std::fmt::Display,
+    ) -> Result<(), DataError> {
         if !is_finite {
             let problem = format!("a value in it is {number}, which JSON cannot have");
             return Err(DataError::new(Reason::Field, problem));

@@ -188,7 +188,8 @@ impl LeafChunk {
 
     /// Whether the header does not state everything that is stored in a [`Page`].
     fn must_read(&self, head: &Head) -> bool {
-        let is_shared = head.encoding == 7 && matches!(self.leaf.form, Form::Bytes | Form::Fixed(_));
+        let is_shared =
+            head.encoding == 7 && matches!(self.leaf.form, Form::Bytes | Form::Fixed(_));
         let has_unknown_rows = self.leaf.repetition > 0 && matches!(head.sort, Sort::Data { .. });
         head.sort != Sort::Dictionary && (is_shared || has_unknown_rows)
     }

@@ -96,12 +96,7 @@ impl Layout {
 
     /// Fills the index of a buffer that has the decompressed page. `continues` states whether the
     /// page begins with values of the row before.
-    pub fn decode(
-        &self,
-        head: &Head,
-        continues: bool,
-        buffer: &mut [u8],
-    ) -> Result<(), FileError> {
+    pub fn decode(&self, head: &Head, continues: bool, buffer: &mut [u8]) -> Result<(), FileError> {
         let damaged = || head.damaged("it has the wrong number of levels or values");
         let mut rest = buffer;
         let sizes = [self.body, FIXED_BYTES, self.starts, self.repetitions, self.definitions];
@@ -115,9 +110,8 @@ impl Layout {
         let mut present = self.count;
         if self.leaf.has_levels() {
             let first;
-            (first, present) =
-                rows(self.count, &self.leaf, repetitions, definitions, starts)
-                    .ok_or_else(damaged)?;
+            (first, present) = rows(self.count, &self.leaf, repetitions, definitions, starts)
+                .ok_or_else(damaged)?;
             if (first > 0) != continues {
                 return Err(damaged());
             }
@@ -144,7 +138,8 @@ impl Layout {
                 strings::shared(bytes, present, ends, texts)?;
                 // Values of a fixed size are found without their ends.
                 let width = self.leaf.form.width();
-                let is_right = |value| width.is_none_or(|it| u32_at(ends, value) == it * (value + 1));
+                let is_right =
+                    |value| width.is_none_or(|it| u32_at(ends, value) == it * (value + 1));
                 (0..present).all(is_right).then_some(())
             }
             Coding::Decoded(1) => {
@@ -252,8 +247,8 @@ impl Sections {
                 Ok(Self { repetitions: 0..middle, definitions: middle..end, end })
             }
             Sort::Data { levels, runs } => {
-                let is_right = (leaf.repetition == 0 || runs)
-                    && (leaf.definition == 0 || levels == RLE);
+                let is_right =
+                    (leaf.repetition == 0 || runs) && (leaf.definition == 0 || levels == RLE);
                 if !is_right {
                     return Err(head.unsupported("the levels are not in the encoding RLE"));
                 }
@@ -385,12 +380,7 @@ impl View<'_> {
     }
 
     /// Copies the levels and values of a row, or of a part of it.
-    pub fn copy(
-        &self,
-        span: Span,
-        to: &mut LeafRow,
-        budget: &mut Budget,
-    ) -> Result<(), DataError> {
+    pub fn copy(&self, span: Span, to: &mut LeafRow, budget: &mut Budget) -> Result<(), DataError> {
         let Span { entries, values } = span;
         let size = self.size(&values);
         budget.take(entries.len(), size)?;

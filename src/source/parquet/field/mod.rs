@@ -126,9 +126,7 @@ impl FieldColumns {
             let leaves = leaves(&field.node);
             let of_group = footer.groups.iter().flat_map(|group| {
                 let all = field.node.leaves.clone().zip(&leaves);
-                all.map(|(number, leaf)| {
-                    LeafChunk::new(group.chunks[number], *leaf, group.rows)
-                })
+                all.map(|(number, leaf)| LeafChunk::new(group.chunks[number], *leaf, group.rows))
             });
             let new: Box<[LeafChunk]> = of_group.collect();
             self.count(size_of_val(&*new));
@@ -233,9 +231,7 @@ impl Fields for Parquet {
     /// The fields of the first file.
     fn schema(&self) -> Vec<Field> {
         let known = self.fields.known(0, &self.shards[0], &self.image, &[]);
-        known.map_or(Vec::new(), |known| {
-            known.fields.iter().map(FieldColumn::field).collect()
-        })
+        known.map_or(Vec::new(), |known| known.fields.iter().map(FieldColumn::field).collect())
     }
 
     /// Whether there are several files, because [`schema`](Fields::schema) lists the fields of the

@@ -268,12 +268,7 @@ impl Element {
         let levels = above.repeated();
         let entry = Box::new(self.value(levels, leaves));
         let shape = Shape::List(levels.entries(), entry);
-        Node {
-            name: self.name.clone(),
-            defined: above.definition,
-            leaves: first..*leaves,
-            shape,
-        }
+        Node { name: self.name.clone(), defined: above.definition, leaves: first..*leaves, shape }
     }
 
     /// Node of an element whose repetition is already counted in its levels.

@@ -113,7 +113,8 @@ mod tests {
     #[test]
     fn shared_bytes_are_repeated() {
         let texts = ["axis", "axle", "babble", "babyhood", "", "b", "babyhood"];
-        let (prefixes, suffixes) = ([0, 2, 0, 3, 0, 0, 1], ["axis", "le", "babble", "yhood", "", "b", "abyhood"]);
+        let (prefixes, suffixes) =
+            ([0, 2, 0, 3, 0, 0, 1], ["axis", "le", "babble", "yhood", "", "b", "abyhood"]);
         let lens = suffixes.map(|it| it.len() as u8);
         let bytes = [packed(&prefixes), packed(&lens), suffixes.concat().into_bytes()].concat();
         let all = texts.concat();
@@ -148,7 +149,10 @@ mod tests {
         assert_eq!(positions.map(u32::from_le_bytes), [0, 2, 2, 3].map(|it| first + it));
         for len in 0..bytes.len() {
             assert_eq!(lengths(&bytes[..len], 0, 3, &mut positions), None, "{len}");
-            assert!(len >= plain_bytes.len() || plain(&plain_bytes[..len], 0, 3, &mut positions).is_none());
+            assert!(
+                len >= plain_bytes.len()
+                    || plain(&plain_bytes[..len], 0, 3, &mut positions).is_none()
+            );
         }
         assert_eq!(lengths(&bytes, 0, 2, &mut positions), None);
     }

@@ -37,7 +37,9 @@ pub fn number(leaf: &Leaf, bytes: &[u8]) -> Option<Number> {
             Some(Number::Short(f32::from_le_bytes(*bytes.first_chunk()?)))
         }
         (LeafKind::Float, _) => Some(Number::Double(f64::from_le_bytes(*bytes.first_chunk()?))),
-        (LeafKind::Half, _) => Some(Number::Short(f16::from_le_bytes(*bytes.first_chunk()?).to_f32())),
+        (LeafKind::Half, _) => {
+            Some(Number::Short(f16::from_le_bytes(*bytes.first_chunk()?).to_f32()))
+        }
         _ => None,
     }
 }
@@ -114,7 +116,9 @@ mod tests {
         assert_eq!(of(&i128::MIN.to_be_bytes(), 38), "-1.70141183460469231731687303715884105728");
         assert_eq!(decimal(Form::Int32, 2, &(-1234_i32).to_le_bytes()).unwrap(), "-12.34");
         assert_eq!(decimal(Form::Int64, 0, &i64::MIN.to_le_bytes()).unwrap(), i64::MIN.to_string());
-        for long in [[&[0][..], &[0xff; 16]].concat(), [&[0xff][..], &[0; 16]].concat(), vec![1; 17]] {
+        for long in
+            [[&[0][..], &[0xff; 16]].concat(), [&[0xff][..], &[0; 16]].concat(), vec![1; 17]]
+        {
             let error = decimal(Form::Bytes, 0, &long).unwrap_err();
             assert_eq!(error.reason, Reason::Unsupported);
         }
