@@ -125,8 +125,9 @@ pub(super) fn checked_label(
         }
         Some(stage) if label < 0 => {
             format!(
-                "the label is {label}, but soft targets need a class from 0 to {}; give each sample \
-                 a label, or remove targets.classes and batch operators",
+                "the label is {label}, but targets.classes is {}, so each sample needs a class from 0 \
+                 to {}; give each sample a label, or remove targets.classes and batch operators",
+                stage.classes,
                 stage.classes - 1
             )
         }
