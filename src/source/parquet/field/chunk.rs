@@ -76,7 +76,8 @@ impl LeafChunk {
 
     /// Reads the headers of all pages. Version 1 does not store the number of rows of a page of
     /// lists, and DELTA_BYTE_ARRAY does not store the size of its values, so such pages are read
-    /// completely. `key` returns a number in the cache for each of so many pages.
+    /// completely. `key` reserves keys of the cache for a number of pages, and returns the first
+    /// key.
     ///
     /// # Errors
     /// [`Reason::Unreadable`] if the file cannot be read. Damaged pages are errors of the rows that

@@ -127,7 +127,7 @@ pub fn columns(footer: &[u8], start: u64) -> Result<Vec<Node>, FileError> {
     Ok(root.children.iter().map(|child| child.node(levels, &mut leaves)).collect())
 }
 
-/// Element of the schema, as it is stored.
+/// Element of the schema in a file's metadata (`SchemaElement` of `parquet.thrift`).
 #[derive(Default)]
 struct Element {
     name: String,
