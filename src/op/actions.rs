@@ -1,6 +1,8 @@
 //! All actions of one sample. A forward pass over the operators draws random numbers and computes
 //! sizes. A backward pass over the actions computes windows.
 
+use std::ops::Range;
+
 use crate::error::{DataError, reserve};
 use crate::geometry::{BoundingBox, Roi, Size};
 use crate::image::HostImage;
@@ -171,11 +173,11 @@ impl Actions {
         image
     }
 
-    /// Finds the origins of the pixels of row `y` of the result, which has size `output`, in the
+    /// Finds the origins of the pixels of these rows of the result, which has size `output`, in the
     /// upright image before the actions. A mix does not move pixels, because it also contains the
     /// image from before its actions.
-    pub fn origins(&self, output: Size, y: u32, origins: &mut Origins) {
-        origins.begin(output.width, y);
+    pub fn origins(&self, output: Size, rows: Range<u32>, origins: &mut Origins) {
+        origins.begin(output.width, rows);
         let mut in_mix = false;
         for action in self.list.iter().rev() {
             match &action.params {

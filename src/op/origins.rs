@@ -5,9 +5,11 @@
 //! chain of integer positions, and following the positions back gives the same pixels as executing
 //! one action after another.
 
+use std::ops::Range;
+
 use crate::geometry::{Orientation, Size};
 
-/// Origins of the pixels of one row. The memory is reused for the next row.
+/// Origins of the pixels of a few rows. The memory is reused for the next rows.
 #[derive(Debug, Default)]
 pub struct Origins {
     /// Column and row of each pixel's origin. The column is [`FILLED`] if the pixel is filled.
@@ -20,20 +22,27 @@ pub struct Origins {
 const FILLED: i32 = -1;
 
 impl Origins {
-    /// Memory in bytes for rows of `width` pixels, and for actions whose outputs have at most
-    /// `lines` columns and rows together.
+    /// Number of rows that are found together, because the origins of all columns and rows of an
+    /// action are computed for each group of rows.
+    pub const ROWS: u32 = 16;
+
+    /// Memory in bytes for [`ROWS`](Self::ROWS) rows of `width` pixels, and for actions whose
+    /// outputs have at most `lines` columns and rows together.
     pub fn most_bytes(width: u32, lines: u64) -> u64 {
-        let places = u64::from(width) * size_of::<(i32, i32)>() as u64;
+        let pixels = u64::from(Self::ROWS) * u64::from(width);
+        let places = pixels * size_of::<(i32, i32)>() as u64;
         places.saturating_add(lines.saturating_mul(size_of::<u32>() as u64))
     }
 
-    /// Begins row `y` of a result that has `width` columns.
-    pub fn begin(&mut self, width: u32, y: u32) {
+    /// Begins rows of a result that has `width` columns.
+    pub fn begin(&mut self, width: u32, rows: Range<u32>) {
         self.places.clear();
-        self.places.extend((0..width as i32).map(|x| (x, y as i32)));
+        for y in rows {
+            self.places.extend((0..width as i32).map(|x| (x, y as i32)));
+        }
     }
 
-    /// Column and row of each pixel's origin. `None` for pixels that are filled.
+    /// Column and row of each pixel's origin, row by row. `None` for pixels that are filled.
     pub fn iter(&self) -> impl Iterator<Item = Option<(u32, u32)>> {
         self.places.iter().map(|&(x, y)| (x != FILLED).then_some((x as u32, y as u32)))
     }

@@ -1,5 +1,7 @@
 //! Masks that follow the geometry of their image.
 
+use std::ops::Range;
+
 use crate::decode::ValueImage;
 use crate::error::{DataError, Reason};
 use crate::geometry::{Orientation, Size};
@@ -40,18 +42,20 @@ impl Masks {
         let result = Size::new(plan.shape.width, plan.shape.height);
         let element = settings.dtype.unwrap_or(ElementType::U8);
         let (width, fill) = (result.width as usize, settings.fill());
-        for y in 0..result.height {
-            self.find_origins(sample, result, y, (turn, stored));
-            let bytes = width * element.bytes();
-            let row = &mut out[y as usize * bytes..][..bytes];
+        for y in (0..result.height).step_by(Origins::ROWS as usize) {
+            let rows = y..result.height.min(y + Origins::ROWS);
+            let [begin, end] =
+                [rows.start, rows.end].map(|row| row as usize * width * element.bytes());
+            let out = &mut out[begin..end];
+            self.find_origins(sample, result, rows, (turn, stored));
             match element {
-                ElementType::U8 => self.write::<u8>(row, fill as u8, |value| {
+                ElementType::U8 => self.write::<u8>(out, fill as u8, |value| {
                     u8::try_from(value).map_err(|_| beyond_bytes(value))
                 })?,
                 ElementType::I64 => {
-                    self.write::<i64>(row, fill as i64, |value| Ok(value.into()))?
+                    self.write::<i64>(out, fill as i64, |value| Ok(value.into()))?
                 }
-                _ => self.write::<f32>(row, fill as f32, |value| Ok(value.into()))?,
+                _ => self.write::<f32>(out, fill as f32, |value| Ok(value.into()))?,
             }
         }
         Ok(())
@@ -63,17 +67,17 @@ impl Masks {
         self.origins.release();
     }
 
-    /// Finds the origins of row `y` of the result in the mask as stored. `turn` maps the stored
+    /// Finds the origins of these rows of the result in the mask as stored. `turn` maps the stored
     /// pixels, `stored.width` x `stored.height` if the mask is not scaled, to the upright image.
     fn find_origins(
         &mut self,
         sample: &SamplePlan,
         result: Size,
-        y: u32,
+        rows: Range<u32>,
         (turn, stored): (Orientation, Size),
     ) {
         let origins = &mut self.origins;
-        sample.actions.origins(result, y, origins);
+        sample.actions.origins(result, rows, origins);
         origins.turn_back(turn, stored);
         if self.values.size() != stored {
             let scaling = resample::Params::new(self.values.size().window(), stored);
@@ -83,12 +87,12 @@ impl Masks {
 
     fn write<T: bytemuck::Pod>(
         &self,
-        row: &mut [u8],
+        out: &mut [u8],
         fill: T,
         convert: impl Fn(u16) -> Result<T, DataError>,
     ) -> Result<(), DataError> {
-        let row: &mut [T] = bytemuck::cast_slice_mut(row);
-        for (out, origin) in row.iter_mut().zip(self.origins.iter()) {
+        let numbers: &mut [T] = bytemuck::cast_slice_mut(out);
+        for (out, origin) in numbers.iter_mut().zip(self.origins.iter()) {
             *out = match origin {
                 Some((x, y)) => convert(self.values.at(x, y))?,
                 None => fill,
