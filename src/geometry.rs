@@ -3,16 +3,16 @@
 
 mod axis;
 mod bounding_box;
+mod mapping;
 mod plane;
-mod view;
 
 use std::fmt;
 
 #[doc(hidden)]
 pub use axis::Axis;
 pub use bounding_box::BoundingBox;
+pub use mapping::Mapping;
 pub use plane::Plane;
-pub use view::View;
 
 /// Width and height of an image in pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

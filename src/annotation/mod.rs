@@ -14,7 +14,7 @@
 use std::ops::Deref;
 
 use crate::error::{DataError, Reason};
-use crate::geometry::{Axis, BoundingBox, Orientation, Size, View};
+use crate::geometry::{Axis, BoundingBox, Mapping, Orientation, Size};
 
 mod polygon;
 mod runs;
@@ -144,7 +144,7 @@ struct Way {
     turn: Orientation,
     /// Size of the annotated image.
     size: Size,
-    view: View,
+    mapping: Mapping,
 }
 
 /// Smallest visible share that counts as visible. Smaller shares are rounding errors of boxes that
@@ -158,22 +158,22 @@ impl Objects {
         objects: Vec<Object>,
         frame: Frame,
         (upright, orientation): (Size, Orientation),
-        view: View,
+        mapping: Mapping,
     ) -> Self {
-        let way = Way::new(frame, (upright, orientation), view);
+        let way = Way::new(frame, (upright, orientation), mapping);
         let place = |(index, object): (usize, Object)| {
             let Object { id, category, bbox, area, crowd, segmentation } = object;
             let upright = way.turn.upright_box(way.size, &bbox);
-            let whole = view.bounding_box(&upright);
-            let bbox = whole.intersection(&view.visible);
+            let whole = mapping.bounding_box(&upright);
+            let bbox = whole.intersection(&mapping.visible);
             let visible = bbox.area() / whole.area();
             let outline = segmentation;
             // Models read boxes as f32, in which a sliver at the edge of a crop can have no extent.
             // So both forms of the box are checked: in pixels and normalised.
             let is_visible = visible > LEAST_VISIBLE
                 && has_extent(&bbox)
-                && has_extent(&bbox.normalised(view.size));
-            (is_visible && view.keeps(&upright)).then_some(PlacedObject {
+                && has_extent(&bbox.normalised(mapping.size));
+            (is_visible && mapping.keeps(&upright)).then_some(PlacedObject {
                 index,
                 bbox,
                 visible,
@@ -194,13 +194,13 @@ impl Objects {
         frame: Frame,
         turned: (Size, Orientation),
     ) -> impl Iterator<Item = BoundingBox> {
-        let way = Way::new(frame, turned, View::default());
+        let way = Way::new(frame, turned, Mapping::default());
         objects.iter().map(move |it| way.turn.upright_box(way.size, &it.bbox))
     }
 
     /// Size of the tensor.
     pub fn size(&self) -> Size {
-        self.way.view.size
+        self.way.mapping.size
     }
 
     /// Returns the polygons of object `number` in pixels of the tensor, or `None` if it has none.
@@ -209,10 +209,10 @@ impl Objects {
         let Some(Segmentation::Polygons(polygons)) = &self.list[number].outline else {
             return None;
         };
-        let Way { turn, size, view } = self.way;
+        let Way { turn, size, mapping } = self.way;
         let moved = |&[x, y]: &[f64; 2]| {
             let (x, y) = turn.upright_point(size, x, y);
-            <[f64; 2]>::from(view.point(x, y))
+            <[f64; 2]>::from(mapping.point(x, y))
         };
         Some(polygons.iter().map(|polygon| polygon.iter().map(moved).collect()).collect())
     }
@@ -228,13 +228,13 @@ impl Objects {
         let mut mask = vec![0; size.pixels() as usize];
         match self.list[number].outline.as_ref()? {
             Segmentation::Polygons(_) => {
-                let view = self.way.view;
+                let mapping = self.way.mapping;
                 for polygon in self.polygons(number)? {
                     if polygon.as_flattened().iter().any(|position| position.is_nan()) {
                         continue;
                     }
                     polygon::fill(&polygon, size, |x, y| {
-                        if view.back(f64::from(x) + 0.5, f64::from(y) + 0.5).is_some() {
+                        if mapping.back(f64::from(x) + 0.5, f64::from(y) + 0.5).is_some() {
                             mask[(y * size.width + x) as usize] = 1;
                         }
                     });
@@ -255,21 +255,21 @@ impl Deref for Objects {
 }
 
 impl Way {
-    fn new(frame: Frame, (upright, orientation): (Size, Orientation), view: View) -> Self {
+    fn new(frame: Frame, (upright, orientation): (Size, Orientation), mapping: Mapping) -> Self {
         match frame {
             Frame::Stored => {
-                Self { turn: orientation, size: orientation.upright_size(upright), view }
+                Self { turn: orientation, size: orientation.upright_size(upright), mapping }
             }
-            Frame::Upright => Self { turn: Orientation::UPRIGHT, size: upright, view },
+            Frame::Upright => Self { turn: Orientation::UPRIGHT, size: upright, mapping },
         }
     }
 
     /// Fills the mask by sampling the annotated image's mask at every pixel of the tensor.
     fn fill(&self, runs: &RunLengths, mask: &mut [u8]) {
-        if !self.view.is_axis_aligned() {
+        if !self.mapping.is_axis_aligned() {
             return self.fill_warped(runs, mask);
         }
-        let View { x, y, size, visible, .. } = self.view;
+        let Mapping { x, y, size, visible, .. } = self.mapping;
         let upright = self.turn.upright_size(self.size);
         let line = |axis: Axis, len: u32, of: u32, first: f64, end: f64| {
             let position = |at: u32| {
@@ -302,8 +302,8 @@ impl Way {
         let upright = self.turn.upright_size(self.size);
         let mut reader = runs.reader();
         for (number, place) in (0..).zip(mask) {
-            let (x, y) = (number % self.view.size.width, number / self.view.size.width);
-            let Some((x, y)) = self.view.back(f64::from(x) + 0.5, f64::from(y) + 0.5) else {
+            let (x, y) = (number % self.mapping.size.width, number / self.mapping.size.width);
+            let Some((x, y)) = self.mapping.back(f64::from(x) + 0.5, f64::from(y) + 0.5) else {
                 continue;
             };
             // Rounding can move a position just outside the image, so it is clamped.

@@ -1,6 +1,6 @@
 //! Affine transforms of columns or of rows.
 
-/// One axis of a [`View`](super::View): maps `position` to `position * scale + offset`.
+/// One axis of a [`Mapping`](super::Mapping): maps `position` to `position * scale + offset`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Axis {
     /// Output pixels per input pixel. Negative if the axis is mirrored.

@@ -7,7 +7,7 @@ use crate::geometry::{Roi, Size};
 
 pub use super::draw::Draw;
 pub use super::kind::{Cuda, ImageFormula, Kind, Kinds};
-pub use crate::geometry::{BoundingBox, Orientation, View};
+pub use crate::geometry::{BoundingBox, Mapping, Orientation};
 pub use crate::image::{HostImage, Image, PixelType};
 pub use crate::random::SampleRng;
 
@@ -77,13 +77,13 @@ pub struct Trace {
     /// Whether the image is mirrored top to bottom.
     pub flipped_vertically: bool,
     /// Position of the image in the output of the chain, for boxes and masks.
-    pub view: View,
+    pub mapping: Mapping,
 }
 
 impl Trace {
     /// Trace of an unchanged image of `size`.
     pub fn new(size: Size) -> Self {
-        Self { roi: size.window(), cropping: true, view: View::new(size), ..Self::default() }
+        Self { roi: size.window(), cropping: true, mapping: Mapping::new(size), ..Self::default() }
     }
 
     /// Crops `roi` to `window`, which is given in coordinates of `roi` and clipped to it. Has no

@@ -58,7 +58,7 @@ impl Boxes<'_> {
     fn follow(&mut self, actions: &[Action]) {
         let mut trace = *self.trace;
         Action::trace_all(&actions[self.first..], &mut trace);
-        let placed = self.upright.iter().map(|it| trace.view.visible_box(it));
+        let placed = self.upright.iter().map(|it| trace.mapping.visible_box(it));
         self.present.clear();
         self.present.extend(placed.filter(|it| it.area() > 0.0));
     }

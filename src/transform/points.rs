@@ -1,13 +1,13 @@
 //! Points and boxes that follow the geometry of their image.
 
 use crate::error::{DataError, Reason};
-use crate::geometry::{BoundingBox, Orientation, Size, View};
+use crate::geometry::{BoundingBox, Mapping, Orientation, Size};
 use crate::header::Header;
 use crate::plan::{BoxFormat, ColumnSettings, SamplePlan};
 
 /// How the geometry of an image moves points: first to the upright image, then by the chain.
 pub struct Followed<'a> {
-    view: &'a View,
+    mapping: &'a Mapping,
     /// Orientation and size of the stored image, if the points were made from its pixels.
     turn: Option<(Orientation, Size)>,
     /// Whether the chain mirrors the image left to right.
@@ -19,7 +19,7 @@ impl<'a> Followed<'a> {
     pub fn new(settings: &ColumnSettings, header: &Header, sample: &'a SamplePlan) -> Self {
         let turn = settings.turn.then_some((sample.orientation, header.size));
         let mirrored = sample.trace.flipped_horizontally;
-        Self { view: &sample.trace.view, turn, mirrored }
+        Self { mapping: &sample.trace.mapping, turn, mirrored }
     }
 
     /// Moves points in place. `numbers` are entries of the shape `dims`, whose last axis is x and
@@ -42,7 +42,7 @@ impl<'a> Followed<'a> {
                 continue;
             }
             let (x, y) = self.upright(point[0].into(), point[1].into());
-            let (x, y) = self.view.point(x, y);
+            let (x, y) = self.mapping.point(x, y);
             (point[0], point[1]) = (x as f32, y as f32);
             if let Some(visibility) = point.get_mut(2)
                 && !self.shows(x, y)
@@ -86,8 +86,8 @@ impl<'a> Followed<'a> {
                 Some((turn, stored)) => turn.upright_box(stored, &of),
                 None => of,
             };
-            let seen = self.view.visible_box(&of);
-            let is_shown = seen.area() > 0.0 && self.view.keeps(&of);
+            let seen = self.mapping.visible_box(&of);
+            let is_shown = seen.area() > 0.0 && self.mapping.keeps(&of);
             let seen = if is_shown { seen } else { BoundingBox::NOTHING };
             let BoundingBox { left, top, right, bottom } = seen;
             *numbers = [left, top, right, bottom].map(|edge| edge as f32);
@@ -104,15 +104,15 @@ impl<'a> Followed<'a> {
 
     /// Whether the result shows a point.
     fn shows(&self, x: f64, y: f64) -> bool {
-        self.view.back(x, y).is_some()
+        self.mapping.back(x, y).is_some()
     }
 
     fn check(&self) -> Result<(), DataError> {
-        if self.view.is_lost() {
+        if self.mapping.is_lost() {
             let problem = format!(
                 "cannot follow the image, because the chain has more than {} warps (rotations, \
                  affine maps, perspectives); remove some",
-                View::MOST_WARPS
+                Mapping::MOST_WARPS
             );
             return Err(DataError::new(Reason::Field, problem));
         }

@@ -71,7 +71,7 @@ fn a_reduced_image_keeps_its_place_in_every_orientation() {
                     assert_eq!((sample.orientation, sample.size), (orientation, upright));
                     reductions.push(sample.reduction);
                     let (x, y) = centre(batch.host().unwrap(), batch.shape().width as usize);
-                    let seen = sample.trace.view.visible_box(&of);
+                    let seen = sample.trace.mapping.visible_box(&of);
                     let (left, top) =
                         ((seen.left + seen.right) / 2.0, (seen.top + seen.bottom) / 2.0);
                     // The filter `Nearest` may move the content by half a pixel. Other filters add

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use feedwater::annotation::{Canvas, Frame, Object, Objects, RunLengths, Segmentation};
 use feedwater::error::{Error, Reason};
-use feedwater::internals::geometry::{BoundingBox, Orientation, Size, View};
+use feedwater::internals::geometry::{BoundingBox, Mapping, Orientation, Size};
 use feedwater::internals::image::{HostImage, Image};
 use feedwater::internals::op::Actions;
 use feedwater::internals::random::SampleKey;
@@ -67,7 +67,7 @@ fn masks_of_an_unmoved_image_equal_pycocotools() {
     for index in 0..coco.len() {
         let size = coco.canvas(index).size.unwrap();
         let way = (size, Orientation::UPRIGHT);
-        let objects = Objects::place(coco.objects(index), Frame::Stored, way, View::new(size));
+        let objects = Objects::place(coco.objects(index), Frame::Stored, way, Mapping::new(size));
         for (number, object) in objects.iter().enumerate() {
             let mask = objects.mask(number).unwrap();
             let made: Value = runs(&mask, size).into();
@@ -79,12 +79,12 @@ fn masks_of_an_unmoved_image_equal_pycocotools() {
 }
 
 /// Returns the view (the map from image to tensor) after operators on an image of this size.
-pub fn view(size: Size, operators: &[Arc<dyn Operator>]) -> View {
+pub fn view(size: Size, operators: &[Arc<dyn Operator>]) -> Mapping {
     let mut trace = Trace::new(size);
     let operators = operators.iter().map(|operator| &**operator);
     let output = Actions::default().draw(operators, KEY, size, &mut trace);
-    assert_eq!(trace.view.size, output);
-    trace.view
+    assert_eq!(trace.mapping.size, output);
+    trace.mapping
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn every_operator_reports_where_it_moves_pixels() {
         let not_boxes = ["gaussian_blur", "elastic"].contains(&operator.name());
         if !kinds.list().iter().all(moves) || not_boxes {
             if kinds.is_exact() && operator.name() != "pad" {
-                assert_eq!(view(size, &[operator]), View::new(size), "no pixel may move");
+                assert_eq!(view(size, &[operator]), Mapping::new(size), "no pixel may move");
             }
             continue;
         }
@@ -161,7 +161,7 @@ fn every_operator_reports_where_it_moves_pixels() {
             let key = SampleKey { index, ..KEY };
             let (mut trace, mut actions) = (Trace::new(size), Actions::default());
             let output = actions.draw([&*operator], key, size, &mut trace);
-            let view = trace.view;
+            let view = trace.mapping;
             actions.demand(output.window());
             let HostImage::U8(out) = actions.reference(&src) else { panic!("expected bytes") };
             // The tolerance is one pixel of the image, plus the filter's blur at an edge.
@@ -198,14 +198,14 @@ fn run_lengths_are_sampled_at_pixel_centres() {
     let stored = Size::new(4, 3);
     // The columns of the mask are 1 1 0, 0 1 1, 0 0 0 and 1 0 1.
     let runs = RunLengths::new(stored, [0, 2, 2, 2, 3, 1, 1, 1]).unwrap();
-    let made = |view: View, orientation: Orientation| {
+    let made = |view: Mapping, orientation: Orientation| {
         let outline = Some(Segmentation::Runs(runs.clone()));
         let objects = vec![object(BoundingBox::new(0.0, 0.0, 4.0, 3.0), outline)];
         let upright = orientation.upright_size(stored);
         let objects = Objects::place(objects, Frame::Stored, (upright, orientation), view);
         objects.mask(0).unwrap()
     };
-    let whole = View::new(stored);
+    let whole = Mapping::new(stored);
     assert_eq!(made(whole, Orientation::UPRIGHT), [1, 0, 0, 1, 1, 1, 0, 0, 0, 1, 0, 1]);
     let mut flipped = whole;
     flipped.flip(true, true);
@@ -218,7 +218,7 @@ fn run_lengths_are_sampled_at_pixel_centres() {
     padded.crop((3, 2), Size::new(2, 2));
     assert_eq!(made(padded, Orientation::UPRIGHT), [1, 0, 0, 0]);
     // EXIF orientation 6: the stored image's first column is the upright one's first row, reversed.
-    let upright = View::new(Size::new(3, 4));
+    let upright = Mapping::new(Size::new(3, 4));
     let turned = made(upright, Orientation::from_exif(6));
     assert_eq!(turned, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 0, 1]);
 }
@@ -273,7 +273,7 @@ fn run_lengths_of_uniform_and_empty_masks() {
 fn parts_outside_a_crop_are_in_no_mask() {
     let square = vec![vec![[0.0, 0.0], [8.0, 0.0], [8.0, 8.0], [0.0, 8.0]]];
     let bbox = BoundingBox::new(0.0, 0.0, 8.0, 8.0);
-    let mut view = View::new(Size::new(8, 8));
+    let mut view = Mapping::new(Size::new(8, 8));
     view.crop((0, 0), Size::new(2, 8));
     view.crop((-1, -1), Size::new(6, 3));
     let objects = vec![object(bbox, Some(Segmentation::Polygons(square)))];
@@ -288,7 +288,7 @@ fn parts_outside_a_crop_are_in_no_mask() {
 
 #[test]
 fn a_mirrored_border_moves_boxes_like_a_border_of_one_colour() {
-    let pad = |mode| -> View {
+    let pad = |mode| -> Mapping {
         let pad: Arc<dyn Operator> = Arc::new(op::Pad::with(mode, [5, 90, 0, 7]));
         view(Size::new(61, 47), &[Arc::new(Crop { x: 3, y: 4, width: 30, height: 20 }), pad])
     };

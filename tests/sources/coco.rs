@@ -11,7 +11,7 @@ use crate::common::{Wrapping, config_error, refused};
 use feedwater::annotation::{Frame, Objects, RunLengths, Segmentation};
 use feedwater::error::{ConfigError, Error, Reason};
 use feedwater::internals::config::Pipeline;
-use feedwater::internals::geometry::{BoundingBox, Orientation, Size, View};
+use feedwater::internals::geometry::{BoundingBox, Mapping, Orientation, Size};
 use feedwater::source::custom::{Annotations, Hints, HostPage, Notes};
 use feedwater::source::settings::CocoSettings;
 use feedwater::source::{Coco, ExclusionReason, Source};
@@ -352,7 +352,8 @@ fn damaged_files_are_errors_or_are_read() {
         let size = Size::new(64, 48);
         for index in 0..coco.len() {
             let way = (size, Orientation::UPRIGHT);
-            let objects = Objects::place(coco.objects(index), Frame::Stored, way, View::new(size));
+            let objects =
+                Objects::place(coco.objects(index), Frame::Stored, way, Mapping::new(size));
             (0..objects.len()).for_each(|number| drop(objects.mask(number)));
         }
     }

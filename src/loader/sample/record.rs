@@ -3,7 +3,7 @@
 use crate::annotation::Objects;
 use crate::decode::JpegBy;
 use crate::error::Tolerated;
-use crate::geometry::{BoundingBox, Orientation, Roi, Size, View};
+use crate::geometry::{BoundingBox, Mapping, Orientation, Roi, Size};
 use crate::op::{Blend, Blends, Trace};
 use crate::plan::Route;
 use crate::source::Source;
@@ -64,7 +64,7 @@ impl SampleRecord {
             cropping: false,
             flipped_horizontally: false,
             flipped_vertically: false,
-            view: View::NOTHING,
+            mapping: Mapping::NOTHING,
         },
         outcome: Outcome::Substituted,
         cpu_fallback: None,
@@ -92,7 +92,7 @@ impl SampleRecord {
             return Objects::default();
         }
         let (objects, frame) = (source.objects(self.index), source.canvas(self.index).frame);
-        Objects::place(objects, frame, (self.size, self.orientation), self.trace.view)
+        Objects::place(objects, frame, (self.size, self.orientation), self.trace.mapping)
     }
 }
 

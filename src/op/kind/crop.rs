@@ -110,9 +110,9 @@ impl ActionKind for Params {
         }
         trace.cropping &= self.is_inside();
         if self.drops_objects != 0 {
-            trace.view.drop_objects(self.position(), self.whole().size());
+            trace.mapping.drop_objects(self.position(), self.whole().size());
         }
-        trace.view.crop(self.position(), self.whole().size());
+        trace.mapping.crop(self.position(), self.whole().size());
     }
 
     fn follow(&self, _: &[i32], _: Size, origins: &mut Origins) {

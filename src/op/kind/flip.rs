@@ -69,7 +69,7 @@ impl ActionKind for Params {
         trace.cropping = false;
         trace.flipped_horizontally ^= self.horizontal();
         trace.flipped_vertically ^= self.vertical();
-        trace.view.flip(self.horizontal(), self.vertical());
+        trace.mapping.flip(self.horizontal(), self.vertical());
     }
 
     fn follow(&self, _: &[i32], _: Size, origins: &mut Origins) {

@@ -49,7 +49,7 @@ impl ActionKind for Params {
     fn trace(&self, _: Size, trace: &mut Trace) {
         trace.crop(self.axes.of());
         trace.cropping = false;
-        trace.view.resize(self.axes.of(), self.axes.output());
+        trace.mapping.resize(self.axes.of(), self.axes.output());
     }
 
     /// A blur moves no pixels.

@@ -51,7 +51,7 @@ impl ActionKind for Params {
         trace.cropping = false;
         // For a field of displacements, `back` is `None`, and boxes keep their positions.
         if let Some(back) = self.warp.back() {
-            trace.view.warp(back, output);
+            trace.mapping.warp(back, output);
         }
     }
 

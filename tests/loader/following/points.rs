@@ -42,7 +42,7 @@ fn points_and_boxes_are_where_the_record_of_the_sample_says() {
     let mut hidden = 0;
     all(&found, |index, sample, moved| {
         assert_eq!(moved.len(), lists[index].len());
-        let view = &sample.trace.view;
+        let view = &sample.trace.mapping;
         for (moved, of) in moved.chunks(3).zip(lists[index].chunks(3)) {
             if of[2] == 0.0 {
                 assert_eq!(moved, of);
@@ -74,7 +74,7 @@ fn points_and_boxes_are_where_the_record_of_the_sample_says() {
                     _ => (a - c / 2.0, b - d / 2.0, a + c / 2.0, b + d / 2.0),
                 };
                 let of = BoundingBox { left, top, right, bottom };
-                let seen = sample.trace.view.visible_box(&of);
+                let seen = sample.trace.mapping.visible_box(&of);
                 let expected = match seen.area() > 0.0 {
                     true => [seen.left, seen.top, seen.right, seen.bottom].map(|it| it as f32),
                     false => [0.0; 4],

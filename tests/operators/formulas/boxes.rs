@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use feedwater::internals::geometry::{BoundingBox, Roi, Size, View};
+use feedwater::internals::geometry::{BoundingBox, Mapping, Roi, Size};
 use feedwater::internals::op::spatial::affine::formula::Affine;
 use feedwater::internals::op::spatial::perspective::formula as perspective;
 use feedwater::internals::op::spatial::rotate::formula as rotate;
@@ -20,11 +20,11 @@ fn tolerance(steps: &[Value]) -> f64 {
     if enlarges { 1.6 } else { 2e-3 }
 }
 
-fn view(source: Size, steps: &[Value]) -> View {
-    let mut view = View::new(source);
+fn view(source: Size, steps: &[Value]) -> Mapping {
+    let mut view = Mapping::new(source);
     for step in steps {
         let input = view.size;
-        let warped = |view: &mut View, (output, warp): (Size, Warp)| {
+        let warped = |view: &mut Mapping, (output, warp): (Size, Warp)| {
             view.warp(warp.back().unwrap(), output);
         };
         let nearest = Interpolation::Nearest;
@@ -73,13 +73,13 @@ fn boxes_points_and_masks_are_torchvisions() {
         for (of, expected) in list("boxes").iter().zip(&list("to_boxes")) {
             let [left, top, right, bottom] = numbers(of);
             let ours = view.bounding_box(&BoundingBox { left, top, right, bottom });
-            let ours = ours.intersection(&View::new(view.size).visible);
+            let ours = ours.intersection(&Mapping::new(view.size).visible);
             let [left, top, right, bottom] = numbers(expected);
             let theirs = BoundingBox { left, top, right, bottom };
             // If a box is outside of a crop, torchvision keeps a box without area. A later rotation
             // would give this box an area, so such boxes are not compared.
             let crop = steps.iter().find(|it| it[0] == "crop");
-            let crop = crop.map_or(View::new(source).visible, |it| {
+            let crop = crop.map_or(Mapping::new(source).visible, |it| {
                 let [x, y, width, height] = [1, 2, 3, 4].map(|at| it[at].as_f64().unwrap());
                 BoundingBox::new(x, y, width, height)
             });
@@ -115,7 +115,7 @@ fn boxes_points_and_masks_are_torchvisions() {
 
 /// Compares the mask of an ellipse with torchvision's. A few pixels at its edge may differ, because
 /// positions are rounded differently.
-fn masks_agree(view: &View, source: Size, expected: &str) {
+fn masks_agree(view: &Mapping, source: Size, expected: &str) {
     let [width, height] = [source.width, source.height].map(f64::from);
     let ellipse = |x: f64, y: f64| {
         let (x, y) = (x.floor() - width / 3.0, 2.0 * y.floor() - height / 2.0);

@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn without_boxes_the_image_stays() {
         let (actions, trace) = traced(&[], 0);
-        assert_eq!((actions.list.len(), trace.view.size), (2, Size::new(70, 60)));
+        assert_eq!((actions.list.len(), trace.mapping.size), (2, Size::new(70, 60)));
         let outside = BoundingBox::new(0.0, 0.0, 15.0, 9.0);
         assert_eq!(traced(&[outside], 0).0.list.len(), 2, "an invisible box does not count");
     }
@@ -140,7 +140,7 @@ mod tests {
         for index in 0..200 {
             let (actions, trace) = traced(&boxes, index);
             assert_eq!(actions.list.len(), 3);
-            let view = trace.view;
+            let view = trace.mapping;
             let kept = boxes.iter().filter(|it| view.keeps(it)).count();
             // The fixed crop removes the left part of the first box before the window is drawn.
             let seen = BoundingBox { left: 20.0, ..boxes[0] };

@@ -4,7 +4,7 @@ use super::{Axis, BoundingBox, Orientation, Plane, Roi, Size};
 
 /// Transform from the upright image to the result of a chain.
 ///
-/// * Every operator that moves pixels updates the view, in the order of the chain.
+/// * Every operator that moves pixels updates the mapping, in the order of the chain.
 /// * Coordinates are edges, not centres: the centre of the first pixel is at 0.5. A decoder's
 ///   reduction (`prescale`) does not change coordinates.
 /// * A crop limits the visible part, even if it extends outside the image. No later operator
@@ -15,9 +15,9 @@ use super::{Axis, BoundingBox, Orientation, Plane, Roi, Size};
 /// * Boxes are clipped before each warp. After a warp, they become the smallest axis-aligned boxes
 ///   around the warped boxes, as in torchvision.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct View {
+pub struct Mapping {
     /// Parts of the chain that end with a warp, in order.
-    warped: [Warped; View::MOST_WARPS],
+    warped: [Warped; Mapping::MOST_WARPS],
     warps: u32,
     /// Transform of columns after the last warp.
     pub x: Axis,
@@ -57,17 +57,17 @@ impl Warped {
     const NOTHING: Self = Self { back: Plane::IDENTITY, visible: BoundingBox::NOTHING };
 }
 
-impl Default for View {
+impl Default for Mapping {
     fn default() -> Self {
         Self::NOTHING
     }
 }
 
-impl View {
+impl Mapping {
     /// Maximum number of warps of a chain. After a further warp, nothing is visible.
     pub const MOST_WARPS: usize = 3;
 
-    /// View of an empty image.
+    /// Mapping of an empty image.
     pub const NOTHING: Self = Self {
         warped: [Warped::NOTHING; Self::MOST_WARPS],
         warps: 0,
@@ -78,7 +78,7 @@ impl View {
         kept: None,
     };
 
-    /// Identity view of an image of this size.
+    /// Identity mapping of an image of this size.
     pub fn new(size: Size) -> Self {
         let visible = BoundingBox::new(0.0, 0.0, size.width.into(), size.height.into());
         Self { size, visible, ..Self::NOTHING }
@@ -258,57 +258,57 @@ mod tests {
 
     #[test]
     fn operators_transform_points_in_order() {
-        let mut view = View::new(Size::new(100, 50));
-        view.crop((10, 20), Size::new(40, 20));
-        view.flip(true, false);
-        view.resize(Roi::new(0, 0, 40, 20), Size::new(80, 60));
+        let mut mapping = Mapping::new(Size::new(100, 50));
+        mapping.crop((10, 20), Size::new(40, 20));
+        mapping.flip(true, false);
+        mapping.resize(Roi::new(0, 0, 40, 20), Size::new(80, 60));
         // Column 15 is at 5 in the window, at 35 after mirroring, and at 70 after doubling. Row 22
         // is at 2 in the window, and at 6 after tripling.
-        assert_eq!(view.point(15.0, 22.0), (70.0, 6.0));
-        assert_eq!((view.x.back(70.0), view.y.back(6.0)), (15.0, 22.0));
-        assert_eq!(view.visible, BoundingBox::new(0.0, 0.0, 80.0, 60.0));
+        assert_eq!(mapping.point(15.0, 22.0), (70.0, 6.0));
+        assert_eq!((mapping.x.back(70.0), mapping.y.back(6.0)), (15.0, 22.0));
+        assert_eq!(mapping.visible, BoundingBox::new(0.0, 0.0, 80.0, 60.0));
     }
 
     #[test]
     fn cropped_parts_stay_invisible() {
-        let mut view = View::new(Size::new(100, 50));
-        view.crop((0, 0), Size::new(40, 40));
-        view.crop((-10, -10), Size::new(80, 60));
-        assert_eq!(view.visible, BoundingBox::new(10.0, 10.0, 40.0, 40.0));
-        view.flip(true, true);
-        assert_eq!(view.visible, BoundingBox::new(30.0, 10.0, 40.0, 40.0));
-        view.crop((500, 0), Size::new(10, 10));
-        assert_eq!(view.visible.area(), 0.0);
+        let mut mapping = Mapping::new(Size::new(100, 50));
+        mapping.crop((0, 0), Size::new(40, 40));
+        mapping.crop((-10, -10), Size::new(80, 60));
+        assert_eq!(mapping.visible, BoundingBox::new(10.0, 10.0, 40.0, 40.0));
+        mapping.flip(true, true);
+        assert_eq!(mapping.visible, BoundingBox::new(30.0, 10.0, 40.0, 40.0));
+        mapping.crop((500, 0), Size::new(10, 10));
+        assert_eq!(mapping.visible.area(), 0.0);
     }
 
     #[test]
     fn boxes_are_clipped_before_a_warp_and_upright_after_it() {
-        let mut view = View::new(Size::new(100, 50));
-        view.crop((10, 0), Size::new(50, 50));
+        let mut mapping = Mapping::new(Size::new(100, 50));
+        mapping.crop((10, 0), Size::new(50, 50));
         // The warp rotates the image by 45 degrees around its centre, and enlarges it by the square
         // root of 2.
-        view.warp(Plane::affine([0.5, 0.5, 0.0, -0.5, 0.5, 25.0]), Size::new(50, 50));
-        view.resize(Roi::new(0, 0, 50, 50), Size::new(100, 100));
-        assert_eq!(view.point(35.0, 25.0), (50.0, 50.0));
-        assert_eq!(view.back(50.0, 50.0), Some((35.0, 25.0)));
+        mapping.warp(Plane::affine([0.5, 0.5, 0.0, -0.5, 0.5, 25.0]), Size::new(50, 50));
+        mapping.resize(Roi::new(0, 0, 50, 50), Size::new(100, 100));
+        assert_eq!(mapping.point(35.0, 25.0), (50.0, 50.0));
+        assert_eq!(mapping.back(50.0, 50.0), Some((35.0, 25.0)));
         let of = BoundingBox::new(30.0, 20.0, 10.0, 10.0);
-        assert_eq!(view.bounding_box(&of), BoundingBox::new(30.0, 30.0, 40.0, 40.0));
+        assert_eq!(mapping.bounding_box(&of), BoundingBox::new(30.0, 30.0, 40.0, 40.0));
         let cut = BoundingBox::new(0.0, 20.0, 20.0, 10.0);
         let seen = BoundingBox::new(10.0, 20.0, 10.0, 10.0);
-        assert_eq!(view.bounding_box(&cut), view.bounding_box(&seen));
-        assert_eq!(view.bounding_box(&BoundingBox::new(0.0, 0.0, 9.0, 50.0)).area(), 0.0);
-        assert!(!view.is_axis_aligned());
+        assert_eq!(mapping.bounding_box(&cut), mapping.bounding_box(&seen));
+        assert_eq!(mapping.bounding_box(&BoundingBox::new(0.0, 0.0, 9.0, 50.0)).area(), 0.0);
+        assert!(!mapping.is_axis_aligned());
     }
 
     #[test]
     fn corners_that_a_warp_leaves_empty_are_invisible() {
-        let mut view = View::new(Size::new(50, 50));
-        view.warp(Plane::affine([1.0, 1.0, -25.0, -1.0, 1.0, 25.0]), Size::new(50, 50));
-        assert_eq!(view.visible, BoundingBox::new(0.0, 0.0, 50.0, 50.0));
-        assert_eq!(view.back(1.0, 1.0), None);
-        assert_eq!(view.back(25.0, 25.0), Some((25.0, 25.0)));
-        view.warp(Plane::affine([0.0; 6]), Size::new(9, 9));
-        assert_eq!((view.visible.area(), view.size), (0.0, Size::new(9, 9)));
+        let mut mapping = Mapping::new(Size::new(50, 50));
+        mapping.warp(Plane::affine([1.0, 1.0, -25.0, -1.0, 1.0, 25.0]), Size::new(50, 50));
+        assert_eq!(mapping.visible, BoundingBox::new(0.0, 0.0, 50.0, 50.0));
+        assert_eq!(mapping.back(1.0, 1.0), None);
+        assert_eq!(mapping.back(25.0, 25.0), Some((25.0, 25.0)));
+        mapping.warp(Plane::affine([0.0; 6]), Size::new(9, 9));
+        assert_eq!((mapping.visible.area(), mapping.size), (0.0, Size::new(9, 9)));
     }
 
     #[test]
