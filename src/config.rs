@@ -27,7 +27,7 @@ use crate::source::{Source, SourceSettings};
 use crate::storage::{Storage, StorageSettings};
 
 use document::Document;
-use lists::{batch_operators, chain, columns, wrong_type};
+use lists::{batch_operators, chain, columns, step_table, views, wrong_type};
 use node::{read, unknown};
 use source::source;
 
@@ -42,7 +42,7 @@ mod ranges;
 mod source;
 
 /// Keys and sections of a pipeline file.
-const SECTIONS: [&str; 12] = [
+const SECTIONS: [&str; 13] = [
     "device",
     "source",
     "loader",
@@ -55,6 +55,7 @@ const SECTIONS: [&str; 12] = [
     "column",
     "chain",
     "batch_operators",
+    "view",
 ];
 
 /// Contents of a pipeline file.
@@ -65,7 +66,7 @@ pub struct Pipeline {
     /// Settings of `device`, `[loader]`, `[decode]`, `[output]`, `[targets]`, `[[column]]`,
     /// `[cache]`, `[limits]` and `[storage]`.
     pub settings: Settings,
-    /// Operators of `[[chain]]` and `[[batch_operators]]`.
+    /// Operators of `[[chain]]` and `[[batch_operators]]`, and the views of `[[view]]`.
     pub chain: Chain,
     /// Operator settings as written in the file, for [`Pipeline::to_toml`].
     written: Written,
@@ -77,6 +78,7 @@ pub struct Pipeline {
 struct Written {
     chain: Vec<Table>,
     batch_operators: Vec<Table>,
+    views: Vec<Table>,
 }
 
 /// Document from which a pipeline was read.
@@ -233,23 +235,22 @@ impl Pipeline {
             text.push('\n');
             text += &toml::to_string(&list).expect("a TOML value serializes");
         }
-        let mut add = |list: &str, name: &str, placement: Option<Value>, written: &Table| {
-            let mut table = Table::new();
-            table.insert("op".into(), name.into());
-            table.extend(placement.map(|it| ("placement".to_string(), it)));
-            table.extend(written.clone());
+        let mut add = |list: &str, table: Table| {
             let list = Table::from_iter([(list.to_string(), Value::from(vec![table]))]);
             text.push('\n');
             text += &toml::to_string(&list).expect("a TOML value serializes");
         };
         for (step, written) in self.chain.steps().iter().zip(&self.written.chain) {
-            let placement = value("placement", &step.placement)?;
-            add("chain", step.operator.name(), Some(placement), written);
+            add("chain", step_table(step, written)?);
         }
         let operators = self.chain.batch_operators().iter().zip(&self.written.batch_operators);
         for (operator, written) in operators {
-            add("batch_operators", operator.name(), None, written);
+            let mut table = Table::new();
+            table.insert("op".into(), operator.name().into());
+            table.extend(written.clone());
+            add("batch_operators", table);
         }
+        self.written.views.iter().for_each(|view| add("view", view.clone()));
         Ok(text)
     }
 
@@ -332,7 +333,8 @@ fn parts(mut file: Table, base: &Path) -> Result<(SourceSettings, Settings, Chai
     };
     let (chain, steps) = chain(name, steps)?;
     let (chain, batch_operators) = batch_operators(file.remove("batch_operators"), chain)?;
-    Ok((source, settings, chain, Written { chain: steps, batch_operators }))
+    let (chain, views) = views(file.remove("view"), chain)?;
+    Ok((source, settings, chain, Written { chain: steps, batch_operators, views }))
 }
 
 /// Parses `[storage]`. Its paths are relative to the file.

@@ -28,7 +28,7 @@ const NO_DRAWS: SampleKey = SampleKey { seed: 0, epoch: 0, index: 0 };
 /// the same tensor, bit for bit. An invalid image gives the same [`DataError`] with the same
 /// reason.
 ///
-/// Batch operators of the chain are ignored.
+/// Batch operators and views of the chain are ignored.
 ///
 /// All methods take `&self`, and many threads may call them at once. Each call takes a set of
 /// buffers from a pool. The pool grows to the largest number of concurrent calls. If the buffers of
@@ -242,7 +242,7 @@ impl PreprocessorBuilder {
         };
         let device = DeviceFacts::None("a preprocessor works on the CPU".into());
         let facts = Facts { samples: 1, cores: 1, device, ..Facts::default() };
-        let plan = Plan::new(&chain.without_batch_operators(), &settings, &facts)?;
+        let plan = Plan::new(&chain.of_one_image(), &settings, &facts)?;
         let large = large_image_memory;
         let room = SampleRoom { share: SampleMemory::default(), large, unplanned: 0 };
         Ok(Preprocessor { plan, room, pool: Mutex::default() })

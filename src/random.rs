@@ -27,6 +27,12 @@ impl SampleKey {
             repeat => Self { seed: mix(self.seed ^ mix(repeat.into())), ..self },
         }
     }
+
+    /// Key of an output of the view `name` of the sample.
+    pub fn of_view(self, name: &str, output: u32) -> Self {
+        let OperatorPath(view) = OperatorPath::VIEW.child(name, output as usize);
+        Self { seed: mix(self.seed ^ view), ..self }
+    }
 }
 
 /// Stream of random numbers for one operator and one sample.
@@ -118,6 +124,9 @@ impl OperatorPath {
     /// Path at which the paths of batch operators begin. Batch operators draw random numbers for
     /// pairs of samples.
     pub const BATCH: Self = Self(0x7061_6972);
+
+    /// Path at which the paths of views begin.
+    const VIEW: Self = Self(0x7669_6577);
 
     /// Path of an operator `name` that is nested in this one. `before` is the number of operators
     /// with this name before it.

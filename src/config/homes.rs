@@ -31,7 +31,7 @@ pub fn of(key: &str) -> Option<String> {
 pub fn section(key: &str) -> Option<String> {
     SECTIONS.into_iter().find(|section| *section == key && key != "device").map(|section| {
         let header = match section {
-            "chain" | "batch_operators" | "column" => format!("[[{section}]]"),
+            "chain" | "batch_operators" | "column" | "view" => format!("[[{section}]]"),
             _ => format!("[{section}]"),
         };
         format!("{section} is a section of its own: write {header}")

@@ -1,13 +1,15 @@
-//! Lists of tables in a pipeline file: operators and columns.
+//! Lists of tables in a pipeline file: operators, views and columns.
 
 use std::sync::Arc;
 
+use serde::Deserialize;
 use toml::{Table, Value};
 
 use super::node::{NodeError, read, read_with, type_name};
 use crate::error::{Error, Result};
-use crate::op::{self, Chain, Operator, Placement};
+use crate::op::{self, Chain, ChainStep, Operator, Placement, View};
 use crate::plan::ColumnSettings;
+use crate::tensor::DType;
 
 /// Parses the operators of the list `list`, which is `chain` or its other name.
 pub fn chain(list: &str, value: Option<Value>) -> Result<(Chain, Vec<Table>)> {
@@ -26,6 +28,47 @@ pub fn chain(list: &str, value: Option<Value>) -> Result<(Chain, Vec<Table>)> {
         written.push(table);
     }
     Ok((chain, written))
+}
+
+/// Settings of a view besides its chain.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ViewSettings {
+    name: String,
+    #[serde(default)]
+    count: Option<u32>,
+    #[serde(default)]
+    like: Option<String>,
+    #[serde(default)]
+    dtype: Option<DType>,
+}
+
+/// Adds the views of `[[view]]` to a chain.
+pub fn views(value: Option<Value>, mut main: Chain) -> Result<(Chain, Vec<Table>)> {
+    let mut written = Vec::new();
+    for (key, mut table) in tables("view", value)? {
+        let (chain, operators) = chain(&format!("{key}.chain"), table.remove("chain"))?;
+        let settings = read(Value::Table(table.clone()))
+            .map_err(|problem: NodeError| problem.or_known(&["chain"]).into_error(&key))?;
+        let ViewSettings { name, count, like, dtype } = settings;
+        let steps = chain.steps().iter().zip(operators);
+        let steps = steps.map(|(step, settings)| step_table(step, &settings));
+        table.insert("chain".into(), steps.collect::<Result<Vec<_>>>()?.into());
+        main = main.view(View { count, like, dtype, ..View::new(&name, chain) });
+        written.push(table);
+    }
+    Ok((main, written))
+}
+
+/// Table of an operator of a chain in a pipeline file. `settings` are the operator's settings.
+pub fn step_table(step: &ChainStep, settings: &Table) -> Result<Table> {
+    let placement = Value::try_from(step.placement);
+    let placement = placement.map_err(|error| Error::config("placement", error.to_string()))?;
+    let mut table = Table::new();
+    table.insert("op".into(), step.operator.name().into());
+    table.insert("placement".into(), placement);
+    table.extend(settings.clone());
+    Ok(table)
 }
 
 /// Parses the columns of `[[column]]`.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{BatchOperator, Operator};
+use crate::tensor::DType;
 
 /// Where an operator (or the decoder) runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -23,11 +24,72 @@ pub enum Placement {
 }
 
 /// Operators that every image passes through, in order, and then operators that the finished batch
-/// passes through.
+/// passes through. [`View`]s are further outputs of the same image.
 #[derive(Clone, Default)]
 pub struct Chain {
     steps: Vec<ChainStep>,
     batch: Vec<Arc<dyn BatchOperator>>,
+    views: Vec<View>,
+}
+
+/// Further output of a sample's image, with a chain of its own: a column of batches. The image is
+/// decoded once for all views.
+///
+/// Views are computed on the CPU. If batches are on a device, views are copied there.
+///
+/// A chain may have only views and no operators. Its batches then have no images besides the views.
+///
+/// ```
+/// use feedwater::op::{Chain, ColorJitter, Flip, Normalize, RandomResizedCrop, View};
+///
+/// let crop = |side| Chain::new().then(RandomResizedCrop::to(side, side)).then(Flip::horizontal(0.5));
+/// let small = crop(96).then(ColorJitter { hue: 0.1, ..ColorJitter::default() }).then(Normalize::IMAGENET);
+/// let chain = crop(224)
+///     .then(Normalize::IMAGENET)
+///     // Eight random crops per sample, of shape [batch, 8, 3, 96, 96].
+///     .view(View::new("small", small).count(8))
+///     // The crop and flip of the main chain, at another size.
+///     .view(View::new("plain", crop(112)).like("image"));
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct View {
+    /// Name of the view's column.
+    pub name: String,
+    /// Operators of the view. Their placement may be `cpu` or `auto`.
+    pub chain: Chain,
+    /// Number of outputs per sample, each with its own random numbers. They are an axis of the
+    /// column, after that of the samples. `None` means one output and no such axis.
+    pub count: Option<u32>,
+    /// Name of the view whose random numbers this view uses, or `image` for those of the main
+    /// chain. Operators that have the same name and settings in both chains then draw the same,
+    /// such as the same crop. `None` means random numbers of its own, which depend only on the name
+    /// and the number of the output, not on other views.
+    pub like: Option<String>,
+    /// Element type. `None` means that of [`Settings::output`](crate::plan::Settings::output).
+    pub dtype: Option<DType>,
+}
+
+impl View {
+    /// Creates a view with one output per sample and random numbers of its own.
+    pub fn new(name: &str, chain: Chain) -> Self {
+        Self { name: name.into(), chain, count: None, like: None, dtype: None }
+    }
+
+    /// Sets the number of outputs per sample.
+    pub fn count(self, count: u32) -> Self {
+        Self { count: Some(count), ..self }
+    }
+
+    /// Uses the random numbers of another view, or those of the main chain (`image`).
+    pub fn like(self, name: &str) -> Self {
+        Self { like: Some(name.into()), ..self }
+    }
+
+    /// Sets the element type.
+    pub fn dtype(self, dtype: DType) -> Self {
+        Self { dtype: Some(dtype), ..self }
+    }
 }
 
 /// One operator of a chain.
@@ -76,14 +138,25 @@ impl Chain {
         self
     }
 
+    /// Adds a further output of each image. [`Preprocessor`](crate::Preprocessor) ignores views.
+    pub fn view(mut self, view: View) -> Self {
+        self.views.push(view);
+        self
+    }
+
+    /// Views of the chain, in order.
+    pub fn views(&self) -> &[View] {
+        &self.views
+    }
+
     /// Batch operators of the chain, in order.
     pub fn batch_operators(&self) -> &[Arc<dyn BatchOperator>] {
         &self.batch
     }
 
-    /// The same chain without batch operators.
-    pub(crate) fn without_batch_operators(self) -> Self {
-        Self { batch: Vec::new(), ..self }
+    /// The same chain without batch operators and views.
+    pub(crate) fn of_one_image(self) -> Self {
+        Self { steps: self.steps, ..Self::default() }
     }
 
     /// Steps of the chain, in order.
@@ -95,6 +168,7 @@ impl Chain {
 impl fmt::Debug for Chain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut list = f.debug_list();
-        list.entries(self.steps.iter().map(|step| &step.operator)).entries(&self.batch).finish()
+        list.entries(self.steps.iter().map(|step| &step.operator));
+        list.entries(&self.batch).entries(&self.views).finish()
     }
 }

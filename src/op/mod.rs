@@ -35,7 +35,7 @@ use crate::image::PixelType;
 use crate::random::{OperatorPath, SampleKey, SampleRng};
 
 pub use batch::{BatchOperator, Blend, Blends, CutMix, Mixup, MixupOrCutMix, PairDraw};
-pub use chain::{Chain, Placement};
+pub use chain::{Chain, Placement, View};
 pub use combine::{OneOf, RandomApply, RandomOrder, SomeOf};
 pub(crate) use custom::{Bounds, FieldError, MAX_PARAMS_BYTES, Trace, Wanted};
 pub use draw::Draw;

@@ -1,6 +1,6 @@
 //! Columns: the named parts of a batch, and the memory that they need.
 
-use super::ColumnSettings;
+use super::{ColumnSettings, ViewPlan};
 use crate::field::CellKind;
 use crate::footprint::{Footprint, Memory};
 use crate::tensor::{ElementType, TensorShape};
@@ -40,8 +40,8 @@ pub struct ColumnPlan {
     pub memory: Memory,
     /// Number of columns before this one in the same memory.
     pub slot: usize,
-    /// Whether the device has a copy of the values, and of the offsets of lists. Columns of numbers
-    /// that are made from fields have one, if batches are on a device.
+    /// Whether the device has a copy of the values, and of the offsets of lists. Views and columns
+    /// of numbers that are made from fields have one, if batches are on a device.
     pub copied: bool,
 }
 
@@ -54,19 +54,21 @@ pub enum ColumnRole {
     Label,
     /// The soft target of each sample.
     Target,
+    /// The view with this number of [`Plan::views`](super::Plan::views).
+    View(usize),
     /// A field of each sample: the entry of [`Settings::columns`](super::Settings::columns) with
     /// this number.
     Field(usize),
 }
 
 impl ColumnRole {
-    /// Name of the column, if it is not made from a field.
+    /// Name of the column, if the user does not name it.
     pub const fn name(self) -> &'static str {
         match self {
             ColumnRole::Image => "image",
             ColumnRole::Label => "label",
             ColumnRole::Target => "target",
-            ColumnRole::Field(_) => "",
+            ColumnRole::View(_) | ColumnRole::Field(_) => "",
         }
     }
 
@@ -76,17 +78,19 @@ impl ColumnRole {
             ColumnRole::Image => OUTPUT_SLOTS,
             ColumnRole::Label => "labels",
             ColumnRole::Target => "soft targets",
+            ColumnRole::View(_) => "views",
             ColumnRole::Field(_) => "columns",
         }
     }
 }
 
 impl ColumnPlan {
-    /// Plans the columns of a batch: images, labels, soft targets if there are `classes`, and the
-    /// columns that are made from `fields`. Images and soft targets are in `memory`, and the other
-    /// columns are in host memory, those of numbers with a copy on the device.
+    /// Plans the columns of a batch: images, labels, soft targets if there are `classes`, views,
+    /// and the columns that are made from `fields`. Images and soft targets are in `memory`, and
+    /// the other columns are in host memory. Views and columns of numbers that are made from fields
+    /// have a copy on the device.
     pub(super) fn all(
-        shape: TensorShape,
+        (shape, views): (TensorShape, &[ViewPlan]),
         classes: Option<u32>,
         fields: &[ColumnSettings],
         memory: Memory,
@@ -102,6 +106,19 @@ impl ColumnPlan {
         add(ColumnRole::Label, ElementType::I64, &[], Memory::Host);
         if let Some(classes) = classes {
             add(ColumnRole::Target, ElementType::F32, &[classes as usize], memory);
+        }
+        for (number, view) in views.iter().enumerate() {
+            columns.push(Self {
+                name: view.name.clone(),
+                role: ColumnRole::View(number),
+                element: view.plan.shape.dtype.into(),
+                dims: view.dims(),
+                max_len: None,
+                kind: CellKind::Array,
+                memory: Memory::Host,
+                slot: 0,
+                copied: memory == Memory::Device,
+            });
         }
         for (number, column) in fields.iter().enumerate() {
             let format = column.cells([shape.width as usize, shape.height as usize]);
@@ -237,7 +254,7 @@ mod tests {
         let layout = Layout::Nhwc;
         let shape = TensorShape { batch: 4, width: 5, height: 6, dtype: DType::F16, layout };
         for memory in [Memory::Host, Memory::Device] {
-            let columns = ColumnPlan::all(shape, None, &[], memory);
+            let columns = ColumnPlan::all((shape, &[]), None, &[], memory);
             let [images, labels] = &columns[..] else { panic!("{columns:?}") };
             assert_eq!((images.note(4), images.bytes(4)), ("4x6x5x3 f16".into(), shape.bytes()));
             assert_eq!((labels.note(4), labels.bytes(4)), ("4 i64".into(), 32));
@@ -255,7 +272,7 @@ mod tests {
             dtype: DType::F32,
             layout: Layout::Nchw,
         };
-        let columns = ColumnPlan::all(shape, None, &[], Memory::Host);
+        let columns = ColumnPlan::all((shape, &[]), None, &[], Memory::Host);
         assert_eq!(columns[0].bytes(usize::MAX), usize::MAX);
     }
 }

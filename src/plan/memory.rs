@@ -76,7 +76,9 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     ColumnPlan::add_rows(&plan.columns, &mut rows, (plan.shape.batch, plan.slots()), |column| {
         match column.role {
             ColumnRole::Image => plan.slots_note(),
-            ColumnRole::Field(_) => format!("{}: {}", column.name, column.note(plan.shape.batch)),
+            ColumnRole::View(_) | ColumnRole::Field(_) => {
+                format!("{}: {}", column.name, column.note(plan.shape.batch))
+            }
             _ => column.note(plan.shape.batch),
         }
     });

@@ -10,7 +10,7 @@ use feedwater_insight::model::slots;
 
 use crate::error::{Asked, Error, Result};
 use crate::footprint::{Available, Footprint, Memory};
-use crate::image::PixelType;
+use crate::geometry::Size;
 use crate::op::{Chain, ChainStep, Placement};
 use crate::tensor::{DType, TensorShape};
 
@@ -38,6 +38,7 @@ pub(crate) mod shuffle;
 pub(crate) mod stage;
 pub(crate) mod step;
 mod values;
+pub(crate) mod view;
 mod windows;
 
 pub use crate::field::{CellKind, DefaultValue, TooLong};
@@ -69,6 +70,8 @@ pub(crate) use sample::SamplePlan;
 pub(crate) use shard::{Environment, Shard};
 pub(crate) use shuffle::Shuffle;
 pub(crate) use step::{Place, PlannedStep};
+use step::{planned_steps, unequal_sizes};
+pub(crate) use view::ViewPlan;
 
 /// Resolved plan: what runs where, and how much memory it takes.
 #[derive(Clone, Debug)]
@@ -89,8 +92,14 @@ pub struct Plan {
     /// Shape of the largest batch that can occur: with `last_batch = "partial"` at most all samples
     /// of the shard, else `loader.batch_size`.
     pub shape: TensorShape,
-    /// Columns of a batch: images, labels, and soft targets if there are any.
+    /// Columns of a batch: images, labels, soft targets if there are any, views, and columns that
+    /// are made from fields.
     pub columns: Arc<[ColumnPlan]>,
+    /// Views: further outputs of the images of samples.
+    pub views: Vec<ViewPlan>,
+    /// Whether the chain reads a stored image instead of rows of the decoder, because several
+    /// chains share the image.
+    pub(crate) reads_image: bool,
     /// Batch stage: soft targets and batch operators, which process finished batches. `None` if
     /// there are neither.
     pub stage: Option<BatchStage>,
@@ -134,35 +143,13 @@ impl Plan {
     pub fn new(chain: &Chain, settings: &Settings, facts: &Facts) -> Result<Self> {
         settings.check()?;
         let (decode, places) = place(chain, &settings.decode, &facts.device)?;
-        let mut pixels = PixelType::U8;
-        let mut size = None;
-        let mut steps = Vec::new();
-        for (number, (step, place)) in chain.steps().iter().zip(places).enumerate() {
-            let key = format!("chain[{number}]");
-            let operator = step.operator.clone();
-            operator
-                .check()
-                .map_err(|error| Error::config(format!("{key}.{}", error.field), error.problem))?;
-            pixels = operator.pixels(pixels).map_err(|problem| Error::config(&key, problem))?;
-            size = operator.fixed_output(size);
-            let (kinds, is_random) = (operator.kinds(), operator.is_random());
-            steps.push(PlannedStep { operator, kinds, is_random, place, pixels });
-        }
-        let Some(size) = size else {
-            return Err(Error::config(
-                "chain",
-                "the chain outputs samples of different sizes, which cannot form a batch; add an operator with a fixed \
-                 output size, such as random_resized_crop, center_crop, or resize with width and height",
-            ));
+        let (steps, size) = planned_steps(chain, places, "chain")?;
+        let only_views = steps.is_empty() && !chain.views().is_empty();
+        let size = match size {
+            None if only_views => Size::default(),
+            size => size.ok_or_else(|| unequal_sizes("chain"))?,
         };
         let dtype = settings.output.dtype;
-        if pixels == PixelType::F32 && dtype == DType::U8 {
-            return Err(Error::config(
-                "output.dtype",
-                "is u8, but the operator normalize makes floats; choose f32, f16 or bf16, or \
-                 remove normalize",
-            ));
-        }
         let shard = Shard::resolve(&settings.loader, &facts.environment)?;
         let shape = TensorShape {
             batch: largest_batch(&settings.loader, &shard, facts.samples),
@@ -171,7 +158,6 @@ impl Plan {
             dtype,
             layout: settings.output.layout,
         };
-        let prefetch = bounds::most_ahead(settings.loader.prefetch, shape.bytes());
         let mut plan = Self {
             settings: settings.clone(),
             runs_on: facts.pick.clone(),
@@ -181,12 +167,14 @@ impl Plan {
             steps,
             shape,
             columns: Arc::new([]),
+            views: Vec::new(),
+            reads_image: false,
             stage: BatchStage::new(chain, settings, facts)?,
             // This value is preliminary and is replaced below, when the number of GPU threads is
             // known.
             workers: Bounds::fixed(1),
-            prefetch,
-            ahead_batches: Bounds::ahead(settings.loader.prefetch, prefetch),
+            prefetch: 1,
+            ahead_batches: Bounds::fixed(1),
             ahead: facts.remote.then(|| {
                 let largest = facts.largest_bytes.min(settings.limits.max_file_bytes).max(1);
                 (settings.storage.samples_ahead(largest), largest)
@@ -204,12 +192,24 @@ impl Plan {
             footprint: Footprint::default(),
             available: facts.available.clone(),
         };
+        if plan.has_floats() && dtype == DType::U8 {
+            return Err(Error::config(
+                "output.dtype",
+                "is u8, but the operator normalize makes floats; choose f32, f16 or bf16, or \
+                 remove normalize",
+            ));
+        }
+        plan.views = ViewPlan::all(chain.views(), &plan)?;
+        plan.reads_image = !plan.views.is_empty() && plan.has_images() && !plan.uses_gpu();
+        plan.prefetch = bounds::most_ahead(settings.loader.prefetch, plan.output_bytes());
+        plan.ahead_batches = Bounds::ahead(settings.loader.prefetch, plan.prefetch);
         if !plan.uses_gpu() && plan.runs_on.gpu.is_some() {
             plan.runs_on = DevicePick::cpu("every operator is placed on the cpu");
         }
         let memory = if plan.uses_gpu() { Memory::Device } else { Memory::Host };
         let classes = plan.stage.as_ref().map(|stage| stage.classes);
-        plan.columns = ColumnPlan::all(shape, classes, &settings.columns, memory).into();
+        plan.columns =
+            ColumnPlan::all((shape, &plan.views), classes, &settings.columns, memory).into();
         let routes = plan.routes(&facts.device);
         plan.offloads = Offload::all(&plan, chain, &routes);
         let device = plan.uses_gpu().then(|| DevicePlan::new(&plan, facts, routes));

@@ -12,8 +12,8 @@ use crate::op::resample::{ScratchBytes, TableBounds};
 use crate::op::{Bounds, Kinds, Operator, Origins, Resize};
 use crate::tensor::CHANNELS;
 
-use super::windows::{Stage, Windows, bytes_of};
-use super::{ColumnKind, Facts, Plan, SamplePlan};
+use super::windows::{Input, Stage, Windows, bytes_of};
+use super::{Facts, Plan, SamplePlan};
 
 /// At most `1 / OUTLIERS` of the scanned samples are treated as outliers. An outlier may need more
 /// memory than a worker's share.
@@ -50,6 +50,8 @@ pub struct SampleMemory {
     pub whole: [u64; 2],
     /// A decoded mask, and the origins of the pixels of a row.
     pub masks: u64,
+    /// Coefficient tables of all views, and the image that they share.
+    pub views: [u64; 2],
 }
 
 impl SampleMemory {
@@ -72,6 +74,7 @@ impl SampleMemory {
             windows: largest(self.windows, other.windows),
             whole: largest(self.whole, other.whole),
             masks: self.masks.max(other.masks),
+            views: largest(self.views, other.views),
         }
     }
 
@@ -92,8 +95,10 @@ impl SampleMemory {
 
     /// Bytes for the footprint's row `worker scratch`.
     pub(super) fn scratch(&self) -> u64 {
-        let Self { tables, resize_tables, resampling, resize, rows, windows, masks, .. } = *self;
-        sum([tables, resize_tables, sum(resampling.0), sum(resize.0), rows, sum(windows), masks])
+        let Self { tables, resize_tables, resampling, resize, rows, windows, masks, views, .. } =
+            *self;
+        let images = [sum(windows), masks, sum(views)];
+        sum([tables, resize_tables, sum(resampling.0), sum(resize.0), rows, sum(images)])
     }
 
     fn parts(self) -> impl Iterator<Item = u64> {
@@ -109,9 +114,16 @@ impl SampleMemory {
             windows,
             whole,
             masks,
+            views,
         } = self;
         let single = [file, tables, resize_tables, library, rows, masks].into_iter();
-        single.chain(decoder).chain(resampling.0).chain(resize.0).chain(windows).chain(whole)
+        single
+            .chain(decoder)
+            .chain(resampling.0)
+            .chain(resize.0)
+            .chain(windows)
+            .chain(whole)
+            .chain(views)
     }
 }
 
@@ -194,13 +206,16 @@ impl Plan {
                 (size, turned) = (need.add_resized(size, shorter), false);
             }
         }
-        self.add_chain(size, turned, scratch, &mut need);
-        if self.settings.columns.iter().any(|column| column.kind == ColumnKind::Mask) {
+        if self.has_images() {
+            self.add_chain(size, turned, scratch, &mut need);
+        }
+        if self.has_masks() {
             let images = scratch.stages.iter().map(|stage| stage.largest).chain([size]);
             let lines = images.map(|it| u64::from(it.width) + u64::from(it.height)).max();
             let origins = Origins::most_bytes(self.shape.width, lines.unwrap_or(0));
             need.masks = ValueImage::most_bytes(size).saturating_add(origins);
         }
+        self.add_views((header, size), scratch, &mut need);
         need
     }
 
@@ -213,7 +228,8 @@ impl Plan {
         };
         let presized = self.settings.cache.decoded.and(self.presized(header.size));
         let size = presized.map_or(upright, |shorter| Resize::shorter(shorter).output(upright));
-        Stage::are_certain(&self.steps, size)
+        let plans = std::iter::once(self).chain(self.views.iter().map(|view| &view.plan));
+        plans.into_iter().all(|plan| Stage::are_certain(&plan.steps, size))
     }
 
     /// Shorter side to which `cache.presize` resizes an image of this size. `None` if it does not
@@ -312,11 +328,16 @@ impl Plan {
     /// whole chain runs on the CPU, or one of the possible prefixes of the chain runs on the CPU
     /// before the GPU part.
     fn windows(&self, stages: &[Stage], decoded: Size, turned: bool) -> [u64; 6] {
-        let whole = Windows::of(stages, decoded, turned, true);
+        let input = match (self.reads_image, turned) {
+            (true, _) => Input::Image,
+            (false, true) => Input::Turned,
+            (false, false) => Input::Rows,
+        };
+        let whole = Windows::of(stages, decoded, input, true);
         let splits = self.device.iter().flat_map(|device| {
             device.splits.iter().map(|cut| {
                 let before = stages.iter().take_while(|it| it.operator < cut.first).count();
-                let windows = Windows::of(&stages[..before], decoded, turned, false);
+                let windows = Windows::of(&stages[..before], decoded, input, false);
                 // Decoded pixels are transferred only if they fit into a page.
                 let most = if cut.first == 0 { device.pixels_bytes as u64 } else { u64::MAX };
                 windows.map(|bytes| bytes.min(most))

@@ -20,6 +20,8 @@ pub struct SamplePlan {
     pub orientation: Orientation,
     /// Size of the upright image, before any reduction.
     pub upright: Size,
+    /// Size of the chain's output.
+    pub(super) output: Size,
     /// Factor by which the decoder reduces both sides: 1, 2, 4 or 8.
     pub reduction: u32,
     /// Pixels that the chain reads, in the upright image after the reduction.
@@ -36,6 +38,8 @@ pub struct SamplePlan {
     /// Record of the geometric actions on the sample, such as its crop and flip, for people and
     /// other tools.
     pub trace: Trace,
+    /// Bounds on the tables of one output of each view, in bytes.
+    pub view_tables: Vec<u64>,
 }
 
 impl SamplePlan {
@@ -61,6 +65,12 @@ impl Plan {
         header: &Header,
         out: &mut SamplePlan,
     ) -> Result<(), DataError> {
+        self.draw(key, header, out);
+        self.demand(header, out)
+    }
+
+    /// Forward pass over the chain: sizes, random numbers and the reduction.
+    pub(super) fn draw(&self, key: SampleKey, header: &Header, out: &mut SamplePlan) {
         out.orientation = if self.settings.decode.orientation {
             header.orientation
         } else {
@@ -69,8 +79,12 @@ impl Plan {
         out.upright = out.orientation.upright_size(header.size);
         out.trace = Trace::new(out.upright);
         let operators = self.steps.iter().map(|step| &*step.operator);
-        let size = out.actions.draw(operators, key, out.upright, &mut out.trace);
+        out.output = out.actions.draw(operators, key, out.upright, &mut out.trace);
         out.reduction = self.reduction(header, out);
+    }
+
+    /// Backward pass over the chain: windows and tables.
+    pub(super) fn demand(&self, header: &Header, out: &mut SamplePlan) -> Result<(), DataError> {
         out.stored = header.size.reduced(out.reduction);
         // If the table's vector grows, it allocates up to twice its length. If its capacity
         // suffices, it allocates nothing.
@@ -79,7 +93,7 @@ impl Plan {
             if entries > out.actions.table.capacity() { entries.saturating_mul(2) } else { 0 };
         let _tables = reserve::promise((grows as u64).saturating_mul(size_of::<i32>() as u64))?;
         let padding = out.orientation.padding(header.size, out.reduction);
-        out.window = out.actions.demand_reduced(out.reduction, padding, size.window());
+        out.window = out.actions.demand_reduced(out.reduction, padding, out.output.window());
         out.stored_window = out.orientation.stored_window(out.stored, out.window);
         self.set_windows(out);
         Ok(())

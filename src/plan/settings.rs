@@ -17,6 +17,7 @@ mod check;
 mod columns;
 mod targets;
 
+pub(super) use columns::RESERVED_NAMES;
 pub use columns::{BoxFormat, ColumnKind, ColumnSettings};
 pub use targets::TargetSettings;
 

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::error::{Error, Result};
+use crate::geometry::Size;
 use crate::image::PixelType;
-use crate::op::{Kinds, Operator};
+use crate::op::{Chain, Kinds, Operator};
 
 /// Place where an operator or the decoder runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -41,4 +43,37 @@ pub struct PlannedStep {
     pub place: Place,
     /// Pixel type of the operator's output.
     pub pixels: PixelType,
+}
+
+/// Checks the operators of a chain and plans them at these places. `list` is the key of the chain.
+/// Returns also the size of the chain's output, `None` if samples have different sizes.
+pub(super) fn planned_steps(
+    chain: &Chain,
+    places: Vec<Place>,
+    list: &str,
+) -> Result<(Vec<PlannedStep>, Option<Size>)> {
+    let mut pixels = PixelType::U8;
+    let mut size = None;
+    let mut steps = Vec::new();
+    for (number, (step, place)) in chain.steps().iter().zip(places).enumerate() {
+        let key = format!("{list}[{number}]");
+        let operator = step.operator.clone();
+        operator
+            .check()
+            .map_err(|error| Error::config(format!("{key}.{}", error.field), error.problem))?;
+        pixels = operator.pixels(pixels).map_err(|problem| Error::config(&key, problem))?;
+        size = operator.fixed_output(size);
+        let (kinds, is_random) = (operator.kinds(), operator.is_random());
+        steps.push(PlannedStep { operator, kinds, is_random, place, pixels });
+    }
+    Ok((steps, size))
+}
+
+/// Error for a chain whose outputs have different sizes. `list` is the key of the chain.
+pub(super) fn unequal_sizes(list: &str) -> Error {
+    Error::config(
+        list,
+        "the chain outputs samples of different sizes, which cannot form a batch; add an operator with a fixed \
+         output size, such as random_resized_crop, center_crop, or resize with width and height",
+    )
 }

@@ -270,6 +270,17 @@ pub struct Windows {
     pass: Buffers,
 }
 
+/// What the first pass reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// Rows of the decoder.
+    Rows,
+    /// Rows of the decoder, which are stored first, because the image is rotated or mirrored.
+    Turned,
+    /// An image that several chains share.
+    Image,
+}
+
 /// Set of buffers that may hold the current image, one bit each: two of bytes, then two of floats.
 type Buffers = u8;
 
@@ -278,20 +289,19 @@ const BEGIN: Buffers = 0b0010;
 
 impl Windows {
     /// Size of each stored image for these stages, in bytes. `decoded` is the size of the decoded
-    /// window. `turned` is whether the stored image is rotated or mirrored to make it upright.
-    /// `tensor` is whether the last pass writes the tensor.
-    pub fn of(stages: &[Stage], decoded: Size, turned: bool, tensor: bool) -> [u64; 6] {
+    /// window. `tensor` is whether the last pass writes the tensor.
+    pub fn of(stages: &[Stage], decoded: Size, input: Input, tensor: bool) -> [u64; 6] {
         let mut windows = Self {
             bytes: [[0; 2]; 2],
             mixes: [0; 2],
-            decoder: BEGIN,
+            decoder: if input == Input::Image { 0 } else { BEGIN },
             decoder_crops: 0,
-            stored: 0,
+            stored: if input == Input::Image { BEGIN } else { 0 },
             crops: 0,
             pass: 0,
         };
         let mut last = (PixelType::U8, decoded);
-        if turned {
+        if input == Input::Turned {
             windows.end_pass(last);
         }
         for stage in stages {

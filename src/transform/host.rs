@@ -65,7 +65,7 @@ impl HostTransform {
     /// Creates a transform for a plan.
     pub fn new(plan: &Plan) -> Self {
         let mut transform = Self::of_shape(plan.shape);
-        let all_batches = plan.slots().saturating_mul(plan.shape.bytes());
+        let all_batches = plan.slots().saturating_mul(plan.output_bytes());
         transform.set_past_caches(all_batches >= PAST_CACHES_BYTES);
         transform
     }
@@ -79,6 +79,11 @@ impl HostTransform {
             busy: Duration::ZERO,
             untimed: false,
         }
+    }
+
+    /// Sets the shape of the tensors.
+    pub fn set_shape(&mut self, shape: TensorShape) {
+        self.passes.set_shape(shape);
     }
 
     /// Sets whether tensors are written with non-temporal stores, which bypass the CPU caches.

@@ -13,9 +13,11 @@ mod points;
 mod resampling;
 mod run;
 mod upright;
+mod views;
 
 pub use chain_kernels::ChainKernels;
 pub use full_decoder::FullDecoder;
 pub use host::{HostTransform, PlannedImage};
 pub use masks::Masks;
 pub use points::Followed;
+pub use views::Views;

@@ -77,6 +77,15 @@ impl Passes {
         Self { shape, run: Run::default(), bytes: None, floats, line: None }
     }
 
+    /// Sets the shape of the tensors.
+    pub fn set_shape(&mut self, shape: TensorShape) {
+        if (shape.dtype, shape.layout) != (self.shape.dtype, self.shape.layout) {
+            self.bytes = None;
+            self.floats = Tail::of_floats(shape.dtype, shape.layout);
+        }
+        self.shape = shape;
+    }
+
     /// Sets whether tensors are written with non-temporal stores. This is faster if nothing reads
     /// them soon. Default: false.
     pub fn set_past_caches(&mut self, is_past: bool) {

@@ -10,5 +10,6 @@ mod preprocessor;
 mod resume;
 mod ring;
 mod tuning;
+mod views;
 
 use feedwater_tests::{common, simulated};

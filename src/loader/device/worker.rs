@@ -184,8 +184,14 @@ impl Dispatcher {
         (fields, cell): (&mut FieldReader, &mut HostCell),
     ) -> Result<(Payload, SampleRecord), ProduceError> {
         let Parts { plan, router, .. } = self.parts.clone();
-        let planned = pipeline.plan(read, Reserve::Tables)?;
+        let has_views = !plan.views.is_empty();
+        let reserve = if has_views { Reserve::All } else { Reserve::Tables };
+        let planned = pipeline.plan(read, reserve)?;
         pipeline.follow(&planned, fields, cell)?;
+        if has_views {
+            let admitted = pipeline.admit(&planned)?;
+            pipeline.make_views(&admitted, cell)?;
+        }
         let offload = self.parts.controls.offload();
         if offload == Offload::NOTHING {
             return self.finish_by_choice(pipeline, &planned);

@@ -38,6 +38,8 @@ impl From<DataError> for FieldError {
 #[derive(Default)]
 pub(in crate::loader) struct FieldReader {
     columns: Vec<FieldColumn>,
+    /// Numbers of the views' columns in host memory.
+    views: Vec<usize>,
     /// Name of the field of each column.
     wanted: Vec<String>,
     /// Field and path of each column, for messages.
@@ -66,10 +68,18 @@ impl FieldReader {
         let mut lists = 0;
         let image = [plan.shape.width, plan.shape.height].map(|side| side as usize);
         let (mut columns, mut wanted, mut shown) = (Vec::new(), Vec::new(), Vec::new());
+        let mut views = Vec::new();
         for column in &*plan.columns {
             let list = column.max_len.map(|_| lists);
             lists += usize::from(list.is_some());
-            let ColumnRole::Field(number) = column.role else { continue };
+            let number = match column.role {
+                ColumnRole::Field(number) => number,
+                ColumnRole::View(_) => {
+                    views.push(column.slot);
+                    continue;
+                }
+                _ => continue,
+            };
             let settings = &plan.settings.columns[number];
             // The settings were checked, so the path is valid.
             let Ok(path) = settings.field_path() else { continue };
@@ -86,7 +96,7 @@ impl FieldReader {
             });
         }
         let limit = plan.settings.limits.max_field_bytes;
-        Self { columns, wanted, shown, buffer: Vec::new(), limit }
+        Self { columns, views, wanted, shown, buffer: Vec::new(), limit }
     }
 
     /// Reads the fields of a sample into its cell. Returns two sets of columns: those whose value
@@ -97,7 +107,7 @@ impl FieldReader {
         index: u64,
         cell: &mut impl Cell,
     ) -> Result<[ColumnSet; 2], FieldError> {
-        let Self { columns, wanted, shown, buffer, limit } = self;
+        let Self { columns, wanted, shown, buffer, limit, views: _ } = self;
         if columns.is_empty() {
             return Ok([0; 2]);
         }
@@ -186,8 +196,9 @@ impl FieldReader {
     }
 
     /// Fills the cell of a sample that failed and has no replacement: with the defaults, or with
-    /// NaN, the fill of masks, and empty lists.
+    /// NaN, the fill of masks, and empty lists. Views are zeros.
     pub fn fill(&self, cell: &mut impl Cell) {
+        self.views.iter().for_each(|&view| cell.part(view).fill(0));
         for column in &self.columns {
             let part = cell.part(column.slot);
             let fill = DefaultValue::Float(column.settings.fill());

@@ -2,7 +2,7 @@
 //! budget. Used by workers for the host and for a device.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::cache::Caches;
 use super::fields::{Cell, FieldReader};
@@ -10,16 +10,16 @@ use super::large::{LargeImages, Room};
 use super::reader::{Content, Filled, Reader, Sample};
 use super::record::{Outcome, SampleRecord};
 use crate::annotation::{Canvas, Objects};
-use crate::decode::{Decoders, JpegDecoder, RowIndexTask, is_indexable};
+use crate::decode::Decoders;
 use crate::error::DataError;
 use crate::geometry::{Orientation, Size};
 use crate::header::Header;
 use crate::image::HostImage;
 use crate::measure::{CpuClock, Seen, Stage, ThreadMeter};
-use crate::plan::{Plan, Route, SampleMemory, SamplePlan};
+use crate::plan::{ColumnRole, Plan, Route, SampleMemory, SamplePlan};
 use crate::random::SampleKey;
 use crate::source::{HostPage, Source};
-use crate::transform::{HostTransform, Masks, PlannedImage};
+use crate::transform::{HostTransform, Masks, PlannedImage, Views};
 
 /// Processes samples on the CPU, one after another. Its buffers are reused for later samples,
 /// within the worker's share of memory.
@@ -35,6 +35,9 @@ pub(in crate::loader) struct SamplePipeline {
     decoder: Decoders,
     transform: HostTransform,
     masks: Masks,
+    views: Views,
+    /// Number of the column of each view in host memory.
+    view_columns: Vec<usize>,
     room: Room,
     /// Memory that the current sample may need.
     need: SampleMemory,
@@ -94,6 +97,9 @@ impl SamplePipeline {
         let settings = &plan.settings.decode;
         let decoder = Decoders::new().strict(settings.strict).jpeg(settings.jpeg);
         let reader = Reader::new(source.clone(), plan.clone(), meter.clone(), caches.clone());
+        let column = |view| plan.column(ColumnRole::View(view)).map_or(0, |column| column.slot);
+        let view_columns = (0..plan.views.len()).map(column).collect();
+        let views = Views::new(&plan);
         Self {
             source,
             plan,
@@ -105,6 +111,8 @@ impl SamplePipeline {
             decoder,
             transform,
             masks: Masks::default(),
+            views,
+            view_columns,
             room,
             need: SampleMemory::default(),
             epoch: 0,
@@ -112,8 +120,8 @@ impl SamplePipeline {
         }
     }
 
-    /// Reads, decodes and transforms one sample, and writes its tensor to the memory that `out`
-    /// returns. Moves the `fields` of the sample in `cell`.
+    /// Reads, decodes and transforms one sample. Writes its image to the memory that `out` returns,
+    /// and its views to `cell`. Moves the `fields` of the sample in `cell`.
     pub fn make<'a, C: Cell>(
         &mut self,
         key: SampleKey,
@@ -125,7 +133,11 @@ impl SamplePipeline {
             let planned = this.plan(read, Reserve::All)?;
             let admitted = this.admit(&planned)?;
             this.follow(&planned, fields, cell)?;
-            this.finish(admitted, out(cell))
+            this.make_views(&admitted, cell)?;
+            match this.plan.has_images() {
+                true => this.finish(admitted, out(cell)),
+                false => Ok(this.record(&planned, Route::Cpu)),
+            }
         });
         self.page = page;
         made
@@ -152,6 +164,7 @@ impl SamplePipeline {
             page.release();
             self.release();
             self.sample.actions.release();
+            self.views.release_tables();
             self.room.give_back();
         }
         made
@@ -161,18 +174,20 @@ impl SamplePipeline {
         let most = self.room.most_file_bytes(self.plan.settings.limits.max_file_bytes);
         if self.room.is_crowded() {
             self.release();
-            let tables = self.sample.table_bytes();
+            let (tables, views) = (self.sample.table_bytes(), [self.views.table_bytes(), 0]);
             let file = page.host_bytes();
-            self.room.released(SampleMemory { file, tables, ..SampleMemory::default() });
+            self.room.released(SampleMemory { file, tables, views, ..SampleMemory::default() });
         }
         let share = self.room.file_bytes();
         self.clock = self.meter.clock();
-        let Self { reader, room, decoder, transform, masks, sample, clock, .. } = self;
+        let Self { reader, room, decoder, transform, masks, views, sample, clock, .. } = self;
         let larger = || {
             decoder.release();
             masks.release();
             transform.release();
             sample.actions.release();
+            views.release_tables();
+            views.release_image();
             room.take_all()?;
             Ok(most)
         };
@@ -230,10 +245,13 @@ impl SamplePipeline {
         let entries = (self.need.tables / size_of::<i32>() as u64) as usize;
         self.sample.actions.reserve(entries.saturating_sub(fixed), fixed)?;
         self.put_boxes(key.index, header, canvas);
-        self.plan.sample(key, header, &mut self.sample)?;
-        self.need = self.need.with_drawn(&self.plan.drawn_memory(&self.sample));
+        self.draw(key, header)?;
         let Size { width, height } = header.size;
-        let window_pixels = self.sample.stored_window.size().pixels();
+        let decoded = match self.views.is_empty() || self.plan.uses_gpu() {
+            true => &self.sample,
+            false => self.views.shared(),
+        };
+        let window_pixels = decoded.stored_window.size().pixels();
         self.meter.saw(Seen { width, height, bytes: bytes.len() as u64 }, window_pixels);
         let parsed = read.sample.parsed;
         let took = self.meter.since(begin) + parsed;
@@ -245,6 +263,25 @@ impl SamplePipeline {
             self.meter.clocked(&[(Stage::Header, took)], clock);
         }
         Ok(Planned(read))
+    }
+
+    /// Draws the actions of all chains, and computes the windows that they need.
+    fn draw(&mut self, key: SampleKey, header: &Header) -> Result<(), DataError> {
+        let Self { plan, views, sample, need, .. } = self;
+        if views.is_empty() {
+            plan.sample(key, header, sample)?;
+        } else {
+            views.reserve(plan, &sample.view_tables)?;
+            views.put_boxes(plan, &sample.actions.boxes);
+            views.plan(plan, (key, header), sample)?;
+            for (plan, sample) in views.planned(plan) {
+                *need = need.with_drawn(&plan.drawn_memory(sample));
+            }
+        }
+        if plan.has_images() {
+            *need = need.with_drawn(&plan.drawn_memory(sample));
+        }
+        Ok(())
     }
 
     /// Moves the masks, points and boxes of a planned sample in `cell`.
@@ -275,13 +312,14 @@ impl SamplePipeline {
     /// Reserves the memory that the current sample needs. `file` is the number of bytes that the
     /// page holds.
     fn reserve(&mut self, header: &Header, file: u64) -> Result<(), DataError> {
-        let Self { room, need, decoder, transform, masks, reader, sample, .. } = self;
-        let tables = sample.table_bytes();
-        let kept = SampleMemory { file, tables, ..SampleMemory::default() };
+        let Self { room, need, decoder, transform, masks, views, reader, sample, .. } = self;
+        let (tables, of_views) = (sample.table_bytes(), [views.table_bytes(), 0]);
+        let kept = SampleMemory { file, tables, views: of_views, ..SampleMemory::default() };
         room.admit(header.size, need, &kept, || {
             decoder.release();
             transform.release();
             masks.release();
+            views.release_image();
             reader.release();
         })
     }
@@ -291,6 +329,7 @@ impl SamplePipeline {
         self.decoder.release();
         self.transform.release();
         self.masks.release();
+        self.views.release_image();
         self.reader.release();
     }
 
@@ -303,7 +342,8 @@ impl SamplePipeline {
     fn put_boxes(&mut self, index: u64, header: &Header, canvas: Canvas) {
         let boxes = &mut self.sample.actions.boxes;
         boxes.clear();
-        if self.plan.reads_boxes() {
+        let plans = self.plan.views.iter().map(|view| &view.plan).chain([&*self.plan]);
+        if plans.into_iter().any(Plan::reads_boxes) {
             let turned = self.plan.settings.decode.orientation;
             let turn = if turned { header.orientation } else { Orientation::UPRIGHT };
             let upright = (turn.upright_size(header.size), turn);
@@ -312,12 +352,21 @@ impl SamplePipeline {
         }
     }
 
-    /// Decodes and transforms a sample, and writes its tensor to `out`.
+    /// Decodes and transforms a sample, and writes its tensor to `out`. Must be called after
+    /// [`make_views`](Self::make_views), which may have decoded the image already.
     pub fn finish(
         &mut self,
         Admitted(planned): Admitted<'_>,
         out: &mut [u8],
     ) -> Result<SampleRecord, DataError> {
+        let Self { plan, sample, transform, views, .. } = self;
+        if plan.reads_image {
+            let begin = self.meter.begin(Stage::Transform);
+            views.run((plan, sample), transform, out)?;
+            self.add(begin, (Duration::ZERO, self.meter.since(begin)), &[]);
+            return Ok(self.record(planned, Route::Cpu));
+        }
+        transform.set_shape(plan.shape);
         let begin = self.meter.begin(Stage::Decode);
         self.transform.set_timed(self.meter.is_timed());
         let result =
@@ -325,6 +374,37 @@ impl SamplePipeline {
         self.count(begin, planned.bytes());
         result?;
         Ok(self.record(planned, Route::Cpu))
+    }
+
+    /// Decodes the window of a sample that all views need, and writes the views to `cell`. Does
+    /// nothing if there are no views.
+    pub fn make_views(
+        &mut self,
+        Admitted(planned): &Admitted<'_>,
+        cell: &mut impl Cell,
+    ) -> Result<(), DataError> {
+        if self.views.is_empty() {
+            return Ok(());
+        }
+        let (header, bytes) = (planned.header(), planned.bytes());
+        let begin = self.meter.begin(Stage::Decode);
+        let Self { plan, decoder, transform, views, view_columns, caches, .. } = self;
+        caches.decode_indexed((bytes, header), (plan, self.epoch), decoder, |decoder| {
+            views.decode((bytes, header), plan, decoder)
+        })?;
+        let decode = self.meter.since(begin);
+        let mut outputs = views.planned(plan);
+        for (view, &column) in plan.views.iter().zip(&*view_columns) {
+            let each = view.plan.shape.sample_bytes();
+            let outs = cell.part(column).chunks_exact_mut(each);
+            for (out, planned) in outs.zip(&mut outputs) {
+                views.run(planned, transform, out)?;
+            }
+        }
+        drop(outputs);
+        let transform = self.meter.since(begin) - decode;
+        self.add(begin, (decode, transform), bytes);
+        Ok(())
     }
 
     /// Decodes a sample and runs the first `steps` operators.
@@ -377,8 +457,7 @@ impl SamplePipeline {
         std::mem::swap(&mut self.sample, other);
     }
 
-    /// Decodes and transforms a sample. If it has a row index, the decoder uses the index.
-    /// Otherwise the decoder may create one.
+    /// Decodes and transforms a sample.
     fn decode(
         &mut self,
         planned: &Planned<'_>,
@@ -389,21 +468,11 @@ impl SamplePipeline {
         ) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
         let (header, bytes) = (planned.header(), planned.bytes());
-        let Self { plan, sample, decoder, transform, epoch, .. } = self;
+        let Self { plan, sample, decoder, transform, caches, epoch, .. } = self;
         let image = PlannedImage { bytes, header, plan, sample };
-        let ours = plan.settings.decode.jpeg != JpegDecoder::Libjpeg;
-        let indexes = self.caches.row_indexes.as_ref();
-        let indexes = indexes.filter(|_| ours && is_indexable(header));
-        let Some(indexes) = indexes else { return run(transform, image, decoder) };
-        decoder.set_row_index(indexes.task(bytes, *epoch));
-        let result = run(transform, image, decoder);
-        if indexes.learn(decoder, bytes) {
-            // The decoder rejected the index, and may have decoded wrong rows with it before. So
-            // the image is decoded again without an index.
-            decoder.set_row_index(RowIndexTask::None);
-            return run(transform, image, decoder);
-        }
-        result
+        caches.decode_indexed((bytes, header), (plan, *epoch), decoder, |decoder| {
+            run(transform, image, decoder)
+        })
     }
 
     /// Records the time of decoding and of transforming `bytes`, from `begin` to now.
@@ -412,7 +481,11 @@ impl SamplePipeline {
         // `busy` extrapolates from the rows that were timed. If the thread was preempted in a timed
         // row, the result could exceed the whole time.
         let transform = self.transform.busy().min(both);
-        let decode = both - transform;
+        self.add(begin, (both - transform, transform), bytes);
+    }
+
+    /// Records the time of decoding and then of transforming `bytes`.
+    fn add(&mut self, begin: Instant, (decode, transform): (Duration, Duration), bytes: &[u8]) {
         self.meter.add_from(Stage::Decode, begin, decode, bytes.len() as u64);
         self.meter.add_from(Stage::Transform, begin + decode, transform, 0);
         if let Some(clock) = &mut self.clock {

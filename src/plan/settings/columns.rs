@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::field::{CellFormat, DefaultValue, FieldPath, TooLong};
 use crate::tensor::ElementType;
 
+pub(in crate::plan) use check::RESERVED_NAMES;
 pub use kind::{BoxFormat, ColumnKind};
 
 mod check;

@@ -23,7 +23,10 @@
 //!   ([`Source::original`](crate::source::Source::original)).
 //! * On a device, cached decoded images use the route `cpu`: their window is uploaded.
 
-use crate::plan::CacheSettings;
+use crate::decode::{Decoders, JpegDecoder, RowIndexTask, is_indexable};
+use crate::error::DataError;
+use crate::header::Header;
+use crate::plan::{CacheSettings, Plan};
 use crate::source::Source;
 
 use store::Store;
@@ -84,5 +87,28 @@ impl Caches {
         let row_indexes = self.row_indexes.as_ref();
         all.extend(row_indexes.map(|it| CacheStats { cache: "row_index", ..it.stats() }));
         all
+    }
+
+    /// Decodes an image with its row index, if it has one. Otherwise the decoder may create one.
+    /// `decode` decodes the image, and is called again if the decoder rejects the index.
+    pub fn decode_indexed(
+        &self,
+        (bytes, header): (&[u8], &Header),
+        (plan, epoch): (&Plan, u32),
+        decoder: &mut Decoders,
+        mut decode: impl FnMut(&mut Decoders) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
+        let ours = plan.settings.decode.jpeg != JpegDecoder::Libjpeg;
+        let indexes = self.row_indexes.as_ref().filter(|_| ours && is_indexable(header));
+        let Some(indexes) = indexes else { return decode(decoder) };
+        decoder.set_row_index(indexes.task(bytes, epoch));
+        let result = decode(decoder);
+        if indexes.learn(decoder, bytes) {
+            // The decoder rejected the index, and may have decoded wrong rows with it before. So
+            // the image is decoded again without an index.
+            decoder.set_row_index(RowIndexTask::None);
+            return decode(decoder);
+        }
+        result
     }
 }

@@ -17,8 +17,8 @@ const MOST_CELL_BYTES: usize = 1 << 28;
 /// Maximum number of axes of a sample or an entry. NumPy's arrays have at most 64 axes.
 const MOST_AXES: usize = 16;
 
-/// Names of the columns that are not made from fields.
-const RESERVED: [&str; 3] = ["image", "label", "target"];
+/// Names of the columns that the user does not name.
+pub(in crate::plan) const RESERVED_NAMES: [&str; 3] = ["image", "label", "target"];
 
 impl ColumnSettings {
     /// Checks all columns.
@@ -52,7 +52,7 @@ impl ColumnSettings {
         if name.is_empty() {
             return Err(("name", "is empty; name the column".into()));
         }
-        if RESERVED.contains(&name.as_str()) {
+        if RESERVED_NAMES.contains(&name.as_str()) {
             let problem = format!(
                 "is {name:?}, which is the name of another column of batches; choose another name, and set field = {name:?}"
             );

@@ -1,0 +1,292 @@
+//! Views: further outputs of the images of samples, each with a chain of its own.
+
+use crate::decode::DecodeMemory;
+use crate::error::{DataError, Error, Result};
+use crate::geometry::{Roi, Size};
+use crate::header::Header;
+use crate::image::PixelType;
+use crate::op::{Placement, View};
+use crate::random::SampleKey;
+use crate::tensor::{DType, TensorShape};
+
+use super::settings::RESERVED_NAMES;
+use super::step::{planned_steps, unequal_sizes};
+use super::windows::bytes_of;
+use super::{ColumnKind, Place, Plan, SampleMemory, SamplePlan, Settings};
+
+/// Maximum number of outputs per sample of all views together.
+const MOST_OUTPUTS: u32 = 1024;
+
+/// View with its planned chain.
+#[derive(Clone, Debug)]
+pub struct ViewPlan {
+    /// Name of the view's column.
+    pub name: String,
+    /// Number of outputs per sample. `None` means one output, for which the column has no axis.
+    pub count: Option<u32>,
+    /// Name whose random numbers the view uses. `None` means those of the main chain.
+    random: Option<String>,
+    /// Plan of the chain alone. Everything is on the CPU, and there are no columns.
+    pub plan: Plan,
+}
+
+impl ViewPlan {
+    /// Plans the views of a chain. `main` is the plan of the main chain.
+    ///
+    /// # Errors
+    /// [`Error::Config`] with the key of the setting.
+    pub(super) fn all(views: &[View], main: &Plan) -> Result<Vec<Self>> {
+        let mut planned = Vec::new();
+        let mut outputs: u32 = 0;
+        for (number, view) in views.iter().enumerate() {
+            let key = |name: &str| format!("view[{number}].{name}");
+            let wrong = |name: &str, problem: String| Err(Error::config(key(name), problem));
+            check_name(view, &views[..number], main)
+                .map_err(|problem| Error::config(key("name"), problem))?;
+            let count = view.count.unwrap_or(1);
+            outputs = outputs.saturating_add(count);
+            if count == 0 || outputs > MOST_OUTPUTS {
+                let problem = format!(
+                    "is {count}, but must be at least 1, and all views together may have at most {MOST_OUTPUTS} outputs"
+                );
+                return wrong("count", problem);
+            }
+            let random = random_name(view, views, main)
+                .map_err(|problem| Error::config(key("like"), problem))?;
+            let plan = view_plan(view, &key("chain"), main)?;
+            if plan.has_floats() && plan.shape.dtype == DType::U8 {
+                let (name, problem) = match view.dtype {
+                    Some(_) => (key("dtype"), "is u8"),
+                    None => ("output.dtype".into(), "is u8"),
+                };
+                let problem = format!(
+                    "{problem}, but the operator normalize of the view {:?} makes floats; choose \
+                     f32, f16 or bf16, or remove normalize",
+                    view.name
+                );
+                return Err(Error::config(name, problem));
+            }
+            planned.push(Self { name: view.name.clone(), count: view.count, random, plan });
+        }
+        let follows = main.settings.columns.iter().position(|column| column.kind.follows());
+        if let (Some(number), false) = (follows, main.has_images() || views.is_empty()) {
+            let problem = format!(
+                "is {}, and such columns follow the output of the main chain, which has no \
+                 operators; add operators to the main chain",
+                main.settings.columns[number].kind.name()
+            );
+            return Err(Error::config(format!("column[{number}].kind"), problem));
+        }
+        let operator = main.stage.as_ref().and_then(|stage| stage.operators.first());
+        if let (Some(operator), Some(view)) = (operator, views.first()) {
+            let problem = format!(
+                "is {:?}, but {} mixes the images of two samples, and views are not mixed; remove \
+                 the view or the operator",
+                view.name,
+                operator.name()
+            );
+            return Err(Error::config("view[0].name", problem));
+        }
+        Ok(planned)
+    }
+
+    /// Number of outputs per sample.
+    pub fn outputs(&self) -> u32 {
+        self.count.unwrap_or(1)
+    }
+
+    /// Lengths of the axes of one sample in the view's column.
+    pub fn dims(&self) -> Vec<usize> {
+        let count = self.count.map(|count| count as usize);
+        count.into_iter().chain(self.plan.shape.dims()[1..].iter().copied()).collect()
+    }
+
+    /// Key of the random numbers of one output.
+    pub fn key(&self, sample: SampleKey, output: u32) -> SampleKey {
+        match &self.random {
+            Some(name) => sample.of_view(name, output),
+            None => sample,
+        }
+    }
+}
+
+/// Checks the name of a view. `earlier` are the views before it.
+fn check_name(view: &View, earlier: &[View], main: &Plan) -> Result<(), String> {
+    let name = &view.name;
+    if name.is_empty() {
+        return Err("is empty; name the view".into());
+    }
+    if RESERVED_NAMES.contains(&name.as_str()) {
+        let problem = "which is the name of another column of batches; choose another name";
+        return Err(format!("is {name:?}, {problem}"));
+    }
+    let is_taken = earlier.iter().any(|it| it.name == *name)
+        || main.settings.columns.iter().any(|it| it.name == *name);
+    match is_taken {
+        true => Err(format!("is {name:?}, like that of another column; choose another name")),
+        false => Ok(()),
+    }
+}
+
+/// Name whose random numbers a view uses. `None` means those of the main chain.
+fn random_name(view: &View, views: &[View], main: &Plan) -> Result<Option<String>, String> {
+    let Some(like) = &view.like else { return Ok(Some(view.name.clone())) };
+    let of = match like.as_str() {
+        "image" if !main.has_images() => {
+            return Err("is \"image\", but the main chain has no operators; name a view".into());
+        }
+        "image" if view.count.is_some() => {
+            return Err("is \"image\", which has one output per sample; remove count".into());
+        }
+        "image" => return Ok(None),
+        name => views.iter().find(|it| it.name == name),
+    };
+    let Some(of) = of else {
+        let names: Vec<_> = views.iter().map(|it| it.name.as_str()).collect();
+        return Err(format!(
+            "is {like:?}, but there is no such view; the views are {}",
+            names.join(", ")
+        ));
+    };
+    if of.like.is_some() {
+        return Err(format!("is {like:?}, which is like another view itself; name that view"));
+    }
+    if of.count != view.count {
+        let number = |count: Option<u32>| count.map_or("none".into(), |it| it.to_string());
+        return Err(format!(
+            "is {like:?}, whose count is {}, but count is {} here; both must be equal",
+            number(of.count),
+            number(view.count)
+        ));
+    }
+    Ok(Some(like.clone()))
+}
+
+/// Plan of a view's chain. `list` is the key of the chain.
+fn view_plan(view: &View, list: &str, main: &Plan) -> Result<Plan> {
+    let chain = &view.chain;
+    let on_gpu = chain.steps().iter().position(|step| step.placement == Placement::Gpu);
+    if let Some(number) = on_gpu {
+        let problem = "is gpu, but views are computed on the CPU; write cpu or auto";
+        return Err(Error::config(format!("{list}[{number}].placement"), problem));
+    }
+    if !chain.batch_operators().is_empty() || !chain.views().is_empty() {
+        let problem = "has batch operators or views of its own, and may only have operators";
+        return Err(Error::config(list, problem));
+    }
+    let (steps, size) = planned_steps(chain, vec![Place::Cpu; chain.steps().len()], list)?;
+    let size = size.ok_or_else(|| unequal_sizes(list))?;
+    let shape = TensorShape {
+        width: size.width,
+        height: size.height,
+        dtype: view.dtype.unwrap_or(main.settings.output.dtype),
+        ..main.shape
+    };
+    let settings = Settings { columns: Vec::new(), ..main.settings.clone() };
+    let (decode, stage, reads_image) = (Place::Cpu, None, true);
+    Ok(Plan { settings, steps, shape, decode, stage, reads_image, ..main.clone() })
+}
+
+impl Plan {
+    /// Whether batches have images besides the views. They have none if the main chain has no
+    /// operators.
+    pub fn has_images(&self) -> bool {
+        !self.steps.is_empty()
+    }
+
+    /// Whether the chain outputs floats.
+    pub(super) fn has_floats(&self) -> bool {
+        self.steps.last().is_some_and(|step| step.pixels == PixelType::F32)
+    }
+
+    /// Number of outputs per sample of all views.
+    pub fn outputs(&self) -> usize {
+        self.views.iter().map(|view| view.outputs() as usize).sum()
+    }
+
+    /// Plans the views of a sample, and the main chain if it reads the same image. `views` has one
+    /// plan per output. Stores in `shared` the window of the image that all of them need.
+    pub fn sample_views(
+        &self,
+        key: SampleKey,
+        header: &Header,
+        main: &mut SamplePlan,
+        (views, shared): (&mut [SamplePlan], &mut SamplePlan),
+    ) -> Result<(), DataError> {
+        self.draw(key, header, main);
+        let mut reduction = if self.reads_image { Some(main.reduction) } else { None };
+        let mut outputs = views.iter_mut();
+        for view in &self.views {
+            for (output, plan) in (0..view.outputs()).zip(&mut outputs) {
+                view.plan.draw(view.key(key, output), header, plan);
+                reduction = Some(reduction.map_or(plan.reduction, |it| it.min(plan.reduction)));
+            }
+        }
+        let reduction = reduction.unwrap_or(1);
+        let mut window: Option<Roi> = None;
+        let mut add =
+            |of: &SamplePlan| window = Some(window.map_or(of.window, |it| it.around(of.window)));
+        if self.reads_image || !self.has_images() {
+            main.reduction = reduction;
+        }
+        if self.has_images() {
+            self.demand(header, main)?;
+        }
+        if self.reads_image {
+            add(main);
+        }
+        let mut outputs = views.iter_mut();
+        for view in &self.views {
+            for (_, plan) in (0..view.outputs()).zip(&mut outputs) {
+                plan.reduction = reduction;
+                view.plan.demand(header, plan)?;
+                add(plan);
+            }
+        }
+        shared.orientation = main.orientation;
+        shared.upright = main.upright;
+        shared.reduction = reduction;
+        shared.stored = header.size.reduced(reduction);
+        shared.window = window.unwrap_or_default();
+        shared.stored_window = shared.orientation.stored_window(shared.stored, shared.window);
+        Ok(())
+    }
+
+    /// Adds to the memory of a sample that of all views, and of the image of size `upright` that
+    /// they share. Stores in `scratch` the bounds on the tables of one output of each view.
+    pub(super) fn add_views(
+        &self,
+        (header, upright): (&Header, Size),
+        scratch: &mut SamplePlan,
+        need: &mut SampleMemory,
+    ) {
+        scratch.view_tables.clear();
+        if self.views.is_empty() {
+            return;
+        }
+        let mut bounds = std::mem::take(&mut scratch.view_tables);
+        for view in &self.views {
+            let of_view = view.plan.sample_memory(header, 0, DecodeMemory::default(), scratch);
+            bounds.push(of_view.tables);
+            let outputs = u64::from(view.outputs());
+            need.views[0] = need.views[0].saturating_add(of_view.tables.saturating_mul(outputs));
+            *need = need.max(&SampleMemory { tables: 0, ..of_view });
+        }
+        scratch.view_tables = bounds;
+        need.views[1] = bytes_of(PixelType::U8, upright);
+    }
+
+    /// Size in bytes of the images and views of one batch.
+    pub(crate) fn output_bytes(&self) -> usize {
+        let views = self
+            .views
+            .iter()
+            .map(|view| view.plan.shape.bytes().saturating_mul(view.outputs() as usize));
+        views.fold(self.shape.bytes(), usize::saturating_add)
+    }
+
+    /// Whether a column follows the main chain's output.
+    pub(super) fn has_masks(&self) -> bool {
+        self.settings.columns.iter().any(|column| column.kind == ColumnKind::Mask)
+    }
+}

@@ -1,0 +1,149 @@
+//! Views: further outputs of the image of a sample, each with a chain of its own.
+
+use std::sync::Arc;
+
+use crate::common;
+use feedwater::error::Result;
+use feedwater::internals::random::SampleKey;
+use feedwater::loader::{Batch, DeviceChoice, LoaderBuilder};
+use feedwater::op::{Chain, View};
+use feedwater::plan::LastBatch;
+use feedwater::source::Memory;
+use feedwater::{Layout, Pipeline};
+use proptest::prelude::*;
+
+/// Operators for random chains: of all executors, with random numbers, combinators and floats.
+const OPERATORS: [&str; 20] = [
+    "op = \"center_crop\"\nwidth = 41\nheight = 19\nfill = [9, 8, 7]",
+    "op = \"random_crop\"\nwidth = 22\nheight = 18\npadding = 4\nmode = \"reflect\"\npad_if_needed = true",
+    "op = \"flip\"\nhorizontal = 0.5\nvertical = 0.5",
+    "op = \"random_resized_crop\"\nwidth = 23\nheight = 21",
+    "op = \"random_resized_crop\"\nwidth = 40\nheight = 50\nfilter = \"bicubic\"",
+    "op = \"resize\"\nshorter = 30",
+    "op = \"random_rotation\"\ndegrees = 180\nexpand = true\nfill = [5, 6, 7]",
+    "op = \"random_affine\"\ndegrees = 20\ntranslate = [0.2, 0.1]\nscale = [0.6, 1.4]",
+    "op = \"elastic\"\nalpha = 40\nsigma = 3",
+    "op = \"pad\"\npadding = [3, 5, 1, 2]\nmode = \"symmetric\"",
+    "op = \"random_zoom_out\"\nprobability = 0.5\nfill = [1, 2, 3]",
+    "op = \"gaussian_blur\"\nkernel_size = 5",
+    "op = \"color_jitter\"\nbrightness = 0.4\nhue = 0.1",
+    "op = \"random_erasing\"\nprobability = 0.5",
+    "op = \"aug_mix\"",
+    "op = \"equalize\"",
+    "op = \"solarize\"\nthreshold = 128",
+    "op = \"grayscale\"",
+    "op = \"random_apply\"\nprobability = 0.5\n[[OPERATORS]]\nop = \"gaussian_blur\"\nkernel_size = 3",
+    "op = \"rand_augment\"",
+];
+
+const LAST: [&str; 3] = [
+    "op = \"random_resized_crop\"\nwidth = 17\nheight = 12",
+    "op = \"resize\"\nwidth = 25\nheight = 20",
+    "op = \"center_crop\"\nwidth = 30\nheight = 31",
+];
+
+const NORMALIZE: &str = "op = \"normalize\"\nmean = [0.4, 0.5, 0.6]\nstd = [0.2, 0.3, 0.25]";
+
+/// The chain with these tables of operators.
+fn chain(operators: &[&str]) -> Chain {
+    let table = |it: &&str| format!("[[chain]]\n{}\n", it.replace("OPERATORS", "chain.operators"));
+    let text: String = operators.iter().map(table).collect();
+    Pipeline::from_toml(&format!("[source]\ndirectory = \"d\"\n{text}"), "").unwrap().chain
+}
+
+fn builder(files: &[Vec<u8>], chain: Chain) -> LoaderBuilder {
+    let source = Memory::new(files.iter().map(|it| (it.clone(), 3)).collect()).unwrap();
+    let builder = LoaderBuilder::new(Arc::new(source), chain).num_workers(2);
+    builder.batch_size(2).device(DeviceChoice::Cpu).epochs(Some(2)).configure(|it| {
+        it.loader.last_batch = LastBatch::Partial;
+    })
+}
+
+fn batches(builder: LoaderBuilder) -> Result<Vec<Batch>> {
+    builder.add_batches(true).build()?.into_batches().collect()
+}
+
+/// Bytes of a column in all batches.
+fn column(batches: &[Batch], name: &str) -> Vec<u8> {
+    batches.iter().flat_map(|it| it.column(name).unwrap().bytes().unwrap()).copied().collect()
+}
+
+/// Output `output` of a view, whose column has the bytes `all` with `each` bytes per output.
+fn output(all: &[u8], (output, count): (u32, u32), each: usize) -> Vec<u8> {
+    let outputs = all.chunks_exact(each).skip(output as usize).step_by(count as usize);
+    outputs.flatten().copied().collect()
+}
+
+/// Images of several formats and orientations.
+fn files(seed: u64) -> Vec<Vec<u8>> {
+    let size = |at: u64| (seed.wrapping_mul(0x9e37_79b9) >> (5 * at)) as u32 % 90 + 1;
+    let jpeg = |at: u64| common::sampled_jpeg(seed + at, size(at), size(at + 1), None);
+    vec![
+        jpeg(0),
+        common::with_orientation(&jpeg(1), (seed % 8) as u16 + 1),
+        common::png(seed, size(2), size(4)),
+        common::progressive(seed, size(3), size(5)),
+        jpeg(4),
+    ]
+}
+
+fn operators() -> impl Strategy<Value = Vec<&'static str>> {
+    let some = prop::collection::vec(prop::sample::select(&OPERATORS[..]), 0..4);
+    (some, prop::sample::select(&LAST[..]), any::<bool>()).prop_map(|(mut all, last, floats)| {
+        all.push(last);
+        all.extend(floats.then_some(NORMALIZE));
+        all
+    })
+}
+
+/// Seed with which a loader of one image per sample draws what this output of a view draws.
+fn seed_of(view: &str, output: u32) -> u64 {
+    SampleKey { seed: 7, ..SampleKey::default() }.of_view(view, output).seed
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: if common::tests_all_cases() { 120 } else { 12 }, failure_persistence: None, ..Default::default() })]
+    /// Each output of a view has the bytes of a loader that has only this chain, whatever other
+    /// views there are.
+    #[test]
+    fn outputs_equal_those_of_loaders_with_one_chain(
+        chains in prop::collection::vec((operators(), prop::option::of(1_u32..4)), 1..4),
+        main in prop::option::of(operators()),
+        (seed, prescale) in (0..10_000_u64, any::<bool>()),
+        layout in prop::sample::select(&[Layout::Nchw, Layout::Nhwc][..]),
+    ) {
+        let files = files(seed);
+        let configured = |chain: Chain, seed| builder(&files, chain).seed(seed).configure(|it| {
+            it.output.layout = layout;
+            // All chains share one reduction, so it can differ from that of a single chain.
+            it.decode.prescale = prescale && chains.len() + main.iter().len() == 1;
+        });
+        let mut all = main.as_ref().map_or_else(Chain::new, |it| chain(it));
+        for (number, (operators, count)) in chains.iter().enumerate() {
+            let mut view = View::new(&format!("v{number}"), chain(operators));
+            view.count = *count;
+            all = all.view(view);
+        }
+        let made = batches(configured(all, 7)).unwrap();
+        prop_assert_eq!(made.len(), 6);
+        if let Some(main) = &main {
+            let alone = batches(configured(chain(main), 7)).unwrap();
+            prop_assert!(column(&made, "image") == column(&alone, "image"), "main");
+        }
+        for (number, (operators, count)) in chains.iter().enumerate() {
+            let name = format!("v{number}");
+            let bytes = column(&made, &name);
+            let outputs = count.unwrap_or(1);
+            let shape = made[0].column(&name).unwrap().shape();
+            prop_assert_eq!(shape.len(), if count.is_some() { 5 } else { 4 });
+            for at in 0..outputs {
+                let alone = batches(configured(chain(operators), seed_of(&name, at))).unwrap();
+                let each = alone[0].shape().sample_bytes();
+                prop_assert!(
+                    output(&bytes, (at, outputs), each) == column(&alone, "image"),
+                    "output {} of {}", at, name
+                );
+            }
+        }
+    }
+}
