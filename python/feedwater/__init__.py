@@ -18,7 +18,7 @@ from ._datasets import dataset
 from ._settings import BatchOperator, Operator, Samples, Source, concat, mixture, samples
 from ._torchvision import from_torchvision
 from .batch import Batch
-from .columns import Column, Ragged, array, boxes, bytes_, list_, mask, points, text
+from .columns import Column, Ragged, View, array, boxes, bytes_, list_, mask, points, text, view
 from .errors import Error
 from .loader import Loader
 from .objects import Objects
@@ -58,6 +58,7 @@ __all__ = [
     "Source",
     "Storage",
     "Targets",
+    "View",
     "__version__",
     "array",
     "beton",
@@ -86,6 +87,7 @@ __all__ = [
     "text",
     "tfrecord",
     "train_recipe",
+    "view",
     "webdataset",
 ]
 

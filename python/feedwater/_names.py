@@ -11,7 +11,7 @@ from . import _foreign
 
 if TYPE_CHECKING:
     from ._settings import Operator
-    from .columns import Column
+    from .columns import Column, View
     from .loader import Loader
 
 Parameters = ParamSpec("Parameters")
@@ -41,7 +41,7 @@ RARE = ("columns", "layout", "epoch", "positions", "classes", "smoothing", "clas
 class MoreParameters(TypedDict, total=False):
     """Types of the parameters that are not in the signature: rarely needed ones, and other names of parameters."""
 
-    columns: Mapping[str, Column] | None
+    columns: Mapping[str, Column | View] | None
     layout: Literal["nchw", "nhwc"] | None
     epoch: int
     positions: tuple[int, int] | None

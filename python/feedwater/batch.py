@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import struct
-import sys
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from . import _feedwater, _sheet
 from ._checks import require_ml_dtypes
+from ._tensor import CPU, CUDA, Tensor
 from .columns import Ragged
 from .objects import Objects
 
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["Batch"]
 
 Framework = Literal["torch", "numpy", "jax", "tensorflow"]
-
-# DLPack's device types.
-_CPU = 1
-_CUDA = 2
 
 
 class Meaning(NamedTuple):
@@ -54,9 +50,9 @@ class Batch:
         self._inner = inner
         self._meaning = meaning or Meaning()
         self._fields = fields
-        # The array that owns the memory. The lock is held while a library takes the memory by calling `__dlpack__`.
-        self._array: Any = None
-        self._lock = threading.RLock()
+        lock = threading.RLock()
+        self._tensors = {name: Tensor(inner, name, dtype, shape, lock) for name, dtype, shape in inner.exported}
+        self._images = self._tensors["image"]
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -77,7 +73,7 @@ class Batch:
     def device(self) -> str:
         """``"cpu"`` or ``"cuda:N"``, as PyTorch writes it."""
         kind, number = self._inner.device
-        return "cpu" if kind == _CPU else f"cuda:{number}"
+        return "cpu" if kind == CPU else f"cuda:{number}"
 
     @property
     def epoch(self) -> int:
@@ -169,27 +165,11 @@ class Batch:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> object:
-        device = self._inner.device if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
-        if device != self._inner.device and device != (_CPU, 0):
-            raise BufferError(f"the batch is on {self.device}; it can stay on this device or be copied to the CPU, but cannot be copied to {device}")
-        if copy or device != self._inner.device:
-            if copy is False:
-                raise BufferError(f"the batch is on {self.device}, so it must be copied to the CPU, but copy=False forbids copies")
-            if device != (_CPU, 0):
-                raise BufferError(
-                    "a batch on a GPU can be copied only to the CPU; to copy it on the GPU, copy the array that you get without "
-                    "copy=True"
-                )
-            return _exported(self._host_copy(), max_version)
-        with self._lock:
-            if self._array is None:
-                versioned = max_version is not None and max_version[0] >= 1
-                return self._inner.dlpack(stream, versioned)
-        return _exported(self._array, max_version, stream)
+        return self._images.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        if self._inner.device[0] != _CUDA:
+        if self._inner.device[0] != CUDA:
             raise AttributeError("the batch is in host memory, so it has no __cuda_array_interface__; use numpy()")
         return self._inner.cuda_array_interface()
 
@@ -197,7 +177,7 @@ class Batch:
         import numpy
 
         wanted = None if dtype is None else numpy.dtype(dtype)
-        if copy is False and not self._is_shared_with_numpy:
+        if copy is False and not self._images.is_shared_with_numpy:
             raise ValueError(f"a {self.dtype} batch on {self.device} becomes an array of NumPy only by a copy, but copy=False forbids copies")
         array = self.numpy()
         if wanted is not None and array.dtype != wanted:
@@ -208,49 +188,22 @@ class Batch:
 
     def torch(self) -> TorchTensor:
         """The tensor for PyTorch, on the loader's device."""
-        import torch
-
-        with self._lock:
-            if self._array is None and self._inner.device[0] == _CPU:
-                # Passing a capsule is faster than passing the batch, because PyTorch would first query the batch's device and versions.
-                self._array = torch.utils.dlpack.from_dlpack(self._inner.dlpack(None, False))
-                return self._array
-        return self._owned(torch.from_dlpack)
+        return self._images.torch()
 
     def numpy(self) -> NumpyArray:
         """The tensor as an array of NumPy. A tensor on a GPU is copied. ``bf16`` needs the package ``ml_dtypes``."""
-        import numpy
-
-        if self._is_shared_with_numpy:
-            array: NumpyArray = self._owned(numpy.from_dlpack)
-            return array
-        return self._host_copy()
+        return self._images.numpy()
 
     def jax(self) -> JaxArray:
         """The tensor for JAX, on the loader's device."""
-        import jax.dlpack
-
-        return self._owned(jax.dlpack.from_dlpack)
+        return self._images.jax()
 
     def tensorflow(self) -> TensorFlowTensor:
         """The tensor for TensorFlow, on the loader's device. On a GPU, this call blocks until the batch is filled.
         After TensorFlow has freed the tensor, the loader first waits for all GPU work that the process has enqueued
         until then, and then reuses the memory. If a batch on a GPU was already passed to another framework, this call
         raises ``BufferError``."""
-        from tensorflow.experimental import dlpack
-
-        with self._lock:
-            if self._array is None:
-                self._array = dlpack.from_dlpack(self._inner.dlpack(None, False, True))
-                return self._array
-            owner = self._array
-        if self._inner.device[0] == _CUDA and not type(owner).__module__.startswith("tensorflow"):
-            # The owner frees the memory when the work in its own streams is done. It does not wait for work in TensorFlow's streams.
-            raise BufferError(
-                f"the batch on {self.device} was already passed to {type(owner).__module__}, whose array does not wait for TensorFlow's work; "
-                "call tensorflow() first, or copy that array"
-            )
-        return dlpack.from_dlpack(_exported(owner, None))
+        return self._images.tensorflow()
 
     @property
     def columns(self) -> list[str]:
@@ -259,11 +212,13 @@ class Batch:
 
     def column(self, name: str, framework: Framework = "numpy") -> Any:
         """A column that the loader's parameter ``columns`` added: an array or tensor of ``framework``, a
-        :class:`feedwater.Ragged` for lists, or a list of texts or bytes. If the batch is on a GPU, tensors are copied
-        to it."""
+        :class:`feedwater.Ragged` for lists, or a list of texts or bytes. Views and masks share the memory of the batch, as
+        the images do. Other columns are copied, to the batch's GPU if it is on one."""
         if name not in self._inner.columns:
             names = ", ".join(self._inner.columns) or "no columns"
             raise KeyError(f"the batch has {names}, and none has the name {name!r}; add columns with fw.Loader(..., columns={{...}})")
+        if name in self._tensors:
+            return self._tensors[name].of(framework)
         kind, dtype, shape, data, offsets = self._inner.column(name)
         if kind in ("text", "bytes"):
             begins = offsets or [0]
@@ -281,7 +236,7 @@ class Batch:
 
     def _converted(self, data: bytearray, dtype: str, shape: list[int], framework: Framework) -> Any:
         """Converts the elements of a column to an array or tensor of a framework, on the batch's device."""
-        on_cpu = self._inner.device[0] == _CPU
+        on_cpu = self._inner.device[0] == CPU
         if framework == "torch":
             import torch
 
@@ -331,7 +286,7 @@ class Batch:
                 targets = targets.reshape(len(self), self.classes)
             else:
                 targets = torch.frombuffer(self._inner.label_bytes(), dtype=torch.int64)
-            return images, targets if self._inner.device[0] == _CPU else targets.to(images.device, non_blocking=True)
+            return images, targets if self._inner.device[0] == CPU else targets.to(images.device, non_blocking=True)
         if framework == "jax":
             import jax
 
@@ -355,89 +310,6 @@ class Batch:
         title = f"Batch {self.number} of epoch {self.epoch}: {self.dtype} {self.layout} {shape} on {self.device}"
         if count < len(self):
             title += f", the first {count} images"
-        images, samples, objects = self._first_on_host(count), self.samples[:count], self.objects()
+        images, samples, objects = self._images.first_on_host(count), self.samples[:count], self.objects()
         classes, ends = self._meaning.classes, self._meaning.ends
         return _sheet.html(title, images, self.layout, samples, objects, self.errors, classes, ends)
-
-    def _first_on_host(self, samples: int) -> NumpyArray | None:
-        """Copies the first images to host memory, as floats. Returns ``None`` if ``__dlpack__`` has passed the tensor
-        to another library."""
-        import numpy
-
-        try:
-            data = self._unowned_bytes(samples)
-        except BufferError:
-            return None
-        if data is None:
-            array: NumpyArray = _on_host(self._array[:samples]).astype(numpy.float32)
-            return array
-        shape = (-1, *self.shape[1:])
-        if self.dtype == "bf16":
-            # The bits of a bf16 are the upper half of a 32-bit float.
-            return (numpy.frombuffer(data, numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32).reshape(shape)
-        kind: Any = {"u8": numpy.uint8, "f16": numpy.float16, "f32": numpy.float32}[self.dtype]
-        return numpy.frombuffer(data, kind).astype(numpy.float32).reshape(shape)
-
-    @property
-    def _is_shared_with_numpy(self) -> bool:
-        return self._inner.device[0] == _CPU and self.dtype != "bf16"
-
-    def _host_copy(self) -> NumpyArray:
-        """Copies the tensor to host memory."""
-        import numpy
-
-        data = self._unowned_bytes(len(self))
-        if data is None:
-            array: NumpyArray = numpy.array(_on_host(self._array))
-            return array
-        kind: Any = {"u8": numpy.uint8, "f16": numpy.float16, "f32": numpy.float32}.get(self.dtype)
-        if kind is None:
-            require_ml_dtypes()
-            import ml_dtypes
-
-            kind = ml_dtypes.bfloat16
-        return numpy.frombuffer(bytearray(data), kind).reshape(self.shape)
-
-    def _unowned_bytes(self, samples: int) -> bytes | None:
-        """Copies the first samples to host memory. Returns ``None`` if an array already owns the memory of the batch."""
-        with self._lock:
-            return self._inner.to_host(samples) if self._array is None else None
-
-    def _owned(self, from_dlpack: Any) -> Any:
-        """Returns an array that shares the batch's memory. The first array owns the memory."""
-        with self._lock:
-            if self._array is None:
-                self._array = from_dlpack(self)
-                return self._array
-        return from_dlpack(self._array)
-
-
-def _exported(array: Any, max_version: tuple[int, int] | None, stream: int | None = None) -> object:
-    """Returns the capsule of an array of any framework."""
-    if not hasattr(array, "__dlpack__"):
-        # TensorFlow's tensors.
-        from tensorflow.experimental import dlpack
-
-        return dlpack.to_dlpack(array)
-    given: dict[str, Any] = {} if stream is None else {"stream": stream}
-    try:
-        return array.__dlpack__(max_version=max_version, **given)
-    except TypeError:
-        # The array's library supports only DLPack before version 1, whose `__dlpack__` has fewer arguments.
-        return array.__dlpack__(**given)
-
-
-def _on_host(array: Any) -> Any:
-    """Converts an array or tensor of any framework to an array of NumPy, with a copy if needed."""
-    import numpy
-
-    torch = sys.modules.get("torch")
-    if torch is None or not isinstance(array, torch.Tensor):
-        return numpy.asarray(array)
-    array = array.detach().cpu()
-    if array.dtype != torch.bfloat16:
-        return array.numpy()
-    require_ml_dtypes()
-    import ml_dtypes
-
-    return array.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)

@@ -1,4 +1,4 @@
-"""Columns of batches besides images and labels, made from fields of the source: captions, scores, lists of numbers.
+"""Columns of batches besides images and labels: fields of the source, such as captions, and views, which are further crops of the image.
 
     loader = fw.Loader("train.csv", fw.train_recipe(224), columns={"caption": fw.text(), "score": fw.array("f32")})
     for batch in loader:
@@ -11,13 +11,14 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, SupportsIndex
 
+from ._checks import dtype_name, operators_of
 from ._names import nearest, suggesting
-from ._settings import _Settings
+from ._settings import Operator, _Settings
 
-__all__ = ["Column", "Ragged", "array", "boxes", "bytes_", "list_", "mask", "points", "text"]
+__all__ = ["Column", "Ragged", "View", "array", "boxes", "bytes_", "list_", "mask", "points", "text", "view"]
 
 #: Functions that make columns.
-MAKERS = ("array", "list_", "text", "bytes_", "mask", "points", "boxes")
+MAKERS = ("array", "list_", "text", "bytes_", "mask", "points", "boxes", "view")
 
 TooLong = Literal["error", "truncate", "skip"]
 BoxFormat = Literal["xyxy", "xywh", "cxcywh"]
@@ -179,6 +180,47 @@ def boxes(
     return Column(kind="boxes", field=field, format=format, **settings)
 
 
+class View(_Settings):
+    """A column with another output of the image, made by :func:`view`."""
+
+    MADE_BY = "fw.view"
+    FIELDS = ("chain", "count", "like", "dtype")
+
+    def settings(self) -> dict[str, Any]:
+        """The settings as a table of a pipeline file, without the name of the view."""
+        return dict(self._settings)
+
+    def __repr__(self) -> str:
+        settings = dict(self._settings)
+        chain = settings.pop("chain")
+        return f"fw.view({', '.join([repr(chain), *(f'{key}={value!r}' for key, value in settings.items())])})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, View) and self._settings == other._settings
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+
+@suggesting("fw.view")
+def view(transform: Operator | Sequence[Operator], *, count: int | None = None, like: str | None = None, dtype: Any = None) -> View:
+    """A column with another output of the sample's image, such as a small crop. The image is decoded once for all views.
+
+    * ``transform``: operators, as for :class:`feedwater.Loader`. If all outputs are views, give the loader no ``transform``; batches then
+      have no key ``image``.
+    * ``count``: number of outputs per sample, each with its own random numbers, in a tensor ``[samples, count, 3, height, width]``. By
+      default, there is one output and no such axis.
+    * ``like``: name of another view, or ``"image"``, whose random numbers this view uses. Operators that have the same name and settings in
+      both then draw the same, such as the same crop. By default, a view has random numbers of its own, which do not depend on other views.
+    * ``dtype``: as for :class:`feedwater.Loader`, which has the default.
+    """
+    if getattr(transform, "rest", None):
+        raise ValueError(
+            "the recipe has transforms that stay Python (keep_rest), which a view cannot run; remove them, or apply them in the training loop"
+        )
+    return View(chain=operators_of(transform), count=count, like=like, dtype=dtype_name(dtype))
+
+
 class Ragged(Sequence[Any]):
     """Lists of different lengths, one for each sample of a batch.
 
@@ -215,20 +257,20 @@ class Ragged(Sequence[Any]):
         return f"fw.Ragged({len(self)} lists, {len(self.values)} entries in total, {self.values.dtype})"
 
 
-def tables(columns: Any) -> list[dict[str, Any]]:
-    """Returns the tables of columns in a pipeline file. ``columns`` is the loader's parameter."""
+def tables(columns: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Returns the tables of columns and those of views in a pipeline file. ``columns`` is the loader's parameter."""
     if not isinstance(columns, Mapping):
         raise TypeError(f'columns is {columns!r}; it must be a dictionary, such as {{"caption": fw.text(), "score": fw.array("f32")}}')
-    found = []
+    found: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])
     for name, column in columns.items():
         if not isinstance(name, str):
             raise TypeError(f"columns has the name {name!r}; it must be a text")
-        if not isinstance(column, Column):
+        if not isinstance(column, (Column, View)):
             made = getattr(column, "__name__", None)
             near = made if made in __all__ else nearest(str(column), __all__) if isinstance(column, str) else None
             advice = f"; did you mean fw.{near}()?" if near else ""
             raise TypeError(f"columns[{name!r}] is {column!r}; it must be made by {', '.join(f'fw.{it}' for it in MAKERS)}{advice}")
-        found.append({"name": name, **column.settings()})
+        found[isinstance(column, View)].append({"name": name, **column.settings()})
     return found
 
 

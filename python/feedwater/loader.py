@@ -135,7 +135,8 @@ class Loader:
     Rarely needed: ``layout`` (of ``output``), ``classes`` and ``smoothing`` (of ``targets``), and:
 
     * ``columns``: more columns, such as ``{"caption": fw.text()}`` (:func:`fw.text
-      <feedwater.text>`). Loops then yield dictionaries with the keys ``image`` and ``label``, too.
+      <feedwater.text>`) or ``{"small": fw.view([...], count=8)}`` (:func:`fw.view
+      <feedwater.view>`). Loops then yield dictionaries with the keys ``image`` and ``label``, too.
     * ``classes_of``: class numbers to use: those of another loader or its :meth:`state_dict`, a
       list of names, or a dictionary such as ``class_to_idx``. A validation set that lacks a class
       of the training set needs this parameter (:meth:`feedwater.Source.with_classes`).
@@ -232,7 +233,9 @@ class Loader:
         lines += [f"{name} = {table}" for name, table in texts.items() if table != "{}"]
         lines.append(f"chain = {_toml.value(operators_of(transform))}")
         blends = batch_operators_of(given.get("batch_operators", getattr(transform, "batch_operators", ())))
-        columns = tables(given["columns"]) if "columns" in given else []
+        columns, views = tables(given["columns"]) if "columns" in given else ([], [])
+        if views:
+            lines.append(f"view = {_toml.value(views)}")
         if columns:
             lines.append(f"column = {_toml.value(columns)}")
         if blends:
@@ -316,7 +319,7 @@ class Loader:
         self._has_whole_length = False
         self._has_state = False
         self._inner = self._built(epoch, None)
-        #: Names of the columns that are made from fields.
+        #: Names of the columns of the parameter ``columns``.
         self._columns = self._inner.columns
         #: Whether loops return dictionaries.
         self._has_records = bool(self._columns) or has_columns
@@ -373,13 +376,17 @@ class Loader:
         framework = self._framework
         if framework == "batch":
             raise ValueError('the loader was built with framework="batch", which has no dictionaries; use batch.column("name", "torch")')
-        columns = {name: batch.column(name, framework) for name in self._columns}
+        shared = batch._tensors
+        copies = {name: batch.column(name, framework) for name in self._columns if name not in shared}
         # Otherwise the columns would be copied again when the images are exported.
         batch._inner.forget_columns()
         images, targets = self.pair(batch)
+        record = {"image": images} if self._inner.has_images else {}
         if batch.classes:
-            return {"image": images, "label": batch._labels(framework), "target": targets, **columns}
-        return {"image": images, "label": targets, **columns}
+            record |= {"label": batch._labels(framework), "target": targets}
+        else:
+            record["label"] = targets
+        return record | {name: copies[name] if name in copies else batch.column(name, framework) for name in self._columns}
 
     def batches(self) -> Iterator[Batch]:
         """Returns an iterator over the batches of the next epoch. Transforms that stay Python (``keep_rest``) are not applied; :meth:`pair`

@@ -1,10 +1,11 @@
-//! Python's class of a batch: its tensor, which can be exported once, and the records of its
-//! samples.
+//! Python's class of a batch: its tensors, each of which can be exported once, and the records of
+//! its samples.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use feedwater::handoff::CudaArrayInterface;
-use feedwater::handoff::dlpack::{self, ConsumerStream};
+use feedwater::handoff::dlpack::{self, ConsumerStream, OwnedColumn};
+use feedwater::plan::ColumnKind;
 use feedwater::{ElementType, Plan, SampleRecord, Source, TensorShape};
 use pyo3::exceptions::{PyBufferError, PyKeyError, PyMemoryError};
 use pyo3::prelude::*;
@@ -16,10 +17,10 @@ use crate::error::raised;
 use crate::objects::Objects;
 use crate::text::{json, location};
 
-/// A batch. When its tensor is exported to another library, that library owns the memory.
+/// A batch. When one of its tensors is exported to another library, that library owns its memory.
 #[pyclass(frozen)]
 pub struct Batch {
-    batch: Mutex<Option<feedwater::Batch>>,
+    batch: Mutex<Content>,
     shape: TensorShape,
     /// DLPack's device type, and the number of the device.
     device: (i32, i32),
@@ -34,10 +35,27 @@ pub struct Batch {
     classes: usize,
     /// Copy of the soft targets, made before the tensor is exported.
     targets: Mutex<Option<Vec<f32>>>,
-    /// Names of the columns that are made from fields.
+    /// Names of the columns besides images, labels and soft targets.
     column_names: Vec<String>,
-    /// Copies of these columns, made before the tensor is exported.
+    /// The columns that are exported: images, views and masks.
+    exported: Vec<Export>,
+    /// Copies of the other columns, made before a tensor is exported.
     columns: Mutex<Option<Vec<Column>>>,
+}
+
+/// What a batch still has.
+enum Content {
+    /// The whole batch.
+    Whole(feedwater::Batch),
+    /// After the first export: the columns that are not exported yet.
+    Columns(Vec<OwnedColumn>),
+}
+
+/// Name, element type and shape of a column that is exported.
+struct Export {
+    name: String,
+    element: ElementType,
+    shape: Vec<usize>,
 }
 
 /// Copy of a column.
@@ -98,15 +116,10 @@ impl Batch {
             errors: batch.errors().iter().map(|it| (it.index, it.to_string())).collect(),
             classes: batch.classes(),
             targets: Mutex::new(None),
-            column_names: batch
-                .plan()
-                .settings
-                .columns
-                .iter()
-                .map(|column| column.name.clone())
-                .collect(),
+            column_names: column_names(&batch.plan()),
+            exported: exported_columns(&batch),
             columns: Mutex::new(None),
-            batch: Mutex::new(Some(batch)),
+            batch: Mutex::new(Content::Whole(batch)),
         }
     }
 
@@ -130,15 +143,34 @@ impl Batch {
         json(&self.plan.drawn(self.epoch, index, repeat, size, boxes))
     }
 
-    /// Calls `then` with the batch. Fails if its tensor was exported. An error is converted to a
+    /// Calls `then` with the batch. Fails if a tensor was exported. An error is converted to a
     /// Python exception after the lock is released.
     fn with<T>(
         &self,
         py: Python<'_>,
         then: impl FnOnce(&feedwater::Batch) -> feedwater::Result<T>,
     ) -> PyResult<T> {
-        let made = locked(py, &self.batch).as_ref().map(then);
+        let made = locked(py, &self.batch).whole().map(then);
         made.ok_or_else(given_away)?.map_err(|error| raised(py, &error))
+    }
+
+    /// Takes a column out of the batch, to export it. Fails if it was taken before.
+    fn take_column(&self, py: Python<'_>, name: &str) -> PyResult<OwnedColumn> {
+        self.keep_targets(py)?;
+        self.keep_columns(py)?;
+        let mut content = locked(py, &self.batch);
+        if let Content::Whole(_) = &*content {
+            let names: Vec<&str> = self.exported.iter().map(|it| it.name.as_str()).collect();
+            let Content::Whole(batch) = std::mem::replace(&mut *content, Content::Columns(vec![]))
+            else {
+                return Err(given_away());
+            };
+            let columns = dlpack::split_columns(batch, &names);
+            *content = Content::Columns(columns.map_err(|error| raised(py, &error))?);
+        }
+        let Content::Columns(columns) = &mut *content else { return Err(given_away()) };
+        let place = columns.iter().position(|column| column.name() == name);
+        place.map(|place| columns.swap_remove(place)).ok_or_else(given_away)
     }
 
     /// Copies the soft targets, which are in the same memory as the tensor, so that they remain
@@ -163,8 +195,11 @@ impl Batch {
             return Ok(());
         }
         let batch = locked(py, &self.batch);
-        let batch = batch.as_ref().ok_or_else(given_away)?;
-        let copies = self.column_names.iter().filter_map(|name| batch.column(name));
+        // If another column was exported, the copies exist.
+        let Some(batch) = batch.whole() else { return Ok(()) };
+        let is_copied = |name: &&String| self.exported.iter().all(|it| it.name != **name);
+        let copied = self.column_names.iter().filter(is_copied);
+        let copies = copied.filter_map(|name| batch.column(name));
         *columns = Some(copies.map(Column::copied).collect::<PyResult<_>>()?);
         Ok(())
     }
@@ -248,10 +283,18 @@ impl Batch {
         Ok(PyByteArray::new(py, &bytes))
     }
 
-    /// Names of the columns that are made from fields.
+    /// Names of the columns besides images, labels and soft targets.
     #[getter]
     fn columns(&self) -> Vec<String> {
         self.column_names.clone()
+    }
+
+    /// Name, element type and shape of the columns that are exported without a copy: images, views
+    /// and masks.
+    #[getter]
+    fn exported(&self) -> Vec<(String, &'static str, Vec<usize>)> {
+        let exported = self.exported.iter();
+        exported.map(|it| (it.name.clone(), it.element.name(), it.shape.clone())).collect()
     }
 
     /// Copies a column that is made from a field.
@@ -262,7 +305,7 @@ impl Batch {
             return found.map(|column| column.to_python(py)).ok_or_else(unknown);
         }
         let batch = locked(py, &self.batch);
-        let Some(column) = batch.as_ref().ok_or_else(given_away)?.column(name) else {
+        let Some(column) = batch.whole().ok_or_else(given_away)?.column(name) else {
             return Err(unknown());
         };
         let values = PyByteArray::new(py, column.bytes().unwrap_or_default());
@@ -304,9 +347,13 @@ impl Batch {
     /// Address of the tensor, on its device.
     #[getter]
     fn data_ptr(&self, py: Python<'_>) -> PyResult<u64> {
-        let host =
-            |batch: &feedwater::Batch| batch.host().map(|bytes| bytes.as_ptr().addr() as u64);
-        self.with(py, |batch| Ok(batch.device_ptr().or_else(|| host(batch)).unwrap_or_default()))
+        let content = locked(py, &self.batch);
+        if let Some(image) = content.image() {
+            return Ok(image.address());
+        }
+        let batch = content.whole().ok_or_else(given_away)?;
+        let host = || batch.host().map(|bytes| bytes.as_ptr().addr() as u64);
+        Ok(batch.device_ptr().or_else(host).unwrap_or_default())
     }
 
     /// Number of samples that failed.
@@ -321,40 +368,57 @@ impl Batch {
         self.errors.clone()
     }
 
-    /// Copies the tensor to host memory, or only its first `samples` samples.
-    #[pyo3(signature = (samples=usize::MAX))]
-    fn to_host<'py>(&self, py: Python<'py>, samples: usize) -> PyResult<Bound<'py, PyBytes>> {
-        let end = samples.saturating_mul(self.shape.sample_bytes());
-        self.with(py, |batch| match batch.host() {
-            Some(bytes) => Ok(PyBytes::new(py, &bytes[..end.min(bytes.len())])),
-            None => {
-                let bytes = batch.to_host()?;
-                Ok(PyBytes::new(py, &bytes[..end.min(bytes.len())]))
+    /// Copies a column that is exported, or only its first `samples` samples, to host memory.
+    #[pyo3(signature = (column, samples=usize::MAX))]
+    fn to_host<'py>(
+        &self,
+        py: Python<'py>,
+        column: &str,
+        samples: usize,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let each = |len: usize| len / self.samples.len().max(1);
+        let first = |bytes: &[u8]| {
+            let end = samples.saturating_mul(each(bytes.len())).min(bytes.len());
+            PyBytes::new(py, &bytes[..end])
+        };
+        let content = locked(py, &self.batch);
+        let copied = match &*content {
+            Content::Whole(batch) => {
+                let column = batch.column(column).ok_or_else(given_away)?;
+                match column.bytes() {
+                    Some(bytes) => return Ok(first(bytes)),
+                    None => column.to_host(),
+                }
             }
-        })
+            Content::Columns(columns) => {
+                let found = columns.iter().find(|it| it.name() == column);
+                found.ok_or_else(given_away)?.to_host()
+            }
+        };
+        copied.map(|bytes| first(&bytes)).map_err(|error| raised(py, &error))
     }
 
-    /// Exports the tensor as a DLPack capsule for a consumer that uses it on `stream`. `unnamed`:
+    /// Exports a column as a DLPack capsule for a consumer that uses it on `stream`. `unnamed`:
     /// whether it is unknown which streams the consumer will use.
-    #[pyo3(signature = (stream, versioned, unnamed=false))]
+    #[pyo3(signature = (column, stream, versioned, unnamed=false))]
     fn dlpack<'py>(
         &self,
         py: Python<'py>,
+        column: &str,
         stream: Option<i64>,
         versioned: bool,
         unnamed: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let column = self.take_column(py, column)?;
         let stream = match unnamed {
-            true => ConsumerStream::Unnamed,
-            false => self.with(py, |batch| capsule::stream(batch, stream))?,
+            true => Ok(ConsumerStream::Unnamed),
+            false => capsule::stream(&column, stream),
         };
-        self.keep_targets(py)?;
-        self.keep_columns(py)?;
-        let batch = locked(py, &self.batch).take().ok_or_else(given_away)?;
+        let stream = stream.map_err(|error| raised(py, &error))?;
         // Detach from the interpreter, because the export may wait for the device.
         let exported = py.detach(|| match versioned {
-            true => dlpack::export(batch, &stream).map(Tensor::Versioned),
-            false => dlpack::export_legacy(batch, &stream).map(Tensor::Legacy),
+            true => column.export(&stream).map(Tensor::Versioned),
+            false => column.export(&stream).map(Tensor::Legacy),
         });
         capsule::new(py, exported.map_err(|error| raised(py, &error))?)
     }
@@ -371,6 +435,48 @@ impl Batch {
         fields.set_item("version", interface.version)?;
         Ok(fields)
     }
+}
+
+impl Content {
+    /// The batch, if no column was exported.
+    fn whole(&self) -> Option<&feedwater::Batch> {
+        match self {
+            Content::Whole(batch) => Some(batch),
+            Content::Columns(_) => None,
+        }
+    }
+
+    /// The images, if another column was exported and they were not.
+    fn image(&self) -> Option<&OwnedColumn> {
+        match self {
+            Content::Whole(_) => None,
+            Content::Columns(columns) => columns.iter().find(|column| column.name() == IMAGE),
+        }
+    }
+}
+
+/// Name of the column of the images.
+const IMAGE: &str = "image";
+
+/// Names of the columns besides images, labels and soft targets.
+pub fn column_names(plan: &Plan) -> Vec<String> {
+    let views = plan.views.iter().map(|view| view.name.clone());
+    views.chain(plan.settings.columns.iter().map(|column| column.name.clone())).collect()
+}
+
+/// The columns that are exported without a copy: images, views and masks.
+fn exported_columns(batch: &feedwater::Batch) -> Vec<Export> {
+    let plan = batch.plan();
+    let masks = plan.settings.columns.iter().filter(|it| it.kind == ColumnKind::Mask);
+    let masks = masks.map(|column| column.name.as_str());
+    let views = plan.views.iter().map(|view| view.name.as_str());
+    let columns = std::iter::once(IMAGE).chain(views).chain(masks);
+    let export = |column: feedwater::loader::Column<'_>| Export {
+        name: column.name().to_string(),
+        element: column.element_type(),
+        shape: column.shape(),
+    };
+    columns.filter_map(|name| batch.column(name)).map(export).collect()
 }
 
 /// Converts a record to a dictionary. Its keys are those of `feedwater dump`.

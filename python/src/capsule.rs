@@ -7,9 +7,9 @@ use std::ffi::{CStr, c_void};
 use std::ptr;
 
 use feedwater::handoff::dlpack::{
-    ConsumerStream, DLManagedTensor, DLManagedTensorVersioned, Exported,
+    ConsumerStream, DLManagedTensor, DLManagedTensorVersioned, Exported, OwnedColumn,
 };
-use feedwater::{Batch, Result};
+use feedwater::Result;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -24,10 +24,10 @@ pub enum Tensor {
 }
 
 /// Converts the argument `stream` of `__dlpack__` to a consumer's stream.
-pub fn stream(batch: &Batch, number: Option<i64>) -> Result<ConsumerStream> {
+pub fn stream(column: &OwnedColumn, number: Option<i64>) -> Result<ConsumerStream> {
     // SAFETY: the array API standard requires the same of callers of `__dlpack__`: the handle
     // belongs to the device's primary context, and is valid as long as the tensor is used.
-    unsafe { ConsumerStream::from_number(batch, number) }
+    unsafe { column.stream(number) }
 }
 
 /// Creates a capsule that owns the tensor until a consumer takes it.

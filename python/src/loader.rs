@@ -14,7 +14,7 @@ use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::prelude::*;
 
 use crate::background::{self, LOOK};
-use crate::batch::Batch;
+use crate::batch::{Batch, column_names};
 use crate::error::{raised, raised_of_item};
 use crate::source::Sequence;
 use crate::text::{json, location};
@@ -180,12 +180,16 @@ impl Loader {
         check_thread(&self.sequences)
     }
 
-    /// Names of the columns that are made from fields.
+    /// Names of the columns besides images, labels and soft targets.
     #[getter]
     fn columns(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        let loader = self.open(py)?;
-        let columns = &loader.plan().settings.columns;
-        Ok(columns.iter().map(|column| column.name.clone()).collect())
+        Ok(column_names(self.open(py)?.plan()))
+    }
+
+    /// Whether batches have images besides the views.
+    #[getter]
+    fn has_images(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.open(py)?.plan().has_images())
     }
 
     /// Whether the source has annotated objects.

@@ -82,6 +82,13 @@ def test_segmentation(tmp_path):
     check(run(EXAMPLES / "segment.py", *folders, "--classes", 2, "--side", 40, "--epochs", 3, cwd=tmp_path))
 
 
+def test_views(stripes, tmp_path):
+    pytest.importorskip("torch")
+    out = run(EXAMPLES / "dino.py", stripes, "--side", 32, "--epochs", 3, "--batch", 20, cwd=tmp_path)
+    assert out.count("epoch ") == 3
+    check(out)
+
+
 @pytest.mark.parametrize("launcher", [[], TWO_RANKS], ids=["one", "two"])
 def test_lightning(stripes, tmp_path, launcher):
     pytest.importorskip("lightning")

@@ -42,110 +42,13 @@ use crate::error::{Error, Result};
 use crate::gpu::Stream;
 use crate::loader::Batch;
 use crate::plan::ColumnRole;
-use crate::tensor::ElementType;
 
-/// Version of the DLPack structures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct DLPackVersion {
-    /// Major version. A reader that does not support this major version may only call the deleter.
-    pub major: u32,
-    /// Minor version. Minor versions add codes, but keep the layout.
-    pub minor: u32,
-}
+pub use structures::{
+    CPU, CUDA, DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLPackVersion,
+    DLTensor, READ_ONLY, VERSION,
+};
 
-/// Version of the exported structures.
-pub const VERSION: DLPackVersion = DLPackVersion { major: 1, minor: 1 };
-
-/// Flag of [`DLManagedTensorVersioned`]: the tensor must not be written.
-pub const READ_ONLY: u64 = 1;
-
-/// Device of a tensor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct DLDevice {
-    /// [`CPU`] or [`CUDA`].
-    pub device_type: i32,
-    /// Number of the GPU, or 0 for the CPU.
-    pub device_id: i32,
-}
-
-/// `kDLCPU`.
-pub const CPU: i32 = 1;
-/// `kDLCUDA`.
-pub const CUDA: i32 = 2;
-
-/// Element type of a tensor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct DLDataType {
-    /// Type code: 0 is `kDLInt`, 1 is `kDLUInt`, 2 is `kDLFloat`, 4 is `kDLBfloat`.
-    pub code: u8,
-    /// Number of bits of an element.
-    pub bits: u8,
-    /// Number of elements of a vector: 1.
-    pub lanes: u16,
-}
-
-impl From<ElementType> for DLDataType {
-    fn from(element: ElementType) -> Self {
-        let code = match element {
-            ElementType::I64 => 0,
-            ElementType::U8 => 1,
-            ElementType::F16 | ElementType::F32 => 2,
-            ElementType::BF16 => 4,
-        };
-        Self { code, bits: 8 * element.bytes() as u8, lanes: 1 }
-    }
-}
-
-/// Address, shape and element type of a tensor. It does not own the memory.
-#[derive(Debug)]
-#[repr(C)]
-pub struct DLTensor {
-    /// First element, in host or device memory.
-    pub data: *mut c_void,
-    /// Device of the memory.
-    pub device: DLDevice,
-    /// Number of axes: 4 for images, 1 for labels, 2 for soft targets.
-    pub ndim: i32,
-    /// Element type.
-    pub dtype: DLDataType,
-    /// Extent of each axis.
-    pub shape: *mut i64,
-    /// Stride of each axis, in elements. Never null in exported tensors.
-    pub strides: *mut i64,
-    /// Number of bytes from `data` to the first element: 0.
-    pub byte_offset: u64,
-}
-
-/// Tensor with its owner, in the legacy form that DLPack had before version 1.
-#[derive(Debug)]
-#[repr(C)]
-pub struct DLManagedTensor {
-    /// The tensor.
-    pub dl_tensor: DLTensor,
-    /// Pointer to the owner of the memory. Only the deleter uses it.
-    pub manager_ctx: *mut c_void,
-    /// Frees the tensor and this structure.
-    pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
-}
-
-/// Tensor with its owner, in the versioned form that DLPack has since version 1.
-#[derive(Debug)]
-#[repr(C)]
-pub struct DLManagedTensorVersioned {
-    /// [`VERSION`].
-    pub version: DLPackVersion,
-    /// Pointer to the owner of the memory. Only the deleter uses it.
-    pub manager_ctx: *mut c_void,
-    /// Frees the tensor and this structure.
-    pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
-    /// [`READ_ONLY`] or 0.
-    pub flags: u64,
-    /// The tensor.
-    pub dl_tensor: DLTensor,
-}
+mod structures;
 
 /// Stream on which the consumer will use a batch in device memory. Ignored for a batch in host
 /// memory.
@@ -247,6 +150,85 @@ pub fn export_column(
     export_as(batch.into(), stream, name)
 }
 
+/// Splits a batch into columns that are exported one by one, in host or device memory. Consumers
+/// may write them, because no two columns have memory in common. The batch is dropped when all
+/// parts, and the tensors that are made from them, are dropped.
+///
+/// # Errors
+/// [`Error::Config`] if the batch has no such column, or if a name occurs twice.
+pub fn split_columns(mut batch: Batch, names: &[&str]) -> Result<Vec<OwnedColumn>> {
+    let mut parts = Vec::new();
+    for (number, &name) in names.iter().enumerate() {
+        if names[..number].contains(&name) {
+            return Err(Error::config("column", format!("{name:?} is given twice; name it once")));
+        }
+        let host = batch.column_bytes_mut(name).map(|bytes| bytes.as_mut_ptr());
+        parts.push((name.to_string(), Part::new(&batch, name, host)?));
+    }
+    let batch = Arc::new(batch);
+    let owned = parts.into_iter().map(|(name, part)| {
+        let batch = batch.clone();
+        OwnedColumn { name, part, batch }
+    });
+    Ok(owned.collect())
+}
+
+/// Column of a batch, from [`split_columns`].
+pub struct OwnedColumn {
+    name: String,
+    part: Part,
+    /// Shared only with other columns, which have other memory.
+    batch: Arc<Batch>,
+}
+
+// SAFETY: the pointer of the part refers to memory of the batch, which may be sent. Nothing else
+// has access to this memory.
+unsafe impl Send for OwnedColumn {}
+
+impl OwnedColumn {
+    /// Name of the column.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Converts `number` of `__dlpack__(stream=number)`, as [`ConsumerStream::from_number`] does.
+    ///
+    /// # Errors
+    /// Errors of [`ConsumerStream::from_number`].
+    ///
+    /// # Safety
+    /// The rules of [`ConsumerStream::from_number`].
+    pub unsafe fn stream(&self, number: Option<i64>) -> Result<ConsumerStream> {
+        // SAFETY: the caller guarantees the same.
+        unsafe { ConsumerStream::from_number(&self.batch, number) }
+    }
+
+    /// Address of the values in the memory in which the column is exported.
+    pub fn address(&self) -> u64 {
+        self.part.data.addr() as u64
+    }
+
+    /// Copies the column to host memory. Waits for the device if the column is only in device
+    /// memory.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the driver fails.
+    pub fn to_host(&self) -> Result<Vec<u8>> {
+        self.batch.column(&self.name).map_or(Ok(Vec::new()), |column| column.to_host())
+    }
+
+    /// Exports the column as a tensor that a consumer may write. If it is in device memory,
+    /// `stream` waits for the batch.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if the stream belongs to another GPU. [`Error::Device`] if a driver call
+    /// fails.
+    pub fn export<M: Managed>(self, stream: &ConsumerStream) -> Result<Exported<M>> {
+        let Self { part, batch, .. } = self;
+        part.export(batch, stream, false)
+    }
+}
+
 /// Exports the soft targets of a batch as a DLPack tensor of f32, `[samples, classes]`. Share the
 /// batch ([`Arc`]) to export both images and targets.
 ///
@@ -296,13 +278,13 @@ unsafe impl<M: Managed> Send for Exported<M> {}
 impl<M: Managed> Exported<M> {
     /// Returns the tensor.
     pub fn tensor(&self) -> &DLTensor {
-        // SAFETY: `export_as` created the structure, which stays alive until `into_raw` or `drop`.
+        // SAFETY: `Part::export` created the structure, which stays alive until `into_raw` or `drop`.
         unsafe { self.managed.as_ref() }.tensor()
     }
 
     /// Returns the whole DLPack structure.
     pub fn managed(&self) -> &M {
-        // SAFETY: `export_as` created the structure, which stays alive until `into_raw` or `drop`.
+        // SAFETY: `Part::export` created the structure, which stays alive until `into_raw` or `drop`.
         unsafe { self.managed.as_ref() }
     }
 
@@ -406,95 +388,79 @@ fn export_as<M: Managed>(
     stream: &ConsumerStream,
     name: &str,
 ) -> Result<Exported<M>> {
-    let Some(column) = batch.column(name) else {
-        let names: Vec<_> = batch.columns().map(|column| column.name()).collect();
-        let problem = format!("{name:?} is not a column of the batch, which has {names:?}");
-        return Err(Error::config("column", problem));
-    };
-    let shape: Box<[i64]> = column.shape().into_iter().map(|len| len as i64).collect();
-    let strides = (0..shape.len()).map(|axis| shape[axis + 1..].iter().product()).collect();
-    let (dtype, on_device) = (column.element_type().into(), column.device_ptr());
-    let device = match batch.stream().filter(|_| on_device.is_some()) {
-        Some(stream) => DLDevice { device_type: CUDA, device_id: stream.device().ordinal() as i32 },
-        None => DLDevice { device_type: CPU, device_id: 0 },
-    };
-    if on_device.is_some() {
-        stream.let_in(&batch)?;
-    }
     let (host, read_only) = host_data(&mut batch, name);
-    let data = on_device.map(|address| address as *mut u8).or(host).unwrap_or(ptr::null_mut());
-    let holder = Holder::<M> { managed: None, shape, strides, _batch: batch };
-    let holder = Box::into_raw(Box::new(holder));
-    // SAFETY: the holder was just created and is not shared.
-    let managed = unsafe {
-        let [shape, strides] = [&mut (*holder).shape, &mut (*holder).strides];
-        let (ndim, shape) = (shape.len() as i32, shape.as_mut_ptr());
-        let (data, strides) = (data.cast(), strides.as_mut_ptr());
-        let tensor = DLTensor { data, device, ndim, dtype, shape, strides, byte_offset: 0 };
-        let managed = M::new(tensor, holder.cast(), read_only);
-        ptr::from_mut((*holder).managed.insert(managed))
-    };
-    // SAFETY: `managed` points into the holder, so it is not null.
-    Ok(Exported { managed: unsafe { NonNull::new_unchecked(managed) } })
+    Part::new(&batch, name, host)?.export(batch, stream, read_only)
+}
+
+/// Memory, shape and element type of a column.
+struct Part {
+    data: *mut u8,
+    device: DLDevice,
+    dtype: DLDataType,
+    shape: Box<[i64]>,
+}
+
+impl Part {
+    /// The column with this name. `host` is its address in host memory, if it is there.
+    fn new(batch: &Batch, name: &str, host: Option<*mut u8>) -> Result<Self> {
+        let Some(column) = batch.column(name) else {
+            let names: Vec<_> = batch.columns().map(|column| column.name()).collect();
+            let problem = format!("{name:?} is not a column of the batch, which has {names:?}");
+            return Err(Error::config("column", problem));
+        };
+        let shape = column.shape().into_iter().map(|len| len as i64).collect();
+        let (dtype, on_device) = (column.element_type().into(), column.device_ptr());
+        let device = match batch.stream().filter(|_| on_device.is_some()) {
+            Some(stream) => {
+                DLDevice { device_type: CUDA, device_id: stream.device().ordinal() as i32 }
+            }
+            None => DLDevice { device_type: CPU, device_id: 0 },
+        };
+        let data = on_device.map(|address| address as *mut u8).or(host).unwrap_or(ptr::null_mut());
+        Ok(Self { data, device, dtype, shape })
+    }
+
+    /// Creates the tensor, which owns `batch`. If the column is in device memory, `stream` waits
+    /// for the batch.
+    fn export<M: Managed>(
+        self,
+        batch: Arc<Batch>,
+        stream: &ConsumerStream,
+        read_only: bool,
+    ) -> Result<Exported<M>> {
+        let Self { data, device, dtype, shape } = self;
+        if device.device_type == CUDA {
+            stream.let_in(&batch)?;
+        }
+        let strides = (0..shape.len()).map(|axis| shape[axis + 1..].iter().product()).collect();
+        let holder = Holder::<M> { managed: None, shape, strides, _batch: batch };
+        let holder = Box::into_raw(Box::new(holder));
+        // SAFETY: the holder was just created and is not shared.
+        let managed = unsafe {
+            let [shape, strides] = [&mut (*holder).shape, &mut (*holder).strides];
+            let (ndim, shape) = (shape.len() as i32, shape.as_mut_ptr());
+            let (data, strides) = (data.cast(), strides.as_mut_ptr());
+            let tensor = DLTensor { data, device, ndim, dtype, shape, strides, byte_offset: 0 };
+            let managed = M::new(tensor, holder.cast(), read_only);
+            ptr::from_mut((*holder).managed.insert(managed))
+        };
+        // SAFETY: `managed` points into the holder, so it is not null.
+        Ok(Exported { managed: unsafe { NonNull::new_unchecked(managed) } })
+    }
 }
 
 /// Deleter of both DLPack structures, the versioned and the legacy one.
 ///
 /// # Safety
-/// `managed` must be null, or a pointer from `export_as` that was not deleted yet.
+/// `managed` must be null, or a pointer from `Part::export` that was not deleted yet.
 unsafe extern "C" fn delete<M: Managed>(managed: *mut M) {
     if managed.is_null() {
         return;
     }
-    // SAFETY: `export_as` set the owner to the `Holder` that contains this structure.
+    // SAFETY: `Part::export` set the owner to the `Holder` that contains this structure.
     let holder = unsafe { Box::from_raw((*managed).owner().cast::<Holder<M>>()) };
     drop(holder);
 }
 
 #[cfg(test)]
-mod tests {
-    use std::mem::{align_of, offset_of};
-
-    use super::*;
-
-    /// Any thread may drop a batch in an exported tensor while other threads read it.
-    #[test]
-    fn a_batch_may_be_sent_and_shared() {
-        fn sent_and_shared<T: Send + Sync>() {}
-        sent_and_shared::<Batch>();
-    }
-
-    /// Sizes and offsets that a C compiler gives dlpack.h 1.1 on a 64-bit machine.
-    #[test]
-    fn structures_lie_as_in_dlpack_h() {
-        assert_eq!((size_of::<DLDevice>(), size_of::<DLDataType>()), (8, 4));
-        assert_eq!((size_of::<DLPackVersion>(), size_of::<DLTensor>()), (8, 48));
-        let tensor = [
-            offset_of!(DLTensor, data),
-            offset_of!(DLTensor, device),
-            offset_of!(DLTensor, ndim),
-            offset_of!(DLTensor, dtype),
-            offset_of!(DLTensor, shape),
-            offset_of!(DLTensor, strides),
-            offset_of!(DLTensor, byte_offset),
-        ];
-        assert_eq!(tensor, [0, 8, 16, 20, 24, 32, 40]);
-        let legacy = [
-            offset_of!(DLManagedTensor, dl_tensor),
-            offset_of!(DLManagedTensor, manager_ctx),
-            offset_of!(DLManagedTensor, deleter),
-            size_of::<DLManagedTensor>(),
-        ];
-        assert_eq!(legacy, [0, 48, 56, 64]);
-        let versioned = [
-            offset_of!(DLManagedTensorVersioned, version),
-            offset_of!(DLManagedTensorVersioned, manager_ctx),
-            offset_of!(DLManagedTensorVersioned, deleter),
-            offset_of!(DLManagedTensorVersioned, flags),
-            offset_of!(DLManagedTensorVersioned, dl_tensor),
-            size_of::<DLManagedTensorVersioned>(),
-        ];
-        assert_eq!(versioned, [0, 8, 16, 24, 32, 80]);
-        assert_eq!(align_of::<DLManagedTensorVersioned>(), 8);
-    }
-}
+mod tests;

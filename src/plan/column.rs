@@ -211,6 +211,9 @@ impl ColumnPlan {
     ) {
         for column in columns {
             let bytes = column.slot_bytes(samples);
+            if bytes == 0 {
+                continue;
+            }
             to.add(column.memory, column.row(), bytes, slots as u64, note(column));
         }
         let bytes = Self::copies_bytes(columns, samples);

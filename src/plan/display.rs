@@ -26,7 +26,16 @@ impl fmt::Display for Plan {
             writeln!(f, "{:<8}{name} (chain[{last}]) {why}; {before}", "reason")?;
         }
         let last = if self.uses_gpu() { Place::Gpu } else { Place::Cpu };
-        writeln!(f, "{:<8}output {}", last.name(), self.shape)?;
+        if self.has_images() {
+            writeln!(f, "{:<8}output {}", last.name(), self.shape)?;
+        }
+        for (number, view) in self.views.iter().enumerate() {
+            let operators: Vec<_> =
+                view.plan.steps.iter().map(|step| format!("{:?}", step.operator)).collect();
+            let note = self.column(ColumnRole::View(number)).map(|it| it.note(self.shape.batch));
+            let (name, note) = (&view.name, note.unwrap_or_default());
+            writeln!(f, "{:<8}view {name}: {}; output {note}", "cpu", operators.join(", "))?;
+        }
         if let Some(stage) = &self.stage {
             for operator in &stage.operators {
                 writeln!(f, "{:<8}batch {operator:?}", last.name())?;

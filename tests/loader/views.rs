@@ -7,7 +7,7 @@ use feedwater::error::Result;
 use feedwater::internals::random::SampleKey;
 use feedwater::loader::{Batch, DeviceChoice, LoaderBuilder};
 use feedwater::op::{Chain, View};
-use feedwater::plan::LastBatch;
+use feedwater::plan::{LastBatch, OnError};
 use feedwater::source::Memory;
 use feedwater::{Layout, Pipeline};
 use proptest::prelude::*;
@@ -64,8 +64,9 @@ fn batches(builder: LoaderBuilder) -> Result<Vec<Batch>> {
 }
 
 /// Bytes of a column in all batches.
-fn column(batches: &[Batch], name: &str) -> Vec<u8> {
-    batches.iter().flat_map(|it| it.column(name).unwrap().bytes().unwrap()).copied().collect()
+fn column<B: std::borrow::Borrow<Batch>>(batches: &[B], name: &str) -> Vec<u8> {
+    let all = batches.iter().map(|it| it.borrow());
+    all.flat_map(|it| it.column(name).unwrap().bytes().unwrap()).copied().collect()
 }
 
 /// Output `output` of a view, whose column has the bytes `all` with `each` bytes per output.
@@ -110,13 +111,22 @@ proptest! {
         chains in prop::collection::vec((operators(), prop::option::of(1_u32..4)), 1..4),
         main in prop::option::of(operators()),
         (seed, prescale) in (0..10_000_u64, any::<bool>()),
+        cache in 0..4_u8,
         layout in prop::sample::select(&[Layout::Nchw, Layout::Nhwc][..]),
     ) {
         let files = files(seed);
         let configured = |chain: Chain, seed| builder(&files, chain).seed(seed).configure(|it| {
             it.output.layout = layout;
             // All chains share one reduction, so it can differ from that of a single chain.
-            it.decode.prescale = prescale && chains.len() + main.iter().len() == 1;
+            it.decode.prescale =
+                prescale && cache != 1 && chains.len() + main.iter().len() == 1;
+            let bytes = 100_000;
+            match cache {
+                1 => it.cache.decoded = Some(bytes),
+                2 => it.cache.encoded = Some(bytes),
+                3 => it.cache.row_index = Some(bytes),
+                _ => {}
+            }
         });
         let mut all = main.as_ref().map_or_else(Chain::new, |it| chain(it));
         for (number, (operators, count)) in chains.iter().enumerate() {
@@ -146,4 +156,60 @@ proptest! {
             }
         }
     }
+}
+
+/// A view like another one has its crops, also with more operators that move no pixels. The number
+/// of workers and of samples per batch does not change views, and an epoch resumes exactly.
+#[test]
+fn views_do_not_depend_on_batches_and_workers() {
+    let crop = [OPERATORS[3], OPERATORS[2]];
+    let colours: Vec<_> = crop.iter().chain(&[OPERATORS[12]]).copied().collect();
+    let all = || {
+        chain(&crop)
+            .view(View::new("teacher", chain(&crop)).like("image"))
+            .view(View::new("student", chain(&colours)).count(2))
+            .view(View::new("plain", chain(&crop)).count(2).like("student"))
+    };
+    let files: Vec<_> = (0..11).map(|seed| common::jpeg(seed, 60, 50)).collect();
+    let make = |workers: usize, batch| {
+        builder(&files, all()).num_workers(workers).batch_size(batch).shuffle(true).seed(7)
+    };
+    let expected = batches(make(1, 11)).unwrap();
+    assert!(column(&expected, "teacher") == column(&expected, "image"));
+    assert!(column(&expected, "plain") != column(&expected, "student"));
+    let crops = Chain::new().view(View::new("student", chain(&crop)).count(2));
+    let crops = batches(builder(&files, crops).batch_size(11).shuffle(true).seed(7)).unwrap();
+    assert!(column(&crops, "student") == column(&expected, "plain"));
+    for (workers, batch) in [(3, 4), (2, 1)] {
+        let mut loader = make(workers, batch).build().unwrap();
+        let first = loader.epoch().next().unwrap().unwrap();
+        let state = loader.state();
+        drop(loader);
+        let rest = batches(make(workers, batch).resume(state)).unwrap();
+        for name in ["teacher", "student", "plain"] {
+            let resumed = [column(&[&first], name), column(&rest, name)].concat();
+            assert!(resumed == column(&expected, name), "{name}");
+        }
+    }
+}
+
+/// A sample that fails has zeros in all views, or another sample with its own views.
+#[test]
+fn views_of_samples_that_fail_are_replaced() {
+    let mut files: Vec<_> = (0..6).map(|seed| common::jpeg(seed, 60, 50)).collect();
+    files[2].truncate(300);
+    let view = || Chain::new().view(View::new("view", chain(&[LAST[0]])).count(2));
+    let make = |policy| batches(builder(&files, view()).batch_size(6).on_error(policy));
+    assert!(make(OnError::Stop).is_err());
+    let of = |batches: &[Batch], place: usize| {
+        batches[0].column("view").unwrap().sample::<f32>(place).unwrap().to_vec()
+    };
+    let substituted = make(OnError::Substitute).unwrap();
+    assert!(of(&substituted, 2).iter().all(|&it| it == 0.0));
+    let dropped = make(OnError::Drop).unwrap();
+    assert_eq!((dropped[0].len(), dropped[0].column("view").unwrap().shape()[0]), (5, 5));
+    assert!(of(&dropped, 2) == of(&substituted, 3));
+    let skipped = make(OnError::Skip).unwrap();
+    let instead = skipped[0].samples()[2].index as usize;
+    assert!(instead != 2 && of(&skipped, 2) == of(&substituted, instead));
 }

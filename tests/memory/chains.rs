@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use feedwater::internals::image::PixelType;
 use feedwater::loader::LoaderBuilder;
-use feedwater::op::{self, Chain, Crop, Operator, Placement, Resize};
+use feedwater::Size;
+use feedwater::internals::random::SampleRng;
+use feedwater::op::{self, Chain, Crop, Operator, Placement, Resize, View};
 use feedwater::plan::OnError;
 
 use super::drawn::{numbers, seeds, size};
@@ -63,29 +65,8 @@ pub fn random_chains_refuse_no_photograph_and_stay_within_the_footprint() {
         let rng = &mut numbers(seed);
         let most = 20 + rng.below(180) as u32;
         let sizes: Vec<_> = (0..30).map(|_| size(rng, most)).collect();
-        let largest = feedwater::Size::new(most, most);
-        // Operators that keep the aspect ratio may enlarge a thin image beyond
-        // `limits.large_image_memory`. The loader refuses such images, so the test leaves them out.
-        let within = |size: feedwater::Size, it: &Arc<dyn Operator>| {
-            Some(it.largest_output(size)).filter(|output| output.pixels() <= 2_000_000)
-        };
-        let mut operators = loop {
-            let drawn = super::drawn::chain(rng, largest, 700_000);
-            if sizes.iter().all(|&size| drawn.iter().try_fold(size, within).is_some()) {
-                break drawn;
-            }
-        };
-        let pixels = operators.iter().try_fold(PixelType::U8, |it, op| op.pixels(it)).unwrap();
-        operators.push(match (pixels, rng.below(2)) {
-            (PixelType::U8, 0) => Arc::new(Resize::to(32, 24)),
-            _ => Arc::new(Crop { x: 0, y: 0, width: 37, height: 29 }),
-        });
-        let files = sizes.into_iter().zip(0..);
-        let files = Files::new(files.map(|(it, seed)| match seed % 6 {
-            0 => common::progressive(seed, it.width, it.height),
-            1 => common::png(seed, it.width, it.height),
-            _ => common::jpeg(seed, it.width, it.height),
-        }));
+        let operators = drawn(rng, &sizes, most);
+        let files = photographs(sizes);
         let (workers, batch) = (1 + rng.below(3) as usize, 1 + rng.below(8) as usize);
         let case = format!("FEEDWATER_CHAIN_SEED={seed}: {workers} workers, {operators:?}");
         let chain = chained(operators);
@@ -93,6 +74,64 @@ pub fn random_chains_refuse_no_photograph_and_stay_within_the_footprint() {
         count += 1;
     }
     eprintln!("{count} chains");
+}
+
+/// Tests several random chains on the same photographs: views, with and without a main chain.
+pub fn random_views_refuse_no_photograph_and_stay_within_the_footprint() {
+    let mut count = 0;
+    for seed in seeds(30) {
+        let rng = &mut numbers(seed);
+        let most = 20 + rng.below(180) as u32;
+        let sizes: Vec<_> = (0..30).map(|_| size(rng, most)).collect();
+        let mut chain = match rng.below(2) {
+            0 => Chain::new(),
+            _ => chained(drawn(rng, &sizes, most)),
+        };
+        for number in 0..1 + rng.below(3) {
+            let view = View::new(&format!("{number}"), chained(drawn(rng, &sizes, most)));
+            chain = chain.view(view.count(1 + rng.below(4) as u32));
+        }
+        let files = photographs(sizes);
+        let (workers, batch) = (1 + rng.below(3) as usize, 1 + rng.below(8) as usize);
+        let case = format!("FEEDWATER_CHAIN_SEED={seed}: {workers} workers, {chain:?}");
+        check(&case, || {
+            let loader = files.loader(chain).num_workers(workers).batch_size(batch).seed(seed);
+            loader.configure(|it| it.output.dtype = feedwater::DType::F32)
+        });
+        count += 1;
+    }
+    eprintln!("{count} sets of views");
+}
+
+/// Draws a chain for images of these sizes, whose sides are at most `most`.
+fn drawn(rng: &mut SampleRng, sizes: &[Size], most: u32) -> Vec<Arc<dyn Operator>> {
+    // Operators that keep the aspect ratio may enlarge a thin image beyond
+    // `limits.large_image_memory`. The loader refuses such images, so the test leaves them out.
+    let within = |size: Size, it: &Arc<dyn Operator>| {
+        Some(it.largest_output(size)).filter(|output| output.pixels() <= 2_000_000)
+    };
+    let mut operators = loop {
+        let drawn = super::drawn::chain(rng, Size::new(most, most), 700_000);
+        if sizes.iter().all(|&size| drawn.iter().try_fold(size, within).is_some()) {
+            break drawn;
+        }
+    };
+    let pixels = operators.iter().try_fold(PixelType::U8, |it, op| op.pixels(it)).unwrap();
+    operators.push(match (pixels, rng.below(2)) {
+        (PixelType::U8, 0) => Arc::new(Resize::to(32, 24)),
+        _ => Arc::new(Crop { x: 0, y: 0, width: 37, height: 29 }),
+    });
+    operators
+}
+
+/// Files of these sizes, in three formats.
+fn photographs(sizes: Vec<Size>) -> Files {
+    let files = sizes.into_iter().zip(0..);
+    Files::new(files.map(|(it, seed)| match seed % 6 {
+        0 => common::progressive(seed, it.width, it.height),
+        1 => common::png(seed, it.width, it.height),
+        _ => common::jpeg(seed, it.width, it.height),
+    }))
 }
 
 /// The plan has inspected every file. One file then grows, so it needs more memory than planned,

@@ -70,6 +70,7 @@ fn main() -> ExitCode {
         aspect::a_line_of_text_is_not_refused,
         chains::photographs_are_not_refused_behind_operators_that_leave_some_alone,
         chains::random_chains_refuse_no_photograph_and_stay_within_the_footprint,
+        chains::random_views_refuse_no_photograph_and_stay_within_the_footprint,
         chains::a_photograph_that_grew_since_the_plan_was_made_takes_from_the_large_image_room,
         fields::fields_of_any_length_stay_within_the_footprint,
         fields::masks_of_any_size_stay_within_the_footprint,

@@ -67,11 +67,16 @@ fn kernel(options: &PipelineOptions) -> Result<String, CommandError> {
 }
 
 fn describe(plan: &Plan, excluded: &[Exclusion]) -> Value {
-    let steps = plan.steps.iter().map(|step| {
+    let views = plan.views.iter().map(|view| {
+        let shape = &view.plan.shape;
+        let dims = [vec![shape.batch], view.dims()].concat();
         json!({
-            "op": step.operator.name(),
-            "place": step.place,
-            "settings": format!("{:?}", step.operator),
+            "name": view.name,
+            "count": view.count,
+            "chain": steps_of(&view.plan),
+            "shape": dims,
+            "dtype": shape.dtype,
+            "layout": shape.layout,
         })
     });
     let stage = plan.stage.as_ref().map(|stage| {
@@ -93,13 +98,14 @@ fn describe(plan: &Plan, excluded: &[Exclusion]) -> Value {
     });
     json!({
         "decode": plan.decode,
-        "chain": steps.collect::<Vec<_>>(),
+        "chain": steps_of(plan),
         "output": {
             "shape": plan.shape.dims(),
             "dtype": plan.shape.dtype,
             "layout": plan.shape.layout,
             "bytes": plan.shape.bytes(),
         },
+        "views": views.collect::<Vec<_>>(),
         "batch_stage": stage,
         "workers": plan.workers,
         "prefetch": plan.prefetch,
@@ -122,6 +128,18 @@ fn describe(plan: &Plan, excluded: &[Exclusion]) -> Value {
         "host_bytes_to_take": plan.host_bytes_to_take(),
         "available": plan.available,
     })
+}
+
+/// The operators of a chain.
+fn steps_of(plan: &Plan) -> Vec<Value> {
+    let steps = plan.steps.iter().map(|step| {
+        json!({
+            "op": step.operator.name(),
+            "place": step.place,
+            "settings": format!("{:?}", step.operator),
+        })
+    });
+    steps.collect()
 }
 
 fn device(device: &DevicePlan) -> Value {

@@ -158,7 +158,7 @@ def table(batch: Batch, loader: _feedwater.Loader, part: Part, size: int, fields
     # Padding has the position of the last sample, which it repeats.
     positions = [min(first + place, part.end - 1) for place in range(len(records))]
     # Copy the images, because Ray may collect more blocks than the loader has slots.
-    images = numpy.frombuffer(batch._inner.to_host(), ELEMENTS[batch.dtype]).reshape(batch.shape)
+    images = numpy.frombuffer(batch._inner.to_host("image"), ELEMENTS[batch.dtype]).reshape(batch.shape)
     columns = {
         "image": ArrowTensorArray.from_numpy(images),
         "label": pyarrow.array(batch.labels, pyarrow.int64()),

@@ -6,6 +6,7 @@ use feedwater::ElementType;
 use feedwater::handoff::CudaArrayInterface;
 use feedwater::handoff::dlpack::{self, ConsumerStream};
 use feedwater::loader::{Batch, Column, Outcome};
+use feedwater::op::{Normalize, RandomResizedCrop, View};
 use feedwater::plan::{BoxFormat, CellKind, ColumnKind, ColumnSettings, DefaultValue};
 
 use super::*;
@@ -113,6 +114,47 @@ fn columns_of_fields_equal_those_of_the_cpu() {
             }
         }
         let kept = if policy == OnError::Drop { 2 * 10 } else { 2 * 13 };
+        assert_eq!(compared, kept, "{policy:?}");
+        drop((cpu, gpu));
+    }
+    assert_eq!(machine.counts().live(), 0);
+}
+
+/// Views are computed on the CPU, and copied to the device. They equal those of the CPU, also if
+/// the images are decoded on the device, and if samples fail.
+#[test]
+fn views_equal_those_of_the_cpu() {
+    let Some(machine) = machine() else { return };
+    machine.schedule(Schedule::Random(7));
+    let mut files = jpegs(13);
+    files[4].0 = b"no image".to_vec();
+    files[7].0 = common::png(7, 30, 40);
+    let crop = |side| Chain::new().then(RandomResizedCrop::to(side, side)).then(Normalize::IMAGENET);
+    let views = [
+        View::new("small", crop(9)).count(3),
+        View::new("like", crop(32)).like("image").dtype(DType::F16),
+    ];
+    for policy in [OnError::Drop, OnError::Substitute, OnError::Skip] {
+        let make = |device| {
+            let chain = views.iter().cloned().fold(training(), Chain::view);
+            let builder = builder(files.clone(), chain).on_error(policy).device(device);
+            let builder = builder.runtime(&runtime()).shuffle(true).epochs(Some(2));
+            builder.configure(|it| it.loader.last_batch = LastBatch::Partial).build().unwrap()
+        };
+        let (mut cpu, mut gpu) = (make(DeviceChoice::Cpu), make(DeviceChoice::Gpu(0)));
+        let mut compared = 0;
+        for _ in 0..2 {
+            for (gpu, cpu) in gpu.epoch().zip(cpu.epoch()) {
+                let (gpu, cpu) = (gpu.unwrap(), cpu.unwrap());
+                for (column, expected) in gpu.columns().zip(cpu.columns()) {
+                    assert_eq!(format!("{column:?}"), format!("{expected:?}"));
+                    assert!(column.to_host().unwrap() == expected.to_host().unwrap(), "{column:?}");
+                    check_copy(column, &gpu);
+                }
+                compared += gpu.len();
+            }
+        }
+        let kept = if policy == OnError::Drop { 2 * 12 } else { 2 * 13 };
         assert_eq!(compared, kept, "{policy:?}");
         drop((cpu, gpu));
     }

@@ -1,0 +1,123 @@
+"""Views: further outputs of the image of a sample."""
+
+import gc
+
+import numpy
+import pytest
+
+import feedwater as fw
+from feedwater import ops
+
+CROP = [ops.RandomResizedCrop(width=6, height=5), ops.Flip(horizontal=0.5)]
+COLOURS = [*CROP, ops.ColorJitter(brightness=0.5)]
+
+
+def loader(folder, transform=(), **more):
+    return fw.Loader(folder, transform, framework="numpy", device="cpu", batch_size=4, dtype="u8", epochs=1, **more)
+
+
+def test_views_are_columns(folder):
+    small = [ops.RandomResizedCrop(width=3, height=4)]
+    columns = {"small": fw.view(small, count=3), "one": fw.view(ops.Resize(width=7, height=2)), "float": fw.view(small, dtype="f32")}
+    records = list(loader(folder, CROP, columns=columns))
+    assert list(records[0]) == ["image", "label", "small", "one", "float"]
+    shapes = {name: (array.shape, array.dtype) for name, array in records[0].items() if name != "label"}
+    assert shapes == {
+        "image": ((4, 3, 5, 6), "uint8"),
+        "small": ((4, 3, 3, 4, 3), "uint8"),
+        "one": ((4, 3, 2, 7), "uint8"),
+        "float": ((4, 3, 4, 3), "float32"),
+    }
+    first, second, _ = numpy.moveaxis(records[0]["small"], 1, 0)
+    assert (first != second).any()
+    # The main chain draws the same with and without views.
+    for record, (images, labels) in zip(records, loader(folder, CROP)):
+        assert (record["image"] == images).all() and (record["label"] == labels).all()
+
+
+def test_a_loader_may_have_only_views(folder):
+    large = fw.view(CROP, count=2)
+    (record, *_) = loader(folder, columns={"large": large})
+    assert list(record) == ["label", "large"] and record["large"].shape == (4, 2, 3, 5, 6)
+    # Another view, and another order, do not change it.
+    more = {"small": fw.view([ops.RandomResizedCrop(width=3, height=3)], count=8), "large": large}
+    assert (next(iter(loader(folder, columns=more)))["large"] == record["large"]).all()
+    batch = next(iter(fw.Loader(folder, framework="batch", device="cpu", dtype="u8", batch_size=4, columns={"large": large})))
+    assert (batch.column("large") == record["large"]).all() and batch.columns == ["large"]
+
+
+def test_a_view_like_another_has_its_crops(folder):
+    (record, *_) = loader(folder, CROP, columns={"teacher": fw.view(CROP, like="image"), "own": fw.view(CROP)})
+    assert (record["teacher"] == record["image"]).all() and (record["own"] != record["image"]).any()
+    student = {"student": fw.view(COLOURS, count=2), "teacher": fw.view(CROP, count=2, like="student")}
+    plain = {"student": fw.view(CROP, count=2)}
+    (record, *_), (expected, *_) = loader(folder, columns=student), loader(folder, columns=plain)
+    assert (record["teacher"] == expected["student"]).all() and (record["student"] != record["teacher"]).any()
+
+
+def test_arrays_of_views_keep_their_memory(folder):
+    """Each array shares the memory of its batch, and keeps it after all others are gone."""
+    columns = {"small": fw.view(CROP, count=2), "plain": fw.view(CROP, like="image")}
+    expected = [record["small"].copy() for record in loader(folder, CROP, columns=columns)]
+    batches = loader(folder, CROP, columns=columns)
+    kept = []
+    for record in batches:
+        kept.append(record.pop("small"))
+        del record
+        gc.collect()
+    assert len(kept) == 5 and all((array == of).all() for array, of in zip(kept, expected))
+    # Nothing else has the memory, so it may be written.
+    kept[0][:] = 0
+    assert (kept[1] == expected[1]).all()
+
+
+def test_a_batch_gives_each_column_once(folder):
+    columns = {"small": fw.view(CROP, count=2)}
+    made = fw.Loader(folder, CROP, framework="batch", device="cpu", dtype="u8", batch_size=4, columns=columns, epochs=1)
+    batch, other, third, *_ = made
+    small = batch.column("small")
+    assert batch.column("small").ctypes.data == small.ctypes.data
+    # The images are still there, for contact sheets too.
+    assert "Batch 0 of epoch 0" in batch._repr_html_()
+    address = batch.data_ptr
+    images = batch.numpy()
+    assert images.ctypes.data == address and images.shape == (4, 3, 5, 6)
+    capsule = other.__dlpack__()
+    with pytest.raises(BufferError, match="was given away"):
+        other.numpy()
+    assert other.column("small").shape == (4, 2, 3, 5, 6)
+    del capsule
+    third.numpy()
+    assert third.column("small").shape == (4, 2, 3, 5, 6)
+
+
+@pytest.mark.parametrize(
+    ("transform", "columns", "key", "words"),
+    [
+        (CROP, {"image": fw.view(CROP)}, "view[0].name", "another column"),
+        (CROP, {"a": fw.view(CROP, count=0)}, "view[0].count", "at least 1"),
+        (CROP, {"a": fw.view(CROP, like="b")}, "view[0].like", "no such view"),
+        (CROP, {"a": fw.view(CROP, count=2, like="image")}, "view[0].like", "one output"),
+        ((), {"a": fw.view(CROP, like="image")}, "view[0].like", "no operators"),
+        (CROP, {"a": fw.view(CROP, like="b"), "b": fw.view(CROP, like="a")}, "view[0].like", "name that view"),
+        (CROP, {"a": fw.view(CROP, count=2, like="b"), "b": fw.view(CROP)}, "view[0].like", "must be equal"),
+        (CROP, {"a": fw.view([ops.Resize(shorter=5)])}, "view[0].chain", "different sizes"),
+        (CROP, {"a": fw.view([ops.Resize(width=0, height=5)])}, "view[0].chain[0].width", "at least"),
+        (CROP, {"a": fw.view([*CROP, ops.Normalize(mean=[0.5] * 3, std=[0.5] * 3)])}, "output.dtype", "normalize"),
+        (CROP, {"a": fw.view([])}, "view[0].chain", "different sizes"),
+        ((), {"a": fw.view(CROP), "m": fw.mask("m")}, "column[0].kind", "main chain"),
+    ],
+)
+def test_a_wrong_view_is_an_error_at_its_key(folder, transform, columns, key, words):
+    with pytest.raises(fw.errors.ConfigError, match=words) as error:
+        loader(folder, transform, columns=columns)
+    assert error.value.key == key
+
+
+def test_views_are_made_by_their_function(folder):
+    with pytest.raises(TypeError, match="made by .*fw.view"):
+        loader(folder, CROP, columns={"a": CROP})
+    with pytest.raises(TypeError, match="fw.view contains|transform contains"):
+        fw.view([3])
+    view = fw.view(CROP, count=2)
+    assert view == fw.view(CROP, count=2) and repr(view).startswith("fw.view([") and "count=2" in repr(view)
