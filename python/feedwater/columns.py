@@ -120,7 +120,8 @@ def mask(
     The field is a PNG with a palette, whose indices are the numbers, or a gray PNG or PGM file. A mask follows the crops, flips, resizes and
     warps of its image, with nearest interpolation. Colours, blurs, noise and erasing do not change it.
 
-    * ``like``: the column that the mask follows. Only ``"image"``, which is the default.
+    * ``like``: the column that the mask follows: ``"image"`` (default) or a :func:`view`. If the view has a ``count``, so have its masks:
+      ``[samples, count, height, width]``.
     * ``dtype``: ``"u8"`` (default), ``"i64"`` (for losses of PyTorch, and for 16-bit files) or ``"f32"`` (for depth maps).
     * ``fill``: number where the result shows no part of the image. Default: 255.
     * ``scale``: scale masks of another size to the size of their image. By default, such a sample fails.
@@ -148,7 +149,8 @@ def points(
     * ``shape``: shape of one entry. ``2`` (default): x and y. ``3``: x, y and visibility. ``(17, 3)``: 17 keypoints per object. The
       visibility becomes 0 if the result does not show the point. Points with the visibility 0 are not moved.
     * ``flip_pairs``: pairs of points of one entry that change places if the image is flipped horizontally, such as ``[(1, 2)]`` for the eyes.
-    * ``like``, ``turn``: as for :func:`mask`. ``max_len`` (in entries), ``too_long``, ``default``: as for :func:`list_`.
+    * ``like``, ``turn``: as for :func:`mask`, but a view with a ``count`` cannot be followed. ``max_len`` (in entries), ``too_long``,
+      ``default``: as for :func:`list_`.
     """
     try:
         pairs = [[int(point) for point in pair] for pair in flip_pairs] or None
@@ -174,7 +176,7 @@ def boxes(
 
     * ``format``: meaning of the four numbers in the field: ``"xyxy"`` (left, top, right, bottom; default), ``"xywh"`` (left, top, width,
       height, as in COCO) or ``"cxcywh"`` (centre, width, height).
-    * ``like``, ``turn``: as for :func:`mask`. ``max_len`` (in entries), ``too_long``, ``default``: as for :func:`list_`.
+    * ``like``, ``turn``: as for :func:`points`. ``max_len`` (in entries), ``too_long``, ``default``: as for :func:`list_`.
     """
     settings = {"like": like, "turn": turn or None, "max_len": max_len, "too_long": too_long, "default": _default(default)}
     return Column(kind="boxes", field=field, format=format, **settings)

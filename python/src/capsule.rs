@@ -6,10 +6,10 @@
 use std::ffi::{CStr, c_void};
 use std::ptr;
 
+use feedwater::Result;
 use feedwater::handoff::dlpack::{
     ConsumerStream, DLManagedTensor, DLManagedTensorVersioned, Exported, OwnedColumn,
 };
-use feedwater::Result;
 use pyo3::ffi;
 use pyo3::prelude::*;
 

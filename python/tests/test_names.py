@@ -56,7 +56,7 @@ def test_other_names_mean_the_same(folder, alias, name):
     words = refused(folder, **{alias: value, name: value})
     assert alias in words and name in words
     # Type checkers accept the alias too.
-    assert alias in typing.get_type_hints(_names.MoreParameters, localns={"Column": object, "Operator": object, "Loader": object})
+    assert alias in typing.get_type_hints(_names.MoreParameters, localns={"Column": object, "View": object, "Operator": object, "Loader": object})
 
 
 def test_type_checkers_know_all_other_names():

@@ -102,16 +102,59 @@ def test_a_batch_gives_each_column_once(folder):
         (CROP, {"a": fw.view(CROP, like="b"), "b": fw.view(CROP, like="a")}, "view[0].like", "name that view"),
         (CROP, {"a": fw.view(CROP, count=2, like="b"), "b": fw.view(CROP)}, "view[0].like", "must be equal"),
         (CROP, {"a": fw.view([ops.Resize(shorter=5)])}, "view[0].chain", "different sizes"),
-        (CROP, {"a": fw.view([ops.Resize(width=0, height=5)])}, "view[0].chain[0].width", "at least"),
+        (CROP, {"a": fw.view([ops.Resize(width=0, height=5)])}, "view[0].chain[0].width", "must be 1 to"),
         (CROP, {"a": fw.view([*CROP, ops.Normalize(mean=[0.5] * 3, std=[0.5] * 3)])}, "output.dtype", "normalize"),
         (CROP, {"a": fw.view([])}, "view[0].chain", "different sizes"),
-        ((), {"a": fw.view(CROP), "m": fw.mask("m")}, "column[0].kind", "main chain"),
     ],
 )
 def test_a_wrong_view_is_an_error_at_its_key(folder, transform, columns, key, words):
     with pytest.raises(fw.errors.ConfigError, match=words) as error:
         loader(folder, transform, columns=columns)
     assert error.value.key == key
+
+
+def test_masks_and_points_follow_a_view(tmp_path):
+    """A mask with the numbers of a gray image moves like each output of a view, and a point stays on its pixel."""
+    random = numpy.random.default_rng(3)
+    items = []
+    for _ in range(6):
+        gray = random.integers(0, 250, (20, 30), dtype=numpy.uint8)
+        rgb = numpy.repeat(gray[..., None], 3, 2)
+        items.append({"image": b"P6 30 20 255\n" + rgb.tobytes(), "mask": b"P5 30 20 255\n" + gray.tobytes(), "at": [[12.5, 7.5]]})
+    moves = [ops.RandomCrop(width=25, height=15), ops.Flip(horizontal=0.5)]
+    nearest = [*moves, ops.Resize(width=11, height=9, filter="nearest")]
+    columns = {
+        "small": fw.view(nearest, count=3),
+        "whole": fw.view(moves),
+        "mask": fw.mask(like="small"),
+        "other": fw.mask("mask", like="whole"),
+        "at": fw.points(like="whole"),
+    }
+    rows = 0
+    for record in loader(fw.samples(items), columns=columns):
+        assert record["mask"].shape[1:] == (3, 9, 11) and (record["mask"] == record["small"][:, :, 0]).all()
+        assert (record["other"] == record["whole"][:, 0]).all()
+        for place, points in enumerate(record["at"]):
+            (x, y) = points[0] - 0.5
+            expected = items[rows]["mask"][13:][7 * 30 + 12]
+            assert not (0 <= x < 25 and 0 <= y < 15) or record["whole"][place, 0, int(y), int(x)] == expected
+            rows += 1
+    assert rows == 4
+
+
+@pytest.mark.parametrize(
+    ("transform", "column", "words"),
+    [
+        ((), fw.mask(), "main chain has no operators"),
+        (CROP, fw.mask(like="b"), 'follow "image" or a view: "a"'),
+        (CROP, fw.points("mask", like="a"), "several outputs"),
+    ],
+)
+def test_a_column_that_cannot_follow_is_an_error(transform, column, words):
+    items = [{"image": b"P6 1 1 255\n123", "mask": [[0.5, 0.5]]}]
+    with pytest.raises(fw.errors.ConfigError, match=words) as error:
+        loader(fw.samples(items), transform, columns={"a": fw.view(CROP, count=2), "mask": column})
+    assert error.value.key == "column[0].like"
 
 
 def test_views_are_made_by_their_function(folder):

@@ -121,7 +121,7 @@ impl ColumnPlan {
             });
         }
         for (number, column) in fields.iter().enumerate() {
-            let format = column.cells([shape.width as usize, shape.height as usize]);
+            let format = column.cells(&ViewPlan::mask_dims(column, shape, views));
             columns.push(Self {
                 name: column.name.clone(),
                 role: ColumnRole::Field(number),

@@ -1,7 +1,7 @@
 //! Host memory that a worker needs for one sample, computed from the sample's header. The footprint
 //! and the check before decoding use the same code, so they agree.
 
-use crate::decode::{DecodeMemory, ValueImage};
+use crate::decode::DecodeMemory;
 use crate::error::{DataError, Reason};
 use crate::footprint;
 use crate::geometry::Size;
@@ -9,7 +9,7 @@ use crate::header::{Format, Header};
 use crate::image::PixelType;
 use crate::op::kind::{Execution, Executor};
 use crate::op::resample::{ScratchBytes, TableBounds};
-use crate::op::{Bounds, Kinds, Operator, Origins, Resize};
+use crate::op::{Bounds, Kinds, Operator, Resize};
 use crate::tensor::CHANNELS;
 
 use super::windows::{Input, Stage, Windows, bytes_of};
@@ -209,11 +209,8 @@ impl Plan {
         if self.has_images() {
             self.add_chain(size, turned, scratch, &mut need);
         }
-        if self.has_masks() {
-            let images = scratch.stages.iter().map(|stage| stage.largest).chain([size]);
-            let lines = images.map(|it| u64::from(it.width) + u64::from(it.height)).max();
-            let origins = Origins::most_bytes(self.shape.width, lines.unwrap_or(0));
-            need.masks = ValueImage::most_bytes(size).saturating_add(origins);
+        if self.has_masks(None) {
+            need.masks = self.mask_bytes(size, &scratch.stages);
         }
         self.add_views((header, size), scratch, &mut need);
         need

@@ -1,18 +1,23 @@
 //! Views: further outputs of the images of samples, each with a chain of its own.
 
-use crate::decode::DecodeMemory;
+use crate::decode::{DecodeMemory, ValueImage};
 use crate::error::{DataError, Error, Result};
 use crate::geometry::{Roi, Size};
 use crate::header::Header;
 use crate::image::PixelType;
-use crate::op::{Placement, View};
+use crate::op::{Origins, Placement, View};
 use crate::random::SampleKey;
 use crate::tensor::{DType, TensorShape};
 
 use super::settings::RESERVED_NAMES;
 use super::step::{planned_steps, unequal_sizes};
-use super::windows::bytes_of;
-use super::{ColumnKind, Place, Plan, SampleMemory, SamplePlan, Settings};
+use super::windows::{Stage, bytes_of};
+use super::{
+    ColumnKind, ColumnRole, ColumnSettings, Place, Plan, SampleMemory, SamplePlan, Settings,
+};
+
+/// Name by which the output of the main chain is followed.
+const IMAGE: &str = ColumnRole::Image.name();
 
 /// Maximum number of outputs per sample of all views together.
 const MOST_OUTPUTS: u32 = 1024;
@@ -68,14 +73,11 @@ impl ViewPlan {
             }
             planned.push(Self { name: view.name.clone(), count: view.count, random, plan });
         }
-        let follows = main.settings.columns.iter().position(|column| column.kind.follows());
-        if let (Some(number), false) = (follows, main.has_images() || views.is_empty()) {
-            let problem = format!(
-                "is {}, and such columns follow the output of the main chain, which has no \
-                 operators; add operators to the main chain",
-                main.settings.columns[number].kind.name()
-            );
-            return Err(Error::config(format!("column[{number}].kind"), problem));
+        for (number, column) in main.settings.columns.iter().enumerate() {
+            if column.kind.follows() {
+                check_followed(column, &planned, main)
+                    .map_err(|problem| Error::config(format!("column[{number}].like"), problem))?;
+            }
         }
         let operator = main.stage.as_ref().and_then(|stage| stage.operators.first());
         if let (Some(operator), Some(view)) = (operator, views.first()) {
@@ -99,6 +101,20 @@ impl ViewPlan {
     pub fn dims(&self) -> Vec<usize> {
         let count = self.count.map(|count| count as usize);
         count.into_iter().chain(self.plan.shape.dims()[1..].iter().copied()).collect()
+    }
+
+    /// Number of the view that a column follows. `None` means the main chain.
+    pub fn followed(column: &ColumnSettings, views: &[Self]) -> Option<usize> {
+        let like = column.like.as_ref()?;
+        views.iter().position(|view| view.name == *like)
+    }
+
+    /// Shape of a sample in a column of masks. `shape` is that of the images.
+    pub fn mask_dims(column: &ColumnSettings, shape: TensorShape, views: &[Self]) -> Vec<usize> {
+        let view = Self::followed(column, views).map(|number| &views[number]);
+        let shape = view.map_or(shape, |view| view.plan.shape);
+        let count = view.and_then(|view| view.count).map(|count| count as usize);
+        count.into_iter().chain([shape.height as usize, shape.width as usize]).collect()
     }
 
     /// Key of the random numbers of one output.
@@ -132,13 +148,13 @@ fn check_name(view: &View, earlier: &[View], main: &Plan) -> Result<(), String> 
 fn random_name(view: &View, views: &[View], main: &Plan) -> Result<Option<String>, String> {
     let Some(like) = &view.like else { return Ok(Some(view.name.clone())) };
     let of = match like.as_str() {
-        "image" if !main.has_images() => {
+        IMAGE if !main.has_images() => {
             return Err("is \"image\", but the main chain has no operators; name a view".into());
         }
-        "image" if view.count.is_some() => {
+        IMAGE if view.count.is_some() => {
             return Err("is \"image\", which has one output per sample; remove count".into());
         }
-        "image" => return Ok(None),
+        IMAGE => return Ok(None),
         name => views.iter().find(|it| it.name == name),
     };
     let Some(of) = of else {
@@ -160,6 +176,33 @@ fn random_name(view: &View, views: &[View], main: &Plan) -> Result<Option<String
         ));
     }
     Ok(Some(like.clone()))
+}
+
+/// Checks that there is a view or image that a column can follow.
+fn check_followed(column: &ColumnSettings, views: &[ViewPlan], main: &Plan) -> Result<(), String> {
+    let names = || views.iter().map(|it| format!("{:?}", it.name)).collect::<Vec<_>>().join(", ");
+    let like = column.like.as_deref().unwrap_or(IMAGE);
+    match ViewPlan::followed(column, views) {
+        None if like != IMAGE && views.is_empty() => Err(format!(
+            "is {like:?}, but there is no such view; the only column to follow is {IMAGE:?}"
+        )),
+        None if like != IMAGE => Err(format!(
+            "is {like:?}, but there is no such view; follow {IMAGE:?} or a view: {}",
+            names()
+        )),
+        None if !main.has_images() && !views.is_empty() => Err(format!(
+            "is {IMAGE:?}, but the main chain has no operators; name the view to follow: {}",
+            names()
+        )),
+        Some(number) if column.kind != ColumnKind::Mask && views[number].count.is_some() => {
+            Err(format!(
+                "is {like:?}, which has several outputs per sample, and {} can follow only one; \
+                 follow a view without count",
+                column.kind.name()
+            ))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Plan of a view's chain. `list` is the key of the chain.
@@ -265,8 +308,11 @@ impl Plan {
             return;
         }
         let mut bounds = std::mem::take(&mut scratch.view_tables);
-        for view in &self.views {
+        for (number, view) in self.views.iter().enumerate() {
             let of_view = view.plan.sample_memory(header, 0, DecodeMemory::default(), scratch);
+            if self.has_masks(Some(number)) {
+                need.masks = need.masks.max(view.plan.mask_bytes(upright, &scratch.stages));
+            }
             bounds.push(of_view.tables);
             let outputs = u64::from(view.outputs());
             need.views[0] = need.views[0].saturating_add(of_view.tables.saturating_mul(outputs));
@@ -274,6 +320,14 @@ impl Plan {
         }
         scratch.view_tables = bounds;
         need.views[1] = bytes_of(PixelType::U8, upright);
+    }
+
+    /// Maximum memory for moving a mask of the size of its image like the chain's output.
+    pub(super) fn mask_bytes(&self, image: Size, stages: &[Stage]) -> u64 {
+        let images = stages.iter().map(|stage| stage.largest).chain([image]);
+        let lines = images.map(|it| u64::from(it.width) + u64::from(it.height)).max();
+        let origins = Origins::most_bytes(self.shape.width, lines.unwrap_or(0));
+        ValueImage::most_bytes(image).saturating_add(origins)
     }
 
     /// Size in bytes of the images and views of one batch.
@@ -285,8 +339,10 @@ impl Plan {
         views.fold(self.shape.bytes(), usize::saturating_add)
     }
 
-    /// Whether a column follows the main chain's output.
-    pub(super) fn has_masks(&self) -> bool {
-        self.settings.columns.iter().any(|column| column.kind == ColumnKind::Mask)
+    /// Whether masks follow the view with this number, or the main chain if it is `None`.
+    pub(super) fn has_masks(&self, view: Option<usize>) -> bool {
+        self.settings.columns.iter().any(|column| {
+            column.kind == ColumnKind::Mask && ViewPlan::followed(column, &self.views) == view
+        })
     }
 }

@@ -19,9 +19,9 @@ pub struct Masks {
 }
 
 impl Masks {
-    /// Decodes a mask, and writes the numbers that its image's result shows to `out`, which has the
-    /// element type and the shape `[height, width]` of the column. `header` and `sample` belong to
-    /// the image.
+    /// Decodes a mask, and writes for each output the numbers that it shows to `out`, which has the
+    /// element type and the shape `[outputs, height, width]`. `header`, `plan` and `samples` belong
+    /// to the image. `samples` has at least one output.
     ///
     /// # Errors
     /// If the mask cannot be decoded, has another size than its image, or has a number that the
@@ -30,9 +30,10 @@ impl Masks {
         &mut self,
         encoded: &[u8],
         settings: &ColumnSettings,
-        (plan, header, sample): (&Plan, &Header, &SamplePlan),
+        (header, plan, samples): (&Header, &Plan, &[SamplePlan]),
         out: &mut [u8],
     ) -> Result<(), DataError> {
+        let Some(sample) = samples.first() else { return Ok(()) };
         let turn = if settings.turn { sample.orientation } else { Orientation::UPRIGHT };
         let stored = match turn.is_upright() {
             true => sample.upright,
@@ -41,13 +42,29 @@ impl Masks {
         self.values.decode(encoded, |mask| check(mask.size, stored, settings, header))?;
         let result = Size::new(plan.shape.width, plan.shape.height);
         let element = settings.dtype.unwrap_or(ElementType::U8);
-        let (width, fill) = (result.width as usize, settings.fill());
+        let each = result.pixels() as usize * element.bytes();
+        for (sample, out) in samples.iter().zip(out.chunks_exact_mut(each)) {
+            self.move_mask(sample, (result, element), settings.fill(), (turn, stored), out)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the numbers that one output shows to `out`.
+    fn move_mask(
+        &mut self,
+        sample: &SamplePlan,
+        (result, element): (Size, ElementType),
+        fill: f64,
+        turned: (Orientation, Size),
+        out: &mut [u8],
+    ) -> Result<(), DataError> {
+        let width = result.width as usize;
         for y in (0..result.height).step_by(Origins::ROWS as usize) {
             let rows = y..result.height.min(y + Origins::ROWS);
             let [begin, end] =
                 [rows.start, rows.end].map(|row| row as usize * width * element.bytes());
             let out = &mut out[begin..end];
-            self.find_origins(sample, result, rows, (turn, stored));
+            self.find_origins(sample, result, rows, turned);
             match element {
                 ElementType::U8 => self.write::<u8>(out, fill as u8, |value| {
                     u8::try_from(value).map_err(|_| beyond_bytes(value))

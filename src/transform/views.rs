@@ -4,7 +4,7 @@ use crate::decode::Decoders;
 use crate::error::DataError;
 use crate::geometry::BoundingBox;
 use crate::header::Header;
-use crate::plan::{Plan, SamplePlan};
+use crate::plan::{Plan, SamplePlan, ViewPlan};
 use crate::random::SampleKey;
 
 use super::{HostTransform, PlannedImage};
@@ -82,6 +82,15 @@ impl Views {
             .iter()
             .flat_map(|view| std::iter::repeat_n(&view.plan, view.outputs() as usize));
         plans.zip(&self.samples)
+    }
+
+    /// Plans of the outputs of one view.
+    pub fn of_view(&self, plan: &Plan, view: usize) -> &[SamplePlan] {
+        let outputs = |views: &[ViewPlan]| -> usize {
+            views.iter().map(|view| view.outputs() as usize).sum()
+        };
+        let begin = outputs(&plan.views[..view]);
+        &self.samples[begin..begin + outputs(&plan.views[view..=view])]
     }
 
     /// The window of the image that all chains need.

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use feedwater::internals::image::PixelType;
-use feedwater::loader::LoaderBuilder;
 use feedwater::Size;
+use feedwater::internals::image::PixelType;
 use feedwater::internals::random::SampleRng;
+use feedwater::loader::LoaderBuilder;
 use feedwater::op::{self, Chain, Crop, Operator, Placement, Resize, View};
 use feedwater::plan::OnError;
 

@@ -15,7 +15,7 @@ use super::doctor::warn_without_simd;
 use super::images::{self, cache};
 use super::interrupt::{self, Polled};
 use super::report::{Report, warn};
-use super::sheet::{Sheet, on_host};
+use super::sheet::Sheet;
 use super::{CommandError, DEVICES, io_failure, print, print_json, print_lines, progress, require};
 
 /// Loads one epoch of generated photo-like JPEGs with the usual training chain
@@ -55,8 +55,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         }
         let batch = batch?;
         if batch.number() == 0 {
-            let data = on_host(&batch)?;
-            let sheet = Sheet::new(&epoch, &batch, &data);
+            let sheet = Sheet::new(&epoch, &batch)?;
             let written = sheet.write(&image).and_then(AtomicFile::commit);
             written.map_err(|error| io_failure(&image, &error))?;
         }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use feedwater::annotation::PlacedObject;
@@ -15,11 +15,15 @@ use serde::Serialize;
 use serde::ser::{SerializeSeq, Serializer};
 use serde_json::json;
 
+use columns::{ColumnFiles, file_name};
+
 use super::npy::NpyWriter;
-use super::sheet::{Sheet, on_host};
+use super::sheet::Sheet;
 use super::{CommandError, PipelineOptions, io_failure, print, print_json};
 
-/// Writes batches as images.npy, samples.json and a contact sheet (sheet.png)
+mod columns;
+
+/// Writes batches as images.npy, samples.json, files of other columns, and contact sheets
 #[derive(Args)]
 #[command(after_help = "Example:\n  feedwater dump pipeline.toml --out first-batch")]
 pub struct Options {
@@ -117,7 +121,10 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
 
     let images = out.join("images.npy");
     let images_failed = |error| io_failure(&images, &error);
-    let mut npy = NpyWriter::create(&images).map_err(images_failed)?;
+    let has_images = loader.plan().has_images();
+    let npy = has_images.then(|| NpyWriter::create(&images)).transpose();
+    let mut npy = npy.map_err(images_failed)?;
+    let mut columns = ColumnFiles::new(out.join("columns"));
     let samples = out.join("samples.json");
     let samples_failed = |error| io_failure(&samples, &error);
     let mut file = AtomicFile::create(&samples).map_err(samples_failed)?;
@@ -125,37 +132,46 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     let mut json = serde_json::Serializer::pretty(&mut file);
     let mut entries = json.serialize_seq(None).map_err(|error| samples_failed(error.into()))?;
     let mut count = 0;
-    let image = out.join("sheet.png");
-    let mut sheet = None;
+    let mut sheets = Vec::new();
     let mut epoch = loader.epoch();
     for _ in 0..options.batches {
         let Some(batch) = epoch.next().transpose()? else { break };
-        let data = on_host(&batch)?;
-        npy.append(batch.shape(), &data).map_err(images_failed)?;
-        if sheet.is_none() {
-            let drawn = Sheet::new(&epoch, &batch, &data).write(&image);
-            sheet = Some(drawn.map_err(|error| io_failure(&image, &error))?);
+        if let Some(npy) = &mut npy {
+            let images = batch.images();
+            let appended = npy.append(images.element_type(), &images.shape(), &images.to_host()?);
+            appended.map_err(images_failed)?;
+        }
+        columns.append(&batch)?;
+        if sheets.is_empty() {
+            sheets = draw_sheets(&epoch, &batch, out)?;
         }
         for entry in describe(&epoch, &batch) {
             entries.serialize_element(&entry).map_err(|error| samples_failed(error.into()))?;
             count += 1;
         }
     }
-    if sheet.is_none() {
+    if sheets.is_empty() {
         let why = loader.failures().unwrap_or_default();
         return Err(CommandError::Failed(format!(
             "all samples failed, so there is no sample to write: {why}"
         )));
     }
-    let npy = npy.finish().map_err(images_failed)?;
+    let npy = npy.map(NpyWriter::finish).transpose().map_err(images_failed)?;
     entries.end().map_err(|error| samples_failed(error.into()))?;
     file.flush().map_err(samples_failed)?;
-    // Give the three files their final names only after all of them are completely written.
-    npy.commit().map_err(images_failed)?;
-    file.commit().map_err(samples_failed)?;
-    if let Some(sheet) = sheet {
-        sheet.commit().map_err(|error| io_failure(&image, &error))?;
+    // Give the files their final names only after all of them are completely written.
+    let mut files = Vec::new();
+    if let Some(npy) = npy {
+        npy.commit().map_err(images_failed)?;
+        files.push(images);
     }
+    file.commit().map_err(samples_failed)?;
+    files.push(samples.clone());
+    for (path, sheet) in sheets {
+        sheet.commit().map_err(|error| io_failure(&path, &error))?;
+        files.push(path);
+    }
+    files.extend(columns.commit()?);
 
     if options.json {
         return print_json(&json!({
@@ -163,14 +179,39 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
             "batches": loader.stats().batches,
             "shard": loader.plan().shard,
             "device": if loader.plan().uses_gpu() { "gpu" } else { "cpu" },
-            "files": [images, samples, image],
+            "files": files,
         }));
     }
-    for path in [images, samples, image] {
+    for path in files {
         let len = fs::metadata(&path).map_err(|error| io_failure(&path, &error))?.len();
         print(format!("{} ({})", path.display(), bytes(len)))?;
     }
     Ok(())
+}
+
+/// Draws a contact sheet of the images (`sheet.png`), and one of each view (`sheet-NAME.png`).
+fn draw_sheets(
+    loader: &Loader,
+    batch: &Batch,
+    out: &Path,
+) -> Result<Vec<(PathBuf, AtomicFile)>, CommandError> {
+    let mut sheets = Vec::new();
+    let mut draw = |name: String, sheet: Sheet| {
+        let path = out.join(name);
+        let drawn = sheet.write(&path).map_err(|error| io_failure(&path, &error))?;
+        sheets.push((path, drawn));
+        Ok::<_, CommandError>(())
+    };
+    if loader.plan().has_images() {
+        draw("sheet.png".into(), Sheet::new(loader, batch)?)?;
+    }
+    for (number, view) in loader.plan().views.iter().enumerate() {
+        draw(
+            format!("sheet-{}.png", file_name(&view.name)),
+            Sheet::of_view(loader, batch, number)?,
+        )?;
+    }
+    Ok(sheets)
 }
 
 fn describe(loader: &Loader, batch: &Batch) -> Vec<SampleEntry> {

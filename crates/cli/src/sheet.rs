@@ -1,6 +1,5 @@
 //! Draws a contact sheet: the images of a batch with their labels, files and objects.
 
-use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -21,6 +20,7 @@ use caption::Caption;
 use line::{Line, Rgb, shortened, text_width};
 
 mod caption;
+mod columns;
 mod font;
 mod line;
 
@@ -50,32 +50,69 @@ pub type Ends = [[f32; 2]; CHANNELS];
 ///
 /// Each row is drawn just before it is written. So only one row of pixels and the captions are in
 /// memory.
-pub struct Sheet<'a> {
+pub struct Sheet {
     shape: TensorShape,
-    data: &'a [u8],
+    /// Values of the tensor in native byte order.
+    data: Vec<u8>,
+    /// Numbers of a mask for each pixel, if there are masks.
+    masks: Option<Vec<u8>>,
     normalize: Option<Ends>,
     captions: Vec<Caption>,
     columns: usize,
 }
 
-impl<'a> Sheet<'a> {
-    /// Creates a sheet of the first images of a batch. `data` is the tensor of the batch. The sheet
-    /// shows pixels as they are before `normalize`.
-    pub fn new(loader: &Loader, batch: &Batch, data: &'a [u8]) -> Self {
+impl Sheet {
+    /// Creates a sheet of the first images of a batch. It shows pixels as they are before
+    /// `normalize`, with the masks, boxes, points and texts of columns.
+    ///
+    /// # Errors
+    /// [`Error::Device`](feedwater::Error::Device) if the images are on a device and cannot be
+    /// copied.
+    pub fn new(loader: &Loader, batch: &Batch) -> Result<Self> {
+        let plan = loader.plan();
         let count = batch.len().min(MAX_IMAGES);
         let captions = (0..count).map(|place| Caption::new(loader, batch, place)).collect();
-        Self::of(batch.shape(), data, normalization(loader.plan()), captions)
+        let data = batch.to_host()?;
+        Ok(Self::of(batch.shape(), data, normalization(plan), captions)
+            .with_masks(columns::masks(plan, batch, None)?))
+    }
+
+    /// Creates a sheet of the first outputs of a view.
+    ///
+    /// # Errors
+    /// The errors of [`new`](Self::new).
+    pub fn of_view(loader: &Loader, batch: &Batch, number: usize) -> Result<Self> {
+        let plan = loader.plan();
+        let view = &plan.views[number];
+        let outputs = view.outputs() as usize;
+        let shape = TensorShape { batch: outputs * batch.len(), ..view.plan.shape };
+        let captions = (0..shape.batch.min(MAX_IMAGES)).map(|place| {
+            let output = view.count.map(|_| place % outputs);
+            Caption::of_view(loader, batch, (place / outputs, output), number)
+        });
+        let captions = captions.collect();
+        let data = batch.column(&view.name).map_or(Ok(Vec::new()), |column| column.to_host())?;
+        Ok(Self::of(shape, data, normalization(&view.plan), captions).with_masks(columns::masks(
+            plan,
+            batch,
+            Some(number),
+        )?))
     }
 
     fn of(
         shape: TensorShape,
-        data: &'a [u8],
+        data: Vec<u8>,
         normalize: Option<Ends>,
         captions: Vec<Caption>,
     ) -> Self {
         let count = captions.len();
         let columns = (1..=count).find(|columns| columns * columns >= count).unwrap_or(1);
-        Self { shape, data, normalize, captions, columns }
+        Self { shape, data, masks: None, normalize, captions, columns }
+    }
+
+    /// Draws masks over the images: a colour for each pixel, or 0.
+    fn with_masks(self, masks: Option<Vec<u8>>) -> Self {
+        Self { masks, ..self }
     }
 
     /// Writes the sheet as a PNG. The caller commits the returned file.
@@ -154,6 +191,10 @@ impl<'a> Sheet<'a> {
                 for (channel, level) in pixel.iter_mut().enumerate() {
                     *level = self.level(data, (x, inside), channel);
                 }
+                if let Some(masks) = &self.masks {
+                    let number = masks[(place * height + inside) * width + x];
+                    caption::tint(pixel, number);
+                }
             }
             let size = [width as i32, height as i32];
             caption.draw_over(&mut Line { rgb: pixels, y }, size, scale as i32);
@@ -187,11 +228,6 @@ impl<'a> Sheet<'a> {
         // rounds.
         (level + 0.5) as u8
     }
-}
-
-/// Returns the tensor of a batch in host memory. A tensor on the device is copied.
-pub fn on_host(batch: &Batch) -> Result<Cow<'_, [u8]>> {
-    batch.host().map_or_else(|| batch.to_host().map(Cow::Owned), |data| Ok(Cow::Borrowed(data)))
 }
 
 /// Returns for each channel the tensor values that stand for the bytes 0 and 255. They are computed

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::error::{DataError, Error, Reason, Result, reserve};
 use crate::field::{CellFormat, DefaultValue, FieldValue, Flat, TooLong, Written, quoted};
 use crate::header::Header;
-use crate::plan::{ColumnKind, ColumnRole, ColumnSettings, Plan, SamplePlan};
+use crate::plan::{ColumnKind, ColumnRole, ColumnSettings, Plan, SamplePlan, ViewPlan};
 use crate::source::{Fields, Source};
 use crate::transform::{Followed, Masks};
 
@@ -57,6 +57,8 @@ struct FieldColumn {
     list: Option<usize>,
     format: CellFormat,
     settings: ColumnSettings,
+    /// Number of the view that the column follows. `None` means the main chain.
+    view: Option<usize>,
     /// File of the sample's mask.
     encoded: Vec<u8>,
     /// Result for the current sample. `None` if its value is missing.
@@ -66,7 +68,6 @@ struct FieldColumn {
 impl FieldReader {
     pub fn new(plan: &Plan) -> Self {
         let mut lists = 0;
-        let image = [plan.shape.width, plan.shape.height].map(|side| side as usize);
         let (mut columns, mut wanted, mut shown) = (Vec::new(), Vec::new(), Vec::new());
         let mut views = Vec::new();
         for column in &*plan.columns {
@@ -89,7 +90,8 @@ impl FieldReader {
                 name: column.name.clone(),
                 slot: column.slot,
                 list,
-                format: settings.cells(image),
+                format: settings.cells(&column.dims),
+                view: ViewPlan::followed(settings, &plan.views),
                 settings: settings.clone(),
                 encoded: Vec::new(),
                 written: None,
@@ -159,20 +161,27 @@ impl FieldReader {
     }
 
     /// Moves the masks, points and boxes of the sample that was read last, as the actions of its
-    /// plan move the pixels of its image.
-    pub fn follow(
+    /// plan move the pixels of its image. `of` returns the plan and the outputs of a view, or of the
+    /// main chain.
+    pub fn follow<'a>(
         &mut self,
         masks: &mut Masks,
-        (plan, header, sample): (&Plan, &Header, &SamplePlan),
+        header: &Header,
+        of: impl Fn(Option<usize>) -> (&'a Plan, &'a [SamplePlan]),
         cell: &mut impl Cell,
     ) -> Result<(), DataError> {
         for (number, column) in self.columns.iter().enumerate() {
             let (Some(written), settings) = (column.written, &column.settings) else { continue };
             let part = cell.part(column.slot);
             let numbers = written.len * column.format.entry_bytes();
+            if !settings.kind.follows() {
+                continue;
+            }
+            let (plan, samples) = of(column.view);
+            let Some(sample) = samples.first() else { continue };
             match settings.kind {
                 ColumnKind::Mask => masks
-                    .make(&column.encoded, settings, (plan, header, sample), part)
+                    .make(&column.encoded, settings, (header, plan, samples), part)
                     .map_err(|error| column.error(&self.shown[number], error))?,
                 ColumnKind::Points => Followed::new(settings, header, sample)
                     .move_points(

@@ -295,8 +295,12 @@ impl SamplePipeline {
             return Ok(());
         }
         let begin = self.meter.begin(Stage::Transform);
-        let Self { plan, sample, masks, .. } = self;
-        fields.follow(masks, (plan, planned.header(), sample), cell)?;
+        let Self { plan, sample, masks, views, .. } = self;
+        let of = |view: Option<usize>| match view {
+            Some(view) => (&plan.views[view].plan, views.of_view(plan, view)),
+            None => (&**plan, std::slice::from_ref(sample)),
+        };
+        fields.follow(masks, planned.header(), of, cell)?;
         self.meter.add(Stage::Transform, begin, 0);
         Ok(())
     }

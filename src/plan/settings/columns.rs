@@ -60,7 +60,9 @@ pub struct ColumnSettings {
     /// fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<DefaultValue>,
-    /// Column whose geometry a mask, points or boxes follow. Only `image`, which is the default.
+    /// Column whose geometry a mask, points or boxes follow: `image`, which is the default, or a
+    /// view. A mask has an axis for the outputs of a view with `count`. Points and boxes cannot
+    /// follow such a view.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub like: Option<String>,
     /// Number in a mask where the result shows no part of the image. Default 255.
@@ -146,16 +148,14 @@ impl ColumnSettings {
         }
     }
 
-    /// Format of the column's cells. `image` is the width and height of the chain's output, which
-    /// is the shape of masks.
-    pub(crate) fn cells(&self, image: [usize; 2]) -> CellFormat {
-        let [width, height] = image;
+    /// Format of the column's cells. `mask` is the shape of a mask.
+    pub(crate) fn cells(&self, mask: &[usize]) -> CellFormat {
         let (element, dims, max_len) = match self.kind {
             ColumnKind::Text | ColumnKind::Bytes => (ElementType::U8, Vec::new(), TEXT_LEN),
             ColumnKind::List | ColumnKind::Array => {
                 (self.dtype.unwrap_or(ElementType::F32), self.shape.clone(), LIST_LEN)
             }
-            ColumnKind::Mask => (self.dtype.unwrap_or(ElementType::U8), vec![height, width], 1),
+            ColumnKind::Mask => (self.dtype.unwrap_or(ElementType::U8), mask.to_vec(), 1),
             ColumnKind::Points if self.shape.is_empty() => (ElementType::F32, vec![2], LIST_LEN),
             ColumnKind::Points => (ElementType::F32, self.shape.clone(), LIST_LEN),
             ColumnKind::Boxes => (ElementType::F32, vec![4], LIST_LEN),

@@ -129,7 +129,8 @@ fn views_equal_those_of_the_cpu() {
     let mut files = jpegs(13);
     files[4].0 = b"no image".to_vec();
     files[7].0 = common::png(7, 30, 40);
-    let crop = |side| Chain::new().then(RandomResizedCrop::to(side, side)).then(Normalize::IMAGENET);
+    let crop =
+        |side| Chain::new().then(RandomResizedCrop::to(side, side)).then(Normalize::IMAGENET);
     let views = [
         View::new("small", crop(9)).count(3),
         View::new("like", crop(32)).like("image").dtype(DType::F16),

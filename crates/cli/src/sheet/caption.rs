@@ -6,6 +6,7 @@ use std::path::Path;
 use feedwater::internals::footprint::counted;
 use feedwater::loader::{Batch, Loader, Outcome, SampleRecord};
 
+use super::columns;
 use super::font;
 use super::line::{Line, Rectangle, Rgb, shortened, text_width};
 
@@ -54,7 +55,7 @@ impl Caption {
         let object = |object: &feedwater::annotation::PlacedObject| {
             let category = object.category;
             let name = class(category).map_or_else(|| category.to_string(), Clone::clone);
-            let colour = CATEGORIES[category.rem_euclid(CATEGORIES.len() as i64) as usize];
+            let colour = colour(category);
             let name = shortened(&name, NAME);
             // The conversion with `as` is exact, because edges lie within the tensor.
             let rectangle = object.bbox.xyxy().map(|edge| edge.round() as i32);
@@ -69,9 +70,27 @@ impl Caption {
                 None => label.to_string(),
             },
         };
+        let mut objects = objects;
+        objects.extend(columns::objects(loader.plan(), batch, (place, None)));
+        let title = [title].into_iter().chain(columns::texts(batch, place));
+        let title = title.collect::<Vec<_>>().join(", ");
         let location = source.named_location(sample.index);
         let name = Path::new(&location).file_name().map(|name| name.to_string_lossy().into_owned());
         Self { title, file: name.unwrap_or(location), mark: mark(sample), objects }
+    }
+
+    /// Caption of an output of a view. `output` is the number of the output, if the view has a
+    /// count.
+    pub fn of_view(
+        loader: &Loader,
+        batch: &Batch,
+        (place, output): (usize, Option<usize>),
+        view: usize,
+    ) -> Self {
+        let caption = Self::new(loader, batch, place);
+        let objects = columns::objects(loader.plan(), batch, (place, Some(view)));
+        let number = output.map_or(String::new(), |output| format!("[{output}] "));
+        Self { title: format!("{number}{}", caption.title), objects, ..caption }
     }
 
     /// Draws one row of everything that lies over an image of this size: the boxes, their names,
@@ -97,6 +116,22 @@ impl Caption {
             tag(line, [0, height - rows], &text, *colour, width, scale);
         }
     }
+}
+
+/// Draws the number of a mask over a pixel: a colour for each number except 0 and 255.
+pub(super) fn tint(pixel: &mut [u8], number: u8) {
+    if number == 0 || number == 255 {
+        return;
+    }
+    let colour = CATEGORIES[usize::from(number) % CATEGORIES.len()];
+    for (level, of) in pixel.iter_mut().zip(colour) {
+        *level = ((u16::from(*level) + u16::from(of)) / 2) as u8;
+    }
+}
+
+/// Colour of the category with this number.
+pub(super) fn colour(category: i64) -> Rgb {
+    CATEGORIES[category.rem_euclid(CATEGORIES.len() as i64) as usize]
 }
 
 /// Draws text on a background of the colour `ground`, within the image.

@@ -76,7 +76,7 @@ impl ColumnSettings {
         }
         self.check_following()?;
         // Masks have the size of the chain's output, which is limited anyway.
-        let format = self.cells([1, 1]);
+        let format = self.cells(&[1, 1]);
         if format.cell_bytes() > MOST_CELL_BYTES {
             let key = if format.kind.is_ragged() { "max_len" } else { "shape" };
             return Err((
@@ -138,10 +138,6 @@ impl ColumnSettings {
         if !self.kind.follows() {
             return Ok(());
         }
-        if let Some(like) = self.like.as_ref().filter(|it| *it != "image") {
-            let problem = format!("is {like:?}; the only column to follow is \"image\"");
-            return Err(("like", problem));
-        }
         let (kind, dtype) = (self.kind, self.dtype);
         let dtypes: &[ElementType] = match kind {
             ColumnKind::Mask => &[ElementType::U8, ElementType::I64, ElementType::F32],
@@ -161,8 +157,8 @@ impl ColumnSettings {
                 }
                 let fill = DefaultValue::Float(self.fill());
                 let written = self
-                    .cells([1, 1])
-                    .write_default(&fill, &mut [0; 8][..self.cells([1, 1]).cell_bytes()]);
+                    .cells(&[1, 1])
+                    .write_default(&fill, &mut [0; 8][..self.cells(&[1, 1]).cell_bytes()]);
                 written.map(drop).map_err(|error| ("fill", error.problem))
             }
             ColumnKind::Points => self.check_points(),
@@ -171,7 +167,7 @@ impl ColumnSettings {
     }
 
     fn check_points(&self) -> Result<(), (&'static str, String)> {
-        let dims = self.cells([1, 1]).dims;
+        let dims = self.cells(&[1, 1]).dims;
         if !matches!(dims.last(), Some(2 | 3)) {
             let problem = format!(
                 "is {dims:?}, but the last axis of points has 2 numbers (x, y) or 3 (x, y, visibility); set shape = [2] or [3]"
@@ -230,7 +226,7 @@ mod tests {
             ("turn", ColumnSettings { turn: true, ..text("a") }),
             ("flip_pairs", ColumnSettings { flip_pairs: vec![[0, 1]], ..mask() }),
             ("format", ColumnSettings { format: BoxFormat::Xywh, ..mask() }),
-            ("like", ColumnSettings { like: Some("label".into()), ..mask() }),
+            ("like", ColumnSettings { like: Some("image".into()), ..text("a") }),
             ("fill", ColumnSettings { fill: Some(256.0), ..mask() }),
             ("fill", ColumnSettings { fill: Some(0.5), ..mask() }),
             ("field", ColumnSettings { field: Some("a:b".into()), ..mask() }),

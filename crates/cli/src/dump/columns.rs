@@ -1,0 +1,180 @@
+//! Files with the columns of batches besides images and labels.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use feedwater::ElementType;
+use feedwater::internals::file::AtomicFile;
+use feedwater::loader::{Batch, Column};
+use feedwater::plan::CellKind;
+
+use crate::npy::NpyWriter;
+use crate::{CommandError, io_failure};
+
+/// Columns that have other files.
+const OTHERS: [&str; 2] = ["image", "label"];
+
+/// Writes each column to a file in a folder: texts as a list in JSON, and other columns as an array
+/// of NumPy. The offsets of lists are in a second array.
+pub struct ColumnFiles {
+    folder: PathBuf,
+    columns: Vec<ColumnFile>,
+}
+
+/// Files of one column.
+struct ColumnFile {
+    name: String,
+    values: Values,
+    offsets: Option<Array>,
+}
+
+enum Values {
+    Array(Array),
+    Texts { path: PathBuf, file: AtomicFile, count: usize },
+}
+
+/// Array of NumPy.
+struct Array {
+    path: PathBuf,
+    writer: NpyWriter,
+    /// Number of entries of the lists so far, if the array has offsets.
+    entries: i64,
+}
+
+impl ColumnFiles {
+    /// Writes to `folder`, which is created for the first column.
+    pub fn new(folder: PathBuf) -> Self {
+        Self { folder, columns: Vec::new() }
+    }
+
+    /// Appends the columns of a batch.
+    pub fn append(&mut self, batch: &Batch) -> Result<(), CommandError> {
+        for column in batch.columns().filter(|it| !OTHERS.contains(&it.name())) {
+            let place = self.columns.iter().position(|it| it.name == column.name());
+            let place = match place {
+                Some(place) => place,
+                None => {
+                    let created = ColumnFile::create(&self.folder, &column);
+                    self.columns.push(created.map_err(|(path, error)| io_failure(&path, &error))?);
+                    self.columns.len() - 1
+                }
+            };
+            self.columns[place].append(batch, &column)?;
+        }
+        Ok(())
+    }
+
+    /// Completes the files and gives them their final names. Returns their paths.
+    pub fn commit(self) -> Result<Vec<PathBuf>, CommandError> {
+        let mut finished = Vec::new();
+        for ColumnFile { values, offsets, .. } in self.columns {
+            match values {
+                Values::Array(array) => finished.push(array.finish()?),
+                Values::Texts { path, mut file, count } => {
+                    let end: &[u8] = if count == 0 { b"[]\n" } else { b"\n]\n" };
+                    let ended = file.write_all(end).and_then(|()| file.flush());
+                    ended.map_err(|error| io_failure(&path, &error))?;
+                    finished.push((path, file));
+                }
+            }
+            if let Some(offsets) = offsets {
+                finished.push(offsets.finish()?);
+            }
+        }
+        let commit = |(path, file): (PathBuf, AtomicFile)| match file.commit() {
+            Ok(()) => Ok(path),
+            Err(error) => Err(io_failure(&path, &error)),
+        };
+        finished.into_iter().map(commit).collect()
+    }
+}
+
+impl ColumnFile {
+    fn create(folder: &Path, column: &Column<'_>) -> Result<Self, (PathBuf, io::Error)> {
+        fs::create_dir_all(folder).map_err(|error| (folder.to_path_buf(), error))?;
+        let stem = file_name(column.name());
+        let array = |ending: &str| {
+            let path = folder.join(format!("{stem}{ending}"));
+            match NpyWriter::create(&path) {
+                Ok(writer) => Ok(Array { path, writer, entries: 0 }),
+                Err(error) => Err((path, error)),
+            }
+        };
+        let is_text = column.kind() == CellKind::Text;
+        let values = match is_text {
+            true => {
+                let path = folder.join(format!("{stem}.json"));
+                match AtomicFile::create(&path) {
+                    Ok(file) => Values::Texts { path, file, count: 0 },
+                    Err(error) => return Err((path, error)),
+                }
+            }
+            false => Values::Array(array(".npy")?),
+        };
+        let offsets = (column.is_ragged() && !is_text).then(|| array(".offsets.npy"));
+        Ok(Self { name: column.name().into(), values, offsets: offsets.transpose()? })
+    }
+
+    fn append(&mut self, batch: &Batch, column: &Column<'_>) -> Result<(), CommandError> {
+        match &mut self.values {
+            Values::Texts { path, file, count } => {
+                for place in 0..batch.len() {
+                    let before: &[u8] = if *count == 0 { b"[\n" } else { b",\n" };
+                    let text = serde_json::to_string(column.text(place).unwrap_or_default());
+                    let text = text.map_err(io::Error::from);
+                    let written = file.write_all(before).and(text);
+                    let written = written.and_then(|text| file.write_all(text.as_bytes()));
+                    written.map_err(|error| io_failure(path, &error))?;
+                    *count += 1;
+                }
+            }
+            Values::Array(array) => {
+                array.append(column.element_type(), &column.shape(), &column.to_host()?)?;
+            }
+        }
+        if let (Some(array), Some(offsets)) = (&mut self.offsets, column.offsets()) {
+            // The offsets of all batches together begin with one 0.
+            let skipped = usize::from(array.entries > 0 || array.has_rows());
+            let shifted: Vec<i64> = offsets.iter().map(|it| it + array.entries).collect();
+            array.entries = shifted.last().copied().unwrap_or(array.entries);
+            let kept = &shifted[skipped.min(shifted.len())..];
+            array.append(ElementType::I64, &[kept.len()], bytemuck::cast_slice(kept))?;
+        }
+        Ok(())
+    }
+}
+
+impl Array {
+    fn append(
+        &mut self,
+        element: ElementType,
+        dims: &[usize],
+        data: &[u8],
+    ) -> Result<(), CommandError> {
+        let appended = self.writer.append(element, dims, data);
+        appended.map_err(|error| io_failure(&self.path, &error))
+    }
+
+    fn has_rows(&self) -> bool {
+        self.writer.rows() > 0
+    }
+
+    fn finish(self) -> Result<(PathBuf, AtomicFile), CommandError> {
+        match self.writer.finish() {
+            Ok(file) => Ok((self.path, file)),
+            Err(error) => Err(io_failure(&self.path, &error)),
+        }
+    }
+}
+
+/// Name of a column in the name of a file. Characters other than letters, digits, `_`, `-` and `.`
+/// become `%` and two digits for each byte.
+pub fn file_name(column: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    let encoded = column.bytes().map(|byte| match is_plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    });
+    encoded.collect()
+}

@@ -1,0 +1,81 @@
+//! Columns on a contact sheet: masks, boxes, points and texts.
+
+use feedwater::loader::Batch;
+use feedwater::plan::{CellKind, ColumnKind, ColumnSettings, Plan};
+use feedwater::{ElementType, Result};
+
+use super::caption::{Object, colour};
+
+/// Largest number of characters of a text.
+const TEXT: usize = 120;
+
+/// Half of the side of the square around a point, in pixels.
+const POINT: i32 = 2;
+
+/// Numbers of the first mask that follows the view with this number, or the main chain. Numbers
+/// above 255 are drawn like the rest of their division by 256.
+pub fn masks(plan: &Plan, batch: &Batch, view: Option<usize>) -> Result<Option<Vec<u8>>> {
+    let mut masks = following(plan, view).filter(|it| it.kind == ColumnKind::Mask);
+    let Some(column) = masks.next().and_then(|it| batch.column(&it.name)) else { return Ok(None) };
+    let bytes = column.to_host()?;
+    Ok(Some(match column.element_type() {
+        ElementType::I64 => {
+            bytes.as_chunks().0.iter().map(|it| i64::from_ne_bytes(*it) as u8).collect()
+        }
+        ElementType::F32 => {
+            bytes.as_chunks().0.iter().map(|it| f32::from_ne_bytes(*it) as u32 as u8).collect()
+        }
+        _ => bytes,
+    }))
+}
+
+/// Boxes and points of a sample that follow a view, or the main chain. Each column has a colour.
+pub fn objects(plan: &Plan, batch: &Batch, (place, view): (usize, Option<usize>)) -> Vec<Object> {
+    let mut objects = Vec::new();
+    for (number, settings) in following(plan, view).enumerate() {
+        let Some(column) = batch.column(&settings.name) else { continue };
+        let Some(numbers) = column.sample::<f32>(place) else { continue };
+        let mut add = |rectangle: [f32; 4]| {
+            let rectangle = rectangle.map(|edge| edge.round() as i32);
+            let colour = colour(number as i64);
+            objects.push(Object { rectangle, name: String::new(), colour, crowd: false });
+        };
+        match settings.kind {
+            ColumnKind::Boxes => {
+                let boxes = numbers.as_chunks().0.iter();
+                boxes.filter(|it| it[2] > it[0]).for_each(|it| add(*it));
+            }
+            ColumnKind::Points => {
+                let axes = column.shape().last().copied().unwrap_or(2);
+                let shown = |it: &&[f32]| it.get(2).is_none_or(|&visibility| visibility > 0.0);
+                for point in numbers.chunks_exact(axes).filter(shown) {
+                    let half = POINT as f32;
+                    let (x, y) = (point[0], point[1]);
+                    if x.is_finite() && y.is_finite() {
+                        add([x - half, y - half, x + half, y + half]);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    objects
+}
+
+/// Texts of a sample.
+pub fn texts(batch: &Batch, place: usize) -> impl Iterator<Item = String> {
+    let texts = batch.columns().filter(|column| column.kind() == CellKind::Text);
+    texts.filter_map(move |column| Some(column.text(place)?.chars().take(TEXT).collect()))
+}
+
+/// Columns that follow the view with this number, or the main chain.
+fn following(plan: &Plan, view: Option<usize>) -> impl Iterator<Item = &ColumnSettings> {
+    let followed = move |column: &ColumnSettings| {
+        let like = column.like.as_ref();
+        like.and_then(|like| plan.views.iter().position(|view| view.name == *like))
+    };
+    let columns = plan.settings.columns.iter().filter(|column| {
+        matches!(column.kind, ColumnKind::Mask | ColumnKind::Points | ColumnKind::Boxes)
+    });
+    columns.filter(move |column| followed(column) == view)
+}
