@@ -78,7 +78,7 @@ class Towers(nn.Module):
 
 def arguments():
     parser = argparse.ArgumentParser()
-    parser.add_argument("data", help="a .tar or a .parquet, or several, as in train-{000..146}.tar")
+    parser.add_argument("data", help="a .tar or a .parquet, or several in quotes, as in 'train-{000..146}.tar'")
     parser.add_argument("--side", type=int, default=224, help="width and height of the network's input, in pixels")
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--batch", type=int, default=64)

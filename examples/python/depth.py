@@ -52,7 +52,7 @@ def main():
 def loader(data, chain, **settings):
     # Numbers above 255 need f32 or i64. Each pixel of the result has the number of one pixel, so no distance is a mean over an edge.
     columns = {"depth": fw.mask("depth.png", dtype="f32", fill=UNKNOWN)}
-    # Depth maps of 640x480 and more can have over 1 MiB, the default limit of a file beside an image.
+    # A 16-bit map of more than 524,288 pixels, such as 1024x768, can exceed 1 MiB, the default limit of a file in an archive.
     limits = fw.Limits(max_field_bytes=8 << 20)
     return fw.Loader(fw.webdataset(data, label=""), chain, columns=columns, limits=limits, **settings)
 
@@ -65,7 +65,7 @@ def distances(batch, units):
 
 def arguments():
     parser = argparse.ArgumentParser()
-    parser.add_argument("data", help="a WebDataset archive, or several, as in train-{000..146}.tar")
+    parser.add_argument("data", help="a WebDataset archive, or several in quotes, as in 'train-{000..146}.tar'")
     parser.add_argument("--units", type=float, default=1000, help="numbers of the depth maps per metre")
     parser.add_argument("--side", type=int, default=224, help="width and height of the network's input, in pixels")
     parser.add_argument("--epochs", type=int, default=2)

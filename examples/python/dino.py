@@ -69,7 +69,7 @@ def main():
 
 
 def network():
-    """The features of an image of any size, and a head."""
+    """Returns a network of two parts: one computes features of an image of any size, and the other one maps them to the outputs."""
     features = [nn.Conv2d(3, 16, 5, stride=2), nn.ReLU(), nn.Conv2d(16, 32, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
     return nn.Sequential(nn.Sequential(*features), nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, OUTPUTS)))
 

@@ -18,7 +18,7 @@ from ._datasets import dataset
 from ._settings import BatchOperator, Operator, Samples, Source, concat, mixture, samples
 from ._torchvision import from_torchvision
 from .batch import Batch
-from .columns import Column, Ragged, View, array, boxes, bytes_, list_, mask, points, text, view
+from .columns import Column, Ragged, View, array, boxes, bytes_, image, list_, mask, points, text, view
 from .errors import Error
 from .loader import Loader
 from .objects import Objects
@@ -72,6 +72,7 @@ __all__ = [
     "eval_recipe",
     "file_list",
     "from_torchvision",
+    "image",
     "integrations",
     "list_",
     "lmdb",

@@ -28,7 +28,8 @@ class Tensor:
 
     :meth:`torch`, :meth:`numpy`, :meth:`jax` and :meth:`tensorflow` return arrays that share the memory of the column. The
     array of the first call owns this memory. If ``__dlpack__`` is called before these methods, the library that called it
-    owns the memory, and the methods raise ``BufferError``.
+    owns the memory, and the methods raise ``BufferError``. The loader reuses the memory of a batch when the arrays of all
+    its columns are gone.
     """
 
     def __init__(self, inner: _feedwater.Batch, name: str, dtype: str, shape: list[int], lock: Any) -> None:
@@ -104,7 +105,7 @@ class Tensor:
     def tensorflow(self) -> TensorFlowTensor:
         """The tensor for TensorFlow, on the loader's device. On a GPU, this call blocks until the batch is filled.
         After TensorFlow has freed the tensor, the loader first waits for all GPU work that the process has enqueued
-        until then, and then reuses the memory. If a batch on a GPU was already passed to another framework, this call
+        until then, and then reuses the memory. If this column on a GPU was already passed to another framework, this call
         raises ``BufferError``."""
         from tensorflow.experimental import dlpack
 
@@ -116,7 +117,7 @@ class Tensor:
         if self._inner.device[0] == CUDA and not type(owner).__module__.startswith("tensorflow"):
             # The owner frees the memory when the work in its own streams is done. It does not wait for work in TensorFlow's streams.
             raise BufferError(
-                f"the batch on {self.device} was already passed to {type(owner).__module__}, whose array does not wait for TensorFlow's work; "
+                f"the column {self._name!r} on {self.device} was already passed to {type(owner).__module__}, whose array does not wait for TensorFlow's work; "
                 "call tensorflow() first, or copy that array"
             )
         return dlpack.from_dlpack(_exported(owner, None))

@@ -213,7 +213,8 @@ class Batch:
     def column(self, name: str, framework: Framework = "numpy") -> Any:
         """A column that the loader's parameter ``columns`` added: an array or tensor of ``framework``, a
         :class:`feedwater.Ragged` for lists, or a list of texts or bytes. Views and masks share the memory of the batch, as
-        the images do. Other columns are copied, to the batch's GPU if it is on one."""
+        the images do, and are copied in the same cases. Other columns are copied: to host memory for ``"numpy"``, otherwise to
+        the batch's device."""
         if name not in self._inner.columns:
             names = ", ".join(self._inner.columns) or "no columns"
             raise KeyError(f"the batch has {names}, and none has the name {name!r}; add columns with fw.Loader(..., columns={{...}})")

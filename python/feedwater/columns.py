@@ -1,4 +1,4 @@
-"""Columns of batches besides images and labels: fields of the source, such as captions, and views, which are further crops of the image.
+"""Columns of batches besides images and labels: fields of the source, such as captions, and views, which are further outputs of the image.
 
     loader = fw.Loader("train.csv", fw.train_recipe(224), columns={"caption": fw.text(), "score": fw.array("f32")})
     for batch in loader:
@@ -15,10 +15,10 @@ from ._checks import dtype_name, operators_of
 from ._names import nearest, suggesting
 from ._settings import Operator, _Settings
 
-__all__ = ["Column", "Ragged", "View", "array", "boxes", "bytes_", "list_", "mask", "points", "text", "view"]
+__all__ = ["Column", "Ragged", "View", "array", "boxes", "bytes_", "image", "list_", "mask", "points", "text", "view"]
 
 #: Functions that make columns.
-MAKERS = ("array", "list_", "text", "bytes_", "mask", "points", "boxes", "view")
+MAKERS = ("array", "list_", "text", "bytes_", "mask", "points", "boxes", "view", "image")
 
 TooLong = Literal["error", "truncate", "skip"]
 BoxFormat = Literal["xyxy", "xywh", "cxcywh"]
@@ -124,7 +124,8 @@ def mask(
       ``[samples, count, height, width]``.
     * ``dtype``: ``"u8"`` (default), ``"i64"`` (for losses of PyTorch, and for 16-bit files) or ``"f32"`` (for depth maps).
     * ``fill``: number where the result shows no part of the image. Default: 255.
-    * ``scale``: scale masks of another size to the size of their image. By default, such a sample fails.
+    * ``scale``: stretch a mask that is neither wider nor higher than its image to the size of the image. A mask of any other size fails its
+      sample.
     * ``turn``: the masks were made from the pixels before EXIF turns them, so they are turned like the image.
     * ``default``: number in the whole mask of samples without the field. By default, such a sample fails.
     """
@@ -183,10 +184,10 @@ def boxes(
 
 
 class View(_Settings):
-    """A column with another output of the image, made by :func:`view`."""
+    """A column with another output of the image, made by :func:`view`, or of an image in a field, made by :func:`image`."""
 
-    MADE_BY = "fw.view"
-    FIELDS = ("chain", "count", "like", "dtype")
+    MADE_BY = "fw.view or fw.image"
+    FIELDS = ("chain", "field", "count", "like", "dtype")
 
     def settings(self) -> dict[str, Any]:
         """The settings as a table of a pipeline file, without the name of the view."""
@@ -194,8 +195,11 @@ class View(_Settings):
 
     def __repr__(self) -> str:
         settings = dict(self._settings)
-        chain = settings.pop("chain")
-        return f"fw.view({', '.join([repr(chain), *(f'{key}={value!r}' for key, value in settings.items())])})"
+        given = [repr(settings.pop("chain"))]
+        name = "image" if "field" in settings else "view"
+        if name == "image":
+            given.insert(0, repr(settings.pop("field")))
+        return f"fw.{name}({', '.join([*given, *(f'{key}={value!r}' for key, value in settings.items())])})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, View) and self._settings == other._settings
@@ -208,19 +212,47 @@ class View(_Settings):
 def view(transform: Operator | Sequence[Operator], *, count: int | None = None, like: str | None = None, dtype: Any = None) -> View:
     """A column with another output of the sample's image, such as a small crop. The image is decoded once for all views.
 
-    * ``transform``: operators, as for :class:`feedwater.Loader`. If all outputs are views, give the loader no ``transform``; batches then
-      have no key ``image``.
-    * ``count``: number of outputs per sample, each with its own random numbers, in a tensor ``[samples, count, 3, height, width]``. By
-      default, there is one output and no such axis.
-    * ``like``: name of another view, or ``"image"``, whose random numbers this view uses. Operators that have the same name and settings in
-      both then draw the same, such as the same crop. By default, a view has random numbers of its own, which do not depend on other views.
-    * ``dtype``: as for :class:`feedwater.Loader`, which has the default.
+    * ``transform``: operators, as for :class:`feedwater.Loader`, that end in a fixed size. If all outputs are views, give the loader no
+      ``transform``; dictionaries then have no key ``image``.
+    * ``count``: number of outputs per sample, at least 1, each with its own random numbers, in a tensor ``[samples, count, 3, height, width]``
+      (with ``layout="nhwc"``: ``[samples, count, height, width, 3]``). By default, there is one output and no such axis. All views together
+      have at most 1024 outputs.
+    * ``like``: name of another view, or ``"image"`` for the loader's own operators, whose random numbers this view uses. Operators that have
+      the same name and settings in both then draw the same, such as the same crop. The other view must have the same ``count`` and no
+      ``like``; ``"image"`` needs no ``count``. By default, a view has random numbers of its own, which do not depend on other views.
+    * ``dtype``: ``"f32"``, ``"f16"``, ``"bf16"`` or ``"u8"``. Default: that of the loader.
     """
+    return _view(transform, None, count, like, dtype)
+
+
+@suggesting("fw.image")
+def image(
+    field: str,
+    transform: Operator | Sequence[Operator],
+    *,
+    count: int | None = None,
+    like: str | None = None,
+    dtype: Any = None,
+) -> View:
+    """A column with an output of another image of the sample, such as the second image of a pair.
+
+    * ``field``: field of the source with the file of the image, or an array ``[height, width, 3]`` of bytes in :func:`feedwater.samples`. A
+      sample whose image is missing or damaged fails.
+    * ``transform``, ``count``, ``dtype``: as for :func:`view`.
+    * ``like``: as for :func:`view`. With ``like="image"``, both images get the same crops and flips. They must then have the same size;
+      other samples fail.
+    """
+    if not isinstance(field, str):
+        raise TypeError(f"field is {field!r}; it must be the name of a field, as in fw.image(\"right.jpg\", [...])")
+    return _view(transform, field, count, like, dtype)
+
+
+def _view(transform: Any, field: str | None, count: int | None, like: str | None, dtype: Any) -> View:
     if getattr(transform, "rest", None):
         raise ValueError(
             "the recipe has transforms that stay Python (keep_rest), which a view cannot run; remove them, or apply them in the training loop"
         )
-    return View(chain=operators_of(transform), count=count, like=like, dtype=dtype_name(dtype))
+    return View(chain=operators_of(transform), field=field, count=count, like=like, dtype=dtype_name(dtype))
 
 
 class Ragged(Sequence[Any]):

@@ -99,12 +99,14 @@ def test_a_batch_gives_each_column_once(folder):
         (CROP, {"a": fw.view(CROP, like="b")}, "view[0].like", "no such view"),
         (CROP, {"a": fw.view(CROP, count=2, like="image")}, "view[0].like", "one output"),
         ((), {"a": fw.view(CROP, like="image")}, "view[0].like", "no operators"),
-        (CROP, {"a": fw.view(CROP, like="b"), "b": fw.view(CROP, like="a")}, "view[0].like", "name that view"),
+        (CROP, {"a": fw.view(CROP, like="b"), "b": fw.view(CROP, like="a")}, "view[0].like", "write like = "),
         (CROP, {"a": fw.view(CROP, count=2, like="b"), "b": fw.view(CROP)}, "view[0].like", "must be equal"),
         (CROP, {"a": fw.view([ops.Resize(shorter=5)])}, "view[0].chain", "different sizes"),
         (CROP, {"a": fw.view([ops.Resize(width=0, height=5)])}, "view[0].chain[0].width", "must be 1 to"),
         (CROP, {"a": fw.view([*CROP, ops.Normalize(mean=[0.5] * 3, std=[0.5] * 3)])}, "output.dtype", "normalize"),
-        (CROP, {"a": fw.view([])}, "view[0].chain", "different sizes"),
+        (CROP, {"a": fw.view([])}, "view[0].chain", "has no operators"),
+        (CROP, {"a": fw.view(CROP, like="a")}, "view[0].like", "the name of this view"),
+        (CROP, {"a": fw.view(CROP, count=600), "b": fw.view(CROP, count=600)}, "view[1].count", "1200 outputs"),
     ],
 )
 def test_a_wrong_view_is_an_error_at_its_key(folder, transform, columns, key, words):
@@ -164,3 +166,27 @@ def test_views_are_made_by_their_function(folder):
         fw.view([3])
     view = fw.view(CROP, count=2)
     assert view == fw.view(CROP, count=2) and repr(view).startswith("fw.view([") and "count=2" in repr(view)
+
+
+def test_an_image_in_a_field_has_views(tmp_path):
+    """Files, arrays and side files are second images. They get the crops of the first image, and views of their own."""
+    random = numpy.random.default_rng(4)
+    left, right = random.integers(0, 256, (2, 6, 20, 30, 3), dtype=numpy.uint8)
+    header = b"P6 30 20 255\n"
+    for kind in ("files", "arrays"):
+        items = [{"image": header + a.tobytes(), "right": header + b.tobytes() if kind == "files" else b} for a, b in zip(left, right)]
+        columns = {"right": fw.image("right", CROP, like="image"), "many": fw.image("right", CROP, count=2)}
+        records = list(loader(fw.samples(items), CROP, columns=columns))
+        swapped = [{"image": header + b.tobytes(), "right": header + a.tobytes()} for a, b in zip(left, right)]
+        expected = list(loader(fw.samples(swapped), CROP, columns={"many": fw.view(CROP, count=2)}))
+        assert len(records) == 1
+        for record, other in zip(records, expected):
+            assert (record["right"] == other["image"]).all() and (record["many"] == other["many"]).all()
+    assert repr(fw.image("right", CROP)).startswith("fw.image('right', [")
+    with pytest.raises(TypeError, match="the name of a field"):
+        fw.image(CROP, "right")
+    items[3]["right"] = right[3][:10]
+    with pytest.raises(fw.errors.Error, match='the field "right" has an image of 30x10'):
+        list(loader(fw.samples(items), CROP, columns={"right": fw.image("right", CROP, like="image")}))
+    with pytest.raises(fw.errors.ConfigError, match="image of its own"):
+        loader(fw.samples(items), CROP, columns={"right": fw.image("right", CROP), "mask": fw.mask("right", like="right")})

@@ -36,6 +36,8 @@ pub fn chain(list: &str, value: Option<Value>) -> Result<(Chain, Vec<Table>)> {
 struct ViewSettings {
     name: String,
     #[serde(default)]
+    field: Option<String>,
+    #[serde(default)]
     count: Option<u32>,
     #[serde(default)]
     like: Option<String>,
@@ -50,11 +52,11 @@ pub fn views(value: Option<Value>, mut main: Chain) -> Result<(Chain, Vec<Table>
         let (chain, operators) = chain(&format!("{key}.chain"), table.remove("chain"))?;
         let settings = read(Value::Table(table.clone()))
             .map_err(|problem: NodeError| problem.or_known(&["chain"]).into_error(&key))?;
-        let ViewSettings { name, count, like, dtype } = settings;
+        let ViewSettings { name, field, count, like, dtype } = settings;
         let steps = chain.steps().iter().zip(operators);
         let steps = steps.map(|(step, settings)| step_table(step, &settings));
         table.insert("chain".into(), steps.collect::<Result<Vec<_>>>()?.into());
-        main = main.view(View { count, like, dtype, ..View::new(&name, chain) });
+        main = main.view(View { field, count, like, dtype, ..View::new(&name, chain) });
         written.push(table);
     }
     Ok((main, written))

@@ -11,8 +11,8 @@
 //! * [`Exported::into_raw`] returns the pointer for a capsule named `dltensor_versioned`, or
 //!   `dltensor` for the legacy form. The capsule's owner calls the deleter once. Dropping an
 //!   [`Exported`] without calling `into_raw` also calls the deleter.
-//! * The axes are in the order of the layout: (batch, channel, row, column) or (batch, row, column,
-//!   channel). Strides count elements. The data begins at a multiple of 256 bytes.
+//! * Images have their axes in the order of the layout: (batch, channel, row, column) or (batch,
+//!   row, column, channel). Other columns have those of `Column::shape`. Strides count elements. The data begins at a multiple of 256 bytes.
 //! * On the device, the consumer's stream waits for the batch. The host does not wait, except for
 //!   [`ConsumerStream::Unnamed`]. The slot is filled again only after the work has ended that the
 //!   consumer's stream contains when the deleter is called. So a consumer may call the deleter as
@@ -24,7 +24,7 @@
 //!   PyTorch's streams live as long as the process. A consumer that destroys its streams earlier
 //!   (CuPy) passes -1 and orders its work itself.
 //! * A shared batch ([`Arc`]) may be exported any number of times, and is marked read-only each
-//!   time. The legacy structure has no such mark, so exporting a shared batch in the legacy form is
+//!   time. [`split_columns`] makes tensors that may be written, one of each column. The legacy structure has no such mark, so exporting a shared batch in the legacy form is
 //!   an error.
 //!
 //! A Python object implements `__dlpack__(max_version=...)` with [`export`] if the major version in
@@ -150,9 +150,10 @@ pub fn export_column(
     export_as(batch.into(), stream, name)
 }
 
-/// Splits a batch into columns that are exported one by one, in host or device memory. Consumers
-/// may write them, because no two columns have memory in common. The batch is dropped when all
-/// parts, and the tensors that are made from them, are dropped.
+/// Splits a batch into columns that are exported one by one. A column with a copy in device memory
+/// is exported from there. Of a ragged column, only the values are exported. Consumers may write
+/// the columns, because no two of them have memory in common. The batch is dropped after the last
+/// column and the last tensor.
 ///
 /// # Errors
 /// [`Error::Config`] if the batch has no such column, or if a name occurs twice.

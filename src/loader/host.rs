@@ -179,7 +179,7 @@ impl Worker {
         let of_source = (&**source, fields);
         let result =
             produce(plan, of_source, &mut job.cell, wanted, &mut errors, |key, cell, fields| {
-                Ok(pipeline.make(key, (fields, cell), |cell| cell.part(*images))?)
+                Ok(pipeline.make(key, (fields, cell), None)?)
             });
         if result.as_ref().is_ok_and(|record| !record.outcome.has_image()) {
             job.cell.part(*images).fill(0);

@@ -32,8 +32,8 @@ pub struct Chain {
     views: Vec<View>,
 }
 
-/// Further output of a sample's image, with a chain of its own: a column of batches. The image is
-/// decoded once for all views.
+/// Further output of a sample's image, or of an image in a field of the sample, with a chain of its
+/// own: a column of batches. An image is decoded once for all its views.
 ///
 /// Views are computed on the CPU. If batches are on a device, views are copied there.
 ///
@@ -58,12 +58,15 @@ pub struct View {
     pub name: String,
     /// Operators of the view. Their placement may be `cpu` or `auto`.
     pub chain: Chain,
+    /// Field of the source with the file of another image, such as the second image of a pair
+    /// ([`Fields`](crate::source::Fields)). `None` means the image of the sample.
+    pub field: Option<String>,
     /// Number of outputs per sample, each with its own random numbers. They are an axis of the
     /// column, after that of the samples. `None` means one output and no such axis.
     pub count: Option<u32>,
     /// Name of the view whose random numbers this view uses, or `image` for those of the main
     /// chain. Operators that have the same name and settings in both chains then draw the same,
-    /// such as the same crop. `None` means random numbers of its own, which depend only on the name
+    /// such as the same crop. Their images must have the same size. `None` means random numbers of its own, which depend only on the name
     /// and the number of the output, not on other views.
     pub like: Option<String>,
     /// Element type. `None` means that of [`Settings::output`](crate::plan::Settings::output).
@@ -73,7 +76,12 @@ pub struct View {
 impl View {
     /// Creates a view with one output per sample and random numbers of its own.
     pub fn new(name: &str, chain: Chain) -> Self {
-        Self { name: name.into(), chain, count: None, like: None, dtype: None }
+        Self { name: name.into(), chain, field: None, count: None, like: None, dtype: None }
+    }
+
+    /// Reads the image from a field of the source.
+    pub fn field(self, name: &str) -> Self {
+        Self { field: Some(name.into()), ..self }
     }
 
     /// Sets the number of outputs per sample.

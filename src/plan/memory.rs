@@ -82,11 +82,14 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
             _ => column.note(plan.shape.batch),
         }
     });
-    if !plan.settings.columns.is_empty() {
+    // Groups of views: those of the sample's image, and those of each field with an image.
+    let image_fields = plan.view_groups().len() - 1;
+    if !plan.settings.columns.is_empty() || image_fields > 0 {
         // The text of a sample's fields, and a text without escapes in a buffer that grows by
-        // doubling. Each mask keeps its file.
+        // doubling. Each mask and each image in a field keeps its file.
         let masks = plan.settings.columns.iter().filter(|it| it.kind == ColumnKind::Mask).count();
-        let bytes = plan.settings.limits.max_field_bytes.saturating_mul(3 + masks as u64);
+        let bytes =
+            plan.settings.limits.max_field_bytes.saturating_mul((3 + masks + image_fields) as u64);
         let note = "limits.max_field_bytes, read and parsed";
         rows.add(Memory::Host, "fields", bytes, workers, note);
     }

@@ -200,7 +200,8 @@ impl Plan {
             ));
         }
         plan.views = ViewPlan::all(chain.views(), &plan)?;
-        plan.reads_image = !plan.views.is_empty() && plan.has_images() && !plan.uses_gpu();
+        let has_views = plan.views.iter().any(|view| view.field.is_none());
+        plan.reads_image = has_views && plan.has_images() && !plan.uses_gpu();
         plan.prefetch = bounds::most_ahead(settings.loader.prefetch, plan.output_bytes());
         plan.ahead_batches = Bounds::ahead(settings.loader.prefetch, plan.prefetch);
         if !plan.uses_gpu() && plan.runs_on.gpu.is_some() {

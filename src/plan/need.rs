@@ -212,7 +212,7 @@ impl Plan {
         if self.has_masks(None) {
             need.masks = self.mask_bytes(size, &scratch.stages);
         }
-        self.add_views((header, size), scratch, &mut need);
+        self.add_views(0..self.views.len(), (header, size), scratch, &mut need);
         need
     }
 

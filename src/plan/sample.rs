@@ -71,11 +71,7 @@ impl Plan {
 
     /// Forward pass over the chain: sizes, random numbers and the reduction.
     pub(super) fn draw(&self, key: SampleKey, header: &Header, out: &mut SamplePlan) {
-        out.orientation = if self.settings.decode.orientation {
-            header.orientation
-        } else {
-            Orientation::UPRIGHT
-        };
+        out.orientation = self.orientation(header);
         out.upright = out.orientation.upright_size(header.size);
         out.trace = Trace::new(out.upright);
         let operators = self.steps.iter().map(|step| &*step.operator);
@@ -97,6 +93,14 @@ impl Plan {
         out.stored_window = out.orientation.stored_window(out.stored, out.window);
         self.set_windows(out);
         Ok(())
+    }
+
+    /// Rotation and mirroring that make an image with this header upright.
+    pub(super) fn orientation(&self, header: &Header) -> Orientation {
+        match self.settings.decode.orientation {
+            true => header.orientation,
+            false => Orientation::UPRIGHT,
+        }
     }
 
     /// Whether an operator reads the boxes of the sample's objects.

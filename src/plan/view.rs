@@ -16,7 +16,7 @@ use super::{
     ColumnKind, ColumnRole, ColumnSettings, Place, Plan, SampleMemory, SamplePlan, Settings,
 };
 
-/// Name by which the output of the main chain is followed.
+/// Value of `like` for the main chain.
 const IMAGE: &str = ColumnRole::Image.name();
 
 /// Maximum number of outputs per sample of all views together.
@@ -27,9 +27,14 @@ const MOST_OUTPUTS: u32 = 1024;
 pub struct ViewPlan {
     /// Name of the view's column.
     pub name: String,
+    /// Field with the file of the image. `None` means the image of the sample.
+    pub field: Option<String>,
     /// Number of outputs per sample. `None` means one output, for which the column has no axis.
     pub count: Option<u32>,
-    /// Name whose random numbers the view uses. `None` means those of the main chain.
+    /// Whether the view uses the random numbers of a view of another image. The two images must
+    /// have the same size.
+    pub is_like_other: bool,
+    /// Name of the view whose random numbers this view uses. `None` means those of the main chain.
     random: Option<String>,
     /// Plan of the chain alone. Everything is on the CPU, and there are no columns.
     pub plan: Plan,
@@ -50,9 +55,13 @@ impl ViewPlan {
                 .map_err(|problem| Error::config(key("name"), problem))?;
             let count = view.count.unwrap_or(1);
             outputs = outputs.saturating_add(count);
-            if count == 0 || outputs > MOST_OUTPUTS {
+            if count == 0 {
+                return wrong("count", "is 0, but must be at least 1".into());
+            }
+            if outputs > MOST_OUTPUTS {
                 let problem = format!(
-                    "is {count}, but must be at least 1, and all views together may have at most {MOST_OUTPUTS} outputs"
+                    "is {count}, so the views up to this one have {outputs} outputs together; the \
+                     maximum is {MOST_OUTPUTS}"
                 );
                 return wrong("count", problem);
             }
@@ -71,7 +80,19 @@ impl ViewPlan {
                 );
                 return Err(Error::config(name, problem));
             }
-            planned.push(Self { name: view.name.clone(), count: view.count, random, plan });
+            if view.field.as_ref().is_some_and(String::is_empty) {
+                return wrong("field", "is empty; name a field of the source, or remove it".into());
+            }
+            let like = views.iter().find(|it| view.like.as_ref() == Some(&it.name));
+            let followed = like.and_then(|it| it.field.as_ref());
+            planned.push(Self {
+                name: view.name.clone(),
+                field: view.field.clone(),
+                count: view.count,
+                is_like_other: view.like.is_some() && followed != view.field.as_ref(),
+                random,
+                plan,
+            });
         }
         for (number, column) in main.settings.columns.iter().enumerate() {
             if column.kind.follows() {
@@ -83,7 +104,7 @@ impl ViewPlan {
         if let (Some(operator), Some(view)) = (operator, views.first()) {
             let problem = format!(
                 "is {:?}, but {} mixes the images of two samples, and views are not mixed; remove \
-                 the view or the operator",
+                 all views or the operator",
                 view.name,
                 operator.name()
             );
@@ -139,12 +160,14 @@ fn check_name(view: &View, earlier: &[View], main: &Plan) -> Result<(), String> 
     let is_taken = earlier.iter().any(|it| it.name == *name)
         || main.settings.columns.iter().any(|it| it.name == *name);
     match is_taken {
-        true => Err(format!("is {name:?}, like that of another column; choose another name")),
+        true => Err(format!(
+            "is {name:?}, which is also the name of another column; choose another name"
+        )),
         false => Ok(()),
     }
 }
 
-/// Name whose random numbers a view uses. `None` means those of the main chain.
+/// Name of the view whose random numbers a view uses. `None` means those of the main chain.
 fn random_name(view: &View, views: &[View], main: &Plan) -> Result<Option<String>, String> {
     let Some(like) = &view.like else { return Ok(Some(view.name.clone())) };
     let of = match like.as_str() {
@@ -157,15 +180,19 @@ fn random_name(view: &View, views: &[View], main: &Plan) -> Result<Option<String
         IMAGE => return Ok(None),
         name => views.iter().find(|it| it.name == name),
     };
+    if *like == view.name {
+        return Err(format!("is {like:?}, the name of this view; name another view, or remove it"));
+    }
     let Some(of) = of else {
-        let names: Vec<_> = views.iter().map(|it| it.name.as_str()).collect();
+        let others = views.iter().filter(|it| it.name != view.name);
+        let others: Vec<_> = others.map(|it| format!("{:?}", it.name)).collect();
+        let others = if others.is_empty() { "none".into() } else { others.join(", ") };
         return Err(format!(
-            "is {like:?}, but there is no such view; the views are {}",
-            names.join(", ")
+            "is {like:?}, but there is no such view; the other views are {others}"
         ));
     };
-    if of.like.is_some() {
-        return Err(format!("is {like:?}, which is like another view itself; name that view"));
+    if let Some(its) = &of.like {
+        return Err(format!("is {like:?}, which has like = {its:?} itself; write like = {its:?}"));
     }
     if of.count != view.count {
         let number = |count: Option<u32>| count.map_or("none".into(), |it| it.to_string());
@@ -194,6 +221,10 @@ fn check_followed(column: &ColumnSettings, views: &[ViewPlan], main: &Plan) -> R
             "is {IMAGE:?}, but the main chain has no operators; name the view to follow: {}",
             names()
         )),
+        Some(number) if views[number].field.is_some() => Err(format!(
+            "is {like:?}, which has an image of its own, and such columns follow only the image of \
+             the sample; follow another view or {IMAGE:?}"
+        )),
         Some(number) if column.kind != ColumnKind::Mask && views[number].count.is_some() => {
             Err(format!(
                 "is {like:?}, which has several outputs per sample, and {} can follow only one; \
@@ -214,10 +245,15 @@ fn view_plan(view: &View, list: &str, main: &Plan) -> Result<Plan> {
         return Err(Error::config(format!("{list}[{number}].placement"), problem));
     }
     if !chain.batch_operators().is_empty() || !chain.views().is_empty() {
-        let problem = "has batch operators or views of its own, and may only have operators";
+        let problem = "has batch operators or views, but a view's chain has only operators on single images; remove them";
         return Err(Error::config(list, problem));
     }
     let (steps, size) = planned_steps(chain, vec![Place::Cpu; chain.steps().len()], list)?;
+    if steps.is_empty() {
+        let problem =
+            "has no operators; add one with a fixed output size, such as random_resized_crop";
+        return Err(Error::config(list, problem));
+    }
     let size = size.ok_or_else(|| unequal_sizes(list))?;
     let shape = TensorShape {
         width: size.width,
@@ -247,47 +283,67 @@ impl Plan {
         self.views.iter().map(|view| view.outputs() as usize).sum()
     }
 
-    /// Plans the views of a sample, and the main chain if it reads the same image. `views` has one
-    /// plan per output. Stores in `shared` the window of the image that all of them need.
+    /// Numbers of the views of the sample's image, and then of each field with an image.
+    pub fn view_groups(&self) -> Vec<(Option<&str>, Vec<usize>)> {
+        let mut groups = vec![(None, Vec::new())];
+        for (number, view) in self.views.iter().enumerate() {
+            let field = view.field.as_deref();
+            match groups.iter_mut().find(|(of, _)| *of == field) {
+                Some((_, members)) => members.push(number),
+                None => groups.push((field, vec![number])),
+            }
+        }
+        groups
+    }
+
+    /// Plans the views with the numbers `members` for an image with this header, and the main chain
+    /// in `main` if it reads this image. `outputs` has one plan per output. Stores in `shared` the
+    /// window of the image that all of them need.
     pub fn sample_views(
         &self,
-        key: SampleKey,
-        header: &Header,
-        main: &mut SamplePlan,
-        (views, shared): (&mut [SamplePlan], &mut SamplePlan),
+        (key, header): (SampleKey, &Header),
+        mut main: Option<&mut SamplePlan>,
+        members: &[usize],
+        (outputs, shared): (&mut [SamplePlan], &mut SamplePlan),
     ) -> Result<(), DataError> {
-        self.draw(key, header, main);
-        let mut reduction = if self.reads_image { Some(main.reduction) } else { None };
-        let mut outputs = views.iter_mut();
-        for view in &self.views {
-            for (output, plan) in (0..view.outputs()).zip(&mut outputs) {
+        let mut reduction: Option<u32> = None;
+        if let Some(main) = &mut main {
+            self.draw(key, header, main);
+            reduction = self.reads_image.then_some(main.reduction);
+        }
+        let mut plans = outputs.iter_mut();
+        for view in members.iter().map(|&number| &self.views[number]) {
+            for (output, plan) in (0..view.outputs()).zip(&mut plans) {
                 view.plan.draw(view.key(key, output), header, plan);
                 reduction = Some(reduction.map_or(plan.reduction, |it| it.min(plan.reduction)));
             }
         }
         let reduction = reduction.unwrap_or(1);
         let mut window: Option<Roi> = None;
-        let mut add =
-            |of: &SamplePlan| window = Some(window.map_or(of.window, |it| it.around(of.window)));
-        if self.reads_image || !self.has_images() {
-            main.reduction = reduction;
+        let mut add = |of: &SamplePlan| {
+            window = Some(window.map_or(of.window, |it| it.around(of.window)));
+        };
+        if let Some(main) = main {
+            if self.reads_image || !self.has_images() {
+                main.reduction = reduction;
+            }
+            if self.has_images() {
+                self.demand(header, main)?;
+            }
+            if self.reads_image {
+                add(main);
+            }
         }
-        if self.has_images() {
-            self.demand(header, main)?;
-        }
-        if self.reads_image {
-            add(main);
-        }
-        let mut outputs = views.iter_mut();
-        for view in &self.views {
-            for (_, plan) in (0..view.outputs()).zip(&mut outputs) {
+        let mut plans = outputs.iter_mut();
+        for view in members.iter().map(|&number| &self.views[number]) {
+            for (_, plan) in (0..view.outputs()).zip(&mut plans) {
                 plan.reduction = reduction;
                 view.plan.demand(header, plan)?;
                 add(plan);
             }
         }
-        shared.orientation = main.orientation;
-        shared.upright = main.upright;
+        shared.orientation = self.orientation(header);
+        shared.upright = shared.orientation.upright_size(header.size);
         shared.reduction = reduction;
         shared.stored = header.size.reduced(reduction);
         shared.window = window.unwrap_or_default();
@@ -295,20 +351,38 @@ impl Plan {
         Ok(())
     }
 
-    /// Adds to the memory of a sample that of all views, and of the image of size `upright` that
-    /// they share. Stores in `scratch` the bounds on the tables of one output of each view.
+    /// Maximum memory that a worker needs for the views with the numbers `members` of an image with
+    /// this header, without its file. Stores in `scratch` the bounds on the tables of one output of
+    /// each of these views.
+    pub fn view_memory(
+        &self,
+        members: &[usize],
+        header: &Header,
+        decode: DecodeMemory,
+        scratch: &mut SamplePlan,
+    ) -> SampleMemory {
+        let mut need = SampleMemory::of_decode(decode);
+        let upright = self.orientation(header).upright_size(header.size);
+        self.add_views(members.iter().copied(), (header, upright), scratch, &mut need);
+        need
+    }
+
+    /// Adds to the memory of a sample that of the views with the numbers `members`, and of the image
+    /// of size `upright` that they share. Stores in `scratch` the bounds on the tables of one output
+    /// of each view.
     pub(super) fn add_views(
         &self,
+        members: impl ExactSizeIterator<Item = usize>,
         (header, upright): (&Header, Size),
         scratch: &mut SamplePlan,
         need: &mut SampleMemory,
     ) {
         scratch.view_tables.clear();
-        if self.views.is_empty() {
+        if members.len() == 0 {
             return;
         }
         let mut bounds = std::mem::take(&mut scratch.view_tables);
-        for (number, view) in self.views.iter().enumerate() {
+        for (number, view) in members.map(|number| (number, &self.views[number])) {
             let of_view = view.plan.sample_memory(header, 0, DecodeMemory::default(), scratch);
             if self.has_masks(Some(number)) {
                 need.masks = need.masks.max(view.plan.mask_bytes(upright, &scratch.stages));
@@ -322,7 +396,7 @@ impl Plan {
         need.views[1] = bytes_of(PixelType::U8, upright);
     }
 
-    /// Maximum memory for moving a mask of the size of its image like the chain's output.
+    /// Maximum memory to apply the chain's geometry to a mask of the size of its image, in bytes.
     pub(super) fn mask_bytes(&self, image: Size, stages: &[Stage]) -> u64 {
         let images = stages.iter().map(|stage| stage.largest).chain([image]);
         let lines = images.map(|it| u64::from(it.width) + u64::from(it.height)).max();

@@ -1,48 +1,68 @@
 //! Views of a sample: chains that read the same decoded image.
 
-use crate::decode::Decoders;
+use crate::decode::{DecodeMemory, Decoders};
 use crate::error::DataError;
 use crate::geometry::BoundingBox;
 use crate::header::Header;
-use crate::plan::{Plan, SamplePlan, ViewPlan};
+use crate::plan::{Plan, SampleMemory, SamplePlan};
 use crate::random::SampleKey;
 
 use super::{HostTransform, PlannedImage};
 
-/// Plans of the views of one sample, and the image that they share. The buffers are reused for
-/// later samples.
+/// Plans of those views of one sample that share an image. The buffers are reused for later
+/// samples.
 pub struct Views {
-    /// One plan per output of each view, in order.
-    samples: Vec<SamplePlan>,
+    /// Numbers of the views, in order.
+    members: Vec<usize>,
+    /// One plan per output of each of these views, in order.
+    outputs: Vec<SamplePlan>,
     /// Window of the image that all chains need, without actions.
     shared: SamplePlan,
-    /// Stores the window.
-    image: HostTransform,
 }
 
 impl Views {
-    /// Creates the buffers for a plan's views.
-    pub fn new(plan: &Plan) -> Self {
-        let samples = vec![SamplePlan::default(); plan.outputs()];
-        Self { samples, shared: SamplePlan::default(), image: HostTransform::new(plan) }
+    /// Creates the buffers for the views with the numbers `members`.
+    pub fn new(plan: &Plan, members: Vec<usize>) -> Self {
+        let count = |&number: &usize| plan.views[number].outputs() as usize;
+        let outputs = vec![SamplePlan::default(); members.iter().map(count).sum()];
+        Self { members, outputs, shared: SamplePlan::default() }
     }
 
-    /// Whether there are none.
+    /// Whether the image has no views.
     pub fn is_empty(&self) -> bool {
-        self.samples.is_empty()
+        self.members.is_empty()
     }
 
-    /// Allocates the tables. `bounds` are those of one output of each view, in bytes.
+    /// Maximum memory for an image with this header, without its file, and the bounds on the tables
+    /// for [`reserve`](Self::reserve).
+    pub fn memory(
+        &mut self,
+        plan: &Plan,
+        header: &Header,
+        decode: DecodeMemory,
+    ) -> (SampleMemory, Vec<u64>) {
+        let Self { members, outputs, .. } = self;
+        let scratch = &mut outputs[0];
+        let need = plan.view_memory(members, header, decode, scratch);
+        (need, std::mem::take(&mut scratch.view_tables))
+    }
+
+    /// Allocates the coefficient tables of all outputs. `bounds` are those of one output of each of the views, in bytes.
     ///
     /// # Errors
     /// [`Reason::OutOfMemory`](crate::error::Reason::OutOfMemory) if this memory is not available.
-    pub fn reserve(&mut self, plan: &Plan, bounds: &[u64]) -> Result<(), DataError> {
-        let mut samples = self.samples.iter_mut();
-        for (view, bound) in plan.views.iter().zip(bounds) {
+    pub fn reserve(
+        &mut self,
+        plan: &Plan,
+        bounds: impl Iterator<Item = u64>,
+    ) -> Result<(), DataError> {
+        let mut outputs = self.outputs.iter_mut();
+        for (&number, bound) in self.members.iter().zip(bounds) {
+            let view = &plan.views[number];
             let fixed = view.plan.fixed_entries();
             let entries = (bound / size_of::<i32>() as u64) as usize;
-            for sample in samples.by_ref().take(view.outputs() as usize) {
-                sample.actions.reserve(entries.saturating_sub(fixed), fixed)?;
+            for output in outputs.by_ref().take(view.outputs() as usize) {
+                output.actions.reserve(entries.saturating_sub(fixed), fixed)?;
             }
         }
         Ok(())
@@ -50,47 +70,48 @@ impl Views {
 
     /// Sets the boxes of the sample's objects, for views that read them.
     pub fn put_boxes(&mut self, plan: &Plan, boxes: &[BoundingBox]) {
-        let mut samples = self.samples.iter_mut();
-        for view in &plan.views {
-            for sample in samples.by_ref().take(view.outputs() as usize) {
-                sample.actions.boxes.clear();
+        let mut outputs = self.outputs.iter_mut();
+        for view in self.members.iter().map(|&number| &plan.views[number]) {
+            for output in outputs.by_ref().take(view.outputs() as usize) {
+                output.actions.boxes.clear();
                 if view.plan.reads_boxes() {
-                    sample.actions.boxes.extend_from_slice(boxes);
+                    output.actions.boxes.extend_from_slice(boxes);
                 }
             }
         }
     }
 
-    /// Plans the views of a sample, and its main chain in `main`. `boxes` are those of the sample's
-    /// objects.
+    /// Plans the views of an image with this header, and the main chain in `main` if it reads this
+    /// image.
     pub fn plan(
         &mut self,
         plan: &Plan,
-        (key, header): (SampleKey, &Header),
-        main: &mut SamplePlan,
+        image: (SampleKey, &Header),
+        main: Option<&mut SamplePlan>,
     ) -> Result<(), DataError> {
-        plan.sample_views(key, header, main, (&mut self.samples, &mut self.shared))
+        let Self { members, outputs, shared } = self;
+        plan.sample_views(image, main, members, (outputs, shared))
     }
 
-    /// Plans of the outputs with the plans of their chains.
+    /// Plans of the outputs, with the number of the view and the plan of its chain.
     pub fn planned<'a>(
         &'a self,
         plan: &'a Plan,
-    ) -> impl Iterator<Item = (&'a Plan, &'a SamplePlan)> {
-        let plans = plan
-            .views
-            .iter()
-            .flat_map(|view| std::iter::repeat_n(&view.plan, view.outputs() as usize));
-        plans.zip(&self.samples)
+    ) -> impl Iterator<Item = (usize, &'a Plan, &'a SamplePlan)> {
+        let chains = self.members.iter().flat_map(|&number| {
+            let view = &plan.views[number];
+            std::iter::repeat_n((number, &view.plan), view.outputs() as usize)
+        });
+        chains.zip(&self.outputs).map(|((number, plan), output)| (number, plan, output))
     }
 
     /// Plans of the outputs of one view.
-    pub fn of_view(&self, plan: &Plan, view: usize) -> &[SamplePlan] {
-        let outputs = |views: &[ViewPlan]| -> usize {
-            views.iter().map(|view| view.outputs() as usize).sum()
+    pub fn of_view(&self, plan: &Plan, number: usize) -> &[SamplePlan] {
+        let count = |views: &mut dyn Iterator<Item = &usize>| -> usize {
+            views.map(|&number| plan.views[number].outputs() as usize).sum()
         };
-        let begin = outputs(&plan.views[..view]);
-        &self.samples[begin..begin + outputs(&plan.views[view..=view])]
+        let begin = count(&mut self.members.iter().take_while(|&&it| it != number));
+        &self.outputs[begin..][..count(&mut [number].iter())]
     }
 
     /// The window of the image that all chains need.
@@ -98,41 +119,24 @@ impl Views {
         &self.shared
     }
 
-    /// Decodes the window of the image that all chains need.
+    /// Decodes the window of the image that all chains need, and stores it in `image`.
     pub fn decode(
-        &mut self,
+        &self,
         (bytes, header): (&[u8], &Header),
         plan: &Plan,
         decoder: &mut Decoders,
+        image: &mut HostTransform,
     ) -> Result<(), DataError> {
-        let Self { shared, image, .. } = self;
-        image.run_prefix(PlannedImage { bytes, header, plan, sample: shared }, decoder, 0)
-    }
-
-    /// Runs a chain on the decoded window, and writes its tensor to `out`.
-    pub fn run(
-        &self,
-        (plan, sample): (&Plan, &SamplePlan),
-        transform: &mut HostTransform,
-        out: &mut [u8],
-    ) -> Result<(), DataError> {
-        transform.set_shape(plan.shape);
-        let steps = 0..plan.steps.len();
-        transform.run_image(&sample.actions, steps, self.image.image(), Some(out))
+        image.run_prefix(PlannedImage { bytes, header, plan, sample: &self.shared }, decoder, 0)
     }
 
     /// Memory of the tables, in bytes.
     pub fn table_bytes(&self) -> u64 {
-        self.samples.iter().map(SamplePlan::table_bytes).sum()
+        self.outputs.iter().map(SamplePlan::table_bytes).sum()
     }
 
     /// Frees the tables.
     pub fn release_tables(&mut self) {
-        self.samples.iter_mut().for_each(|sample| sample.actions.release());
-    }
-
-    /// Frees the image.
-    pub fn release_image(&mut self) {
-        self.image.release();
+        self.outputs.iter_mut().for_each(|output| output.actions.release());
     }
 }

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use crate::common;
-use feedwater::error::Result;
+use feedwater::Source;
+use feedwater::error::{DataError, Error, Result};
 use feedwater::internals::random::SampleKey;
 use feedwater::loader::{Batch, DeviceChoice, LoaderBuilder};
 use feedwater::op::{Chain, View};
 use feedwater::plan::{LastBatch, OnError};
-use feedwater::source::Memory;
+use feedwater::source::custom::{Fields, Page, PutField};
+use feedwater::source::{Field, FieldKind, FieldValue, Memory};
 use feedwater::{Layout, Pipeline};
 use proptest::prelude::*;
 
@@ -212,4 +214,142 @@ fn views_of_samples_that_fail_are_replaced() {
     let skipped = make(OnError::Skip).unwrap();
     let instead = skipped[0].samples()[2].index as usize;
     assert!(instead != 2 && of(&skipped, 2) == of(&substituted, instead));
+}
+
+/// Source in which each sample has an image, and the files of two other images as fields.
+struct Pairs {
+    images: Memory,
+    others: [Vec<Vec<u8>>; 2],
+}
+
+impl Source for Pairs {
+    fn len(&self) -> u64 {
+        self.images.len()
+    }
+    fn label(&self, index: u64) -> i64 {
+        self.images.label(index)
+    }
+    fn location(&self, index: u64) -> String {
+        self.images.location(index)
+    }
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
+        self.images.read(index, page, limit)
+    }
+    fn fields(&self) -> Option<&dyn Fields> {
+        Some(self)
+    }
+}
+
+impl Fields for Pairs {
+    fn schema(&self) -> Vec<Field> {
+        ["a", "b"].map(|name| Field { name: name.into(), kind: FieldKind::Bytes }).to_vec()
+    }
+    fn read_fields(
+        &self,
+        index: u64,
+        wanted: &[&str],
+        _: &mut Vec<u8>,
+        _: u64,
+        put: &mut PutField<'_>,
+    ) -> Result<(), DataError> {
+        for (number, &name) in wanted.iter().enumerate() {
+            let file = &self.others[usize::from(name == "b")][index as usize];
+            if !file.is_empty() {
+                put(number, FieldValue::Bytes(file))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn of_pairs(images: &[Vec<u8>], others: [Vec<Vec<u8>>; 2], chain: Chain) -> LoaderBuilder {
+    let images = Memory::new(images.iter().map(|it| (it.clone(), 3)).collect()).unwrap();
+    let builder = LoaderBuilder::new(Arc::new(Pairs { images, others }), chain).num_workers(2);
+    builder.batch_size(2).device(DeviceChoice::Cpu).epochs(Some(2)).configure(|it| {
+        it.loader.last_batch = LastBatch::Partial;
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if common::tests_all_cases() { 80 } else { 8 }, failure_persistence: None, ..Default::default()
+    })]
+    /// The views of an image in a field have the bytes of a loader of these images that has only
+    /// this chain, whatever the sample's image is.
+    #[test]
+    fn views_of_fields_equal_those_of_loaders_of_their_images(
+        chains in prop::collection::vec((operators(), 0..3_usize, prop::option::of(1_u32..3)), 1..4),
+        main in prop::option::of(operators()),
+        seed in 0..10_000_u64,
+    ) {
+        let images = [files(seed), files(seed + 100), files(seed + 200)];
+        let mut all = main.as_ref().map_or_else(Chain::new, |it| chain(it));
+        for (number, (operators, image, count)) in chains.iter().enumerate() {
+            let mut view = View::new(&format!("v{number}"), chain(operators));
+            view.count = *count;
+            view.field = [None, Some("a"), Some("b")][*image].map(str::to_string);
+            all = all.view(view);
+        }
+        let others = [images[1].clone(), images[2].clone()];
+        let made = batches(of_pairs(&images[0], others, all).seed(7)).unwrap();
+        if let Some(main) = &main {
+            let alone = batches(builder(&images[0], chain(main)).seed(7)).unwrap();
+            prop_assert!(column(&made, "image") == column(&alone, "image"), "main");
+        }
+        for (number, (operators, image, count)) in chains.iter().enumerate() {
+            let name = format!("v{number}");
+            let (bytes, outputs) = (column(&made, &name), count.unwrap_or(1));
+            for at in 0..outputs {
+                let alone = builder(&images[*image], chain(operators)).seed(seed_of(&name, at));
+                let alone = batches(alone).unwrap();
+                let each = alone[0].shape().sample_bytes();
+                prop_assert!(
+                    output(&bytes, (at, outputs), each) == column(&alone, "image"),
+                    "output {} of {}", at, name
+                );
+            }
+        }
+    }
+}
+
+/// Two images of the same size get the same crops. Images of other sizes, and files that are
+/// missing or damaged, are errors of the sample that name the field.
+#[test]
+fn pairs_of_images_get_the_same_crops() {
+    let crop = [OPERATORS[3], OPERATORS[2]];
+    let like = || chain(&crop).view(View::new("right", chain(&crop)).field("a").like("image"));
+    let images: Vec<_> = (0..4).map(|seed| common::png(seed, 60, 50)).collect();
+    let others = |change: &dyn Fn(&mut Vec<Vec<u8>>)| {
+        let mut files = images.clone();
+        change(&mut files);
+        [files, images.clone()]
+    };
+    let same = batches(of_pairs(&images, others(&|_| {}), like())).unwrap();
+    assert!(column(&same, "right") == column(&same, "image"));
+    let problem = |change: &dyn Fn(&mut Vec<Vec<u8>>)| match batches(of_pairs(
+        &images,
+        others(change),
+        like(),
+    )) {
+        Err(Error::Sample(error)) => (error.index, error.reason.name(), error.problem),
+        other => panic!("{:?}", other.map(|it| it.len())),
+    };
+    let (index, reason, text) = problem(&|it| it[2] = common::png(1, 50, 60));
+    assert_eq!((index, reason), (2, "field"));
+    assert!(text.contains("\"a\" has an image of 50x60") && text.contains("60x50"), "{text}");
+    let (index, reason, text) = problem(&|it| it[1].clear());
+    assert_eq!((index, reason, &*text), (1, "field", "the field \"a\" is missing"));
+    let (index, _, text) = problem(&|it| it[3].truncate(60));
+    assert!(index == 3 && text.starts_with("the field \"a\": "), "{text}");
+    let (_, _, text) = problem(&|it| it[0] = b"no image".to_vec());
+    assert!(text.starts_with("the field \"a\": "), "{text}");
+    let wrong =
+        of_pairs(&images, others(&|_| {}), like().view(View::new("c", chain(&crop)).field("c")));
+    match wrong.build() {
+        Err(Error::Config(error)) => {
+            assert_eq!(error.key, "view[1].field");
+            assert!(error.problem.contains("has the fields a, b"), "{error}");
+        }
+        other => panic!("{:?}", other.map(|_| ())),
+    }
 }

@@ -5,12 +5,13 @@ use std::fs;
 
 use feedwater::ElementType;
 use feedwater::loader::Loader;
+use feedwater::op::{Chain, View};
 use feedwater::plan::{ColumnSettings, LastBatch, OnError, TooLong};
 use feedwater::source::settings::TfRecordSettings;
 use feedwater::source::{FileList, TfRecord, WebDataset};
 
 use super::{Files, crop, run, small, stored};
-use crate::common::{jpeg, png_of_samples};
+use crate::common::{jpeg, png, png_of_samples, progressive};
 
 /// Texts and lists of random lengths up to the limits, in tables and in JSON lines. A few rows are
 /// longer than `limits.max_field_bytes`, and their samples fail.
@@ -108,6 +109,53 @@ pub fn masks_of_any_size_stay_within_the_footprint() {
         assert!(seen.problem.is_none(), "{:?}", seen.problem);
         assert_eq!((seen.errors["field"], seen.errors["truncated"]), (3, 3), "{:?}", seen.errors);
         seen.check("masks");
+    }
+}
+
+/// Pairs of images of different sizes, with several views each. One of the second images is much
+/// larger than the first ones, and one has no pixels.
+pub fn images_in_fields_stay_within_the_footprint() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("train.tar");
+    let mut archive = tar::Builder::new(fs::File::create(&path).unwrap());
+    let mut add = |name: String, bytes: &[u8]| {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(bytes.len() as u64);
+        archive.append_data(&mut header, name, bytes).unwrap();
+    };
+    for number in 0..30_u32 {
+        add(format!("{number:02}.jpg"), &jpeg(number.into(), 60 + 13 * number, 420 - 11 * number));
+        let (width, height) = match number {
+            17 => (1300, 900),
+            _ => (420 - 11 * number, 60 + 13 * number),
+        };
+        let second = match number % 3 {
+            0 => png(number.into(), width / 2 + 1, height / 2 + 1),
+            1 => progressive(number.into(), width, height),
+            _ => jpeg(number.into(), width, height),
+        };
+        add(format!("{number:02}.right.jpg"), if number == 9 { b"no image" } else { &second });
+        add(format!("{number:02}.cls"), b"0");
+    }
+    archive.finish().unwrap();
+    drop(archive);
+    for main in [Chain::new(), crop()] {
+        let loader = || {
+            let source = WebDataset::open(std::slice::from_ref(&path), &Default::default());
+            let chain = main
+                .clone()
+                .view(View::new("left", stored()).count(3))
+                .view(View::new("right", crop()).field("right.jpg").count(2))
+                .view(View::new("plain", stored()).field("right.jpg"));
+            let builder = Loader::builder(source.unwrap(), chain).on_error(OnError::Drop);
+            let builder = builder.batch_size(8).num_workers(2).prefetch(1);
+            let device = feedwater::loader::DeviceChoice::Cpu;
+            builder.device(device).last_batch(LastBatch::Partial)
+        };
+        let seen = run(loader, 3);
+        assert!(seen.problem.is_none(), "{:?}", seen.problem);
+        assert_eq!(seen.errors.values().sum::<u64>(), 3, "{:?}", seen.errors);
+        seen.check("images in fields");
     }
 }
 

@@ -74,6 +74,7 @@ fn main() -> ExitCode {
         chains::a_photograph_that_grew_since_the_plan_was_made_takes_from_the_large_image_room,
         fields::fields_of_any_length_stay_within_the_footprint,
         fields::masks_of_any_size_stay_within_the_footprint,
+        fields::images_in_fields_stay_within_the_footprint,
         fields::features_of_any_length_stay_within_the_footprint,
         large_images::a_header_of_34_bytes_does_not_allocate_a_gibibyte,
         large_images::bitmaps_gifs_and_tiffs_need_no_more_memory_than_predicted,

@@ -137,8 +137,11 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     for _ in 0..options.batches {
         let Some(batch) = epoch.next().transpose()? else { break };
         if let Some(npy) = &mut npy {
-            let images = batch.images();
-            let appended = npy.append(images.element_type(), &images.shape(), &images.to_host()?);
+            let (element, shape) = (batch.images().element_type(), batch.images().shape());
+            let appended = match batch.host() {
+                Some(data) => npy.append(element, &shape, data),
+                None => npy.append(element, &shape, &batch.to_host()?),
+            };
             appended.map_err(images_failed)?;
         }
         columns.append(&batch)?;

@@ -1,5 +1,6 @@
 //! Draws a contact sheet: the images of a batch with their labels, files and objects.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use feedwater::internals::op::Actions;
 use feedwater::internals::op::kind::table;
 use feedwater::internals::random::SampleKey;
 use feedwater::internals::tensor::{CHANNELS, DType, Layout, TensorShape};
-use feedwater::loader::{Batch, Loader};
+use feedwater::loader::{Batch, Column, Loader};
 use feedwater::op::Kind;
 use feedwater::op::custom::Trace;
 use feedwater::plan::Plan;
@@ -50,10 +51,10 @@ pub type Ends = [[f32; 2]; CHANNELS];
 ///
 /// Each row is drawn just before it is written. So only one row of pixels and the captions are in
 /// memory.
-pub struct Sheet {
+pub struct Sheet<'a> {
     shape: TensorShape,
     /// Values of the tensor in native byte order.
-    data: Vec<u8>,
+    data: Cow<'a, [u8]>,
     /// Numbers of a mask for each pixel, if there are masks.
     masks: Option<Vec<u8>>,
     normalize: Option<Ends>,
@@ -61,18 +62,18 @@ pub struct Sheet {
     columns: usize,
 }
 
-impl Sheet {
+impl<'a> Sheet<'a> {
     /// Creates a sheet of the first images of a batch. It shows pixels as they are before
     /// `normalize`, with the masks, boxes, points and texts of columns.
     ///
     /// # Errors
     /// [`Error::Device`](feedwater::Error::Device) if the images are on a device and cannot be
     /// copied.
-    pub fn new(loader: &Loader, batch: &Batch) -> Result<Self> {
+    pub fn new(loader: &Loader, batch: &'a Batch) -> Result<Self> {
         let plan = loader.plan();
         let count = batch.len().min(MAX_IMAGES);
         let captions = (0..count).map(|place| Caption::new(loader, batch, place)).collect();
-        let data = batch.to_host()?;
+        let data = on_host(batch.images())?;
         Ok(Self::of(batch.shape(), data, normalization(plan), captions)
             .with_masks(columns::masks(plan, batch, None)?))
     }
@@ -81,7 +82,7 @@ impl Sheet {
     ///
     /// # Errors
     /// The errors of [`new`](Self::new).
-    pub fn of_view(loader: &Loader, batch: &Batch, number: usize) -> Result<Self> {
+    pub fn of_view(loader: &Loader, batch: &'a Batch, number: usize) -> Result<Self> {
         let plan = loader.plan();
         let view = &plan.views[number];
         let outputs = view.outputs() as usize;
@@ -91,7 +92,7 @@ impl Sheet {
             Caption::of_view(loader, batch, (place / outputs, output), number)
         });
         let captions = captions.collect();
-        let data = batch.column(&view.name).map_or(Ok(Vec::new()), |column| column.to_host())?;
+        let data = batch.column(&view.name).map_or(Ok(Cow::Borrowed(&[][..])), on_host)?;
         Ok(Self::of(shape, data, normalization(&view.plan), captions).with_masks(columns::masks(
             plan,
             batch,
@@ -101,7 +102,7 @@ impl Sheet {
 
     fn of(
         shape: TensorShape,
-        data: Vec<u8>,
+        data: Cow<'a, [u8]>,
         normalize: Option<Ends>,
         captions: Vec<Caption>,
     ) -> Self {
@@ -228,6 +229,11 @@ impl Sheet {
         // rounds.
         (level + 0.5) as u8
     }
+}
+
+/// Returns the values of a column in host memory. Those in device memory are copied.
+fn on_host(column: Column<'_>) -> Result<Cow<'_, [u8]>> {
+    column.bytes().map_or_else(|| column.to_host().map(Cow::Owned), |it| Ok(Cow::Borrowed(it)))
 }
 
 /// Returns for each channel the tensor values that stand for the bytes 0 and 255. They are computed

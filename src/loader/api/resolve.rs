@@ -55,7 +55,7 @@ impl LoaderBuilder {
         if let Some(storage) = self.source.storages().first() {
             settings.storage = storage.settings().clone();
         }
-        check_fields(&*self.source, &settings.columns)?;
+        check_fields(&*self.source, &settings.columns, self.chain.views())?;
         let mut facts = self.facts(found.facts.clone(), found.pick.clone());
         if let Some(device) = &found.device {
             // The memory that an image needs does not depend on limits, so it is measured without

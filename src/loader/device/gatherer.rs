@@ -241,7 +241,7 @@ impl Gatherer {
         let of_source = (&*source, &mut self.fields);
         let (cell, errors) = (&mut work.job.cell.host, &mut work.errors);
         let result = produce(&plan, of_source, cell, wanted, errors, |key, cell, fields| {
-            let record = self.pipeline.make(key, (fields, cell), |_| &mut *out)?;
+            let record = self.pipeline.make(key, (fields, cell), Some(&mut *out))?;
             Ok(SampleRecord { cpu_fallback: Some(why), ..record })
         });
         work.payload = match &result {

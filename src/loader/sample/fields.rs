@@ -5,6 +5,7 @@ use std::fmt;
 use crate::error::{DataError, Error, Reason, Result, reserve};
 use crate::field::{CellFormat, DefaultValue, FieldValue, Flat, TooLong, Written, quoted};
 use crate::header::Header;
+use crate::op::View;
 use crate::plan::{ColumnKind, ColumnRole, ColumnSettings, Plan, SamplePlan, ViewPlan};
 use crate::source::{Fields, Source};
 use crate::transform::{Followed, Masks};
@@ -40,12 +41,21 @@ pub(in crate::loader) struct FieldReader {
     columns: Vec<FieldColumn>,
     /// Numbers of the views' columns in host memory.
     views: Vec<usize>,
+    /// Files of images in fields, for views.
+    files: Vec<ImageFile>,
     /// Name of the field of each column.
     wanted: Vec<String>,
     /// Field and path of each column, for messages.
     shown: Vec<String>,
     buffer: Vec<u8>,
     limit: u64,
+}
+
+/// File of an image in a field.
+struct ImageFile {
+    field: String,
+    /// Bytes of the file of the current sample. Empty if it has none.
+    bytes: Vec<u8>,
 }
 
 /// Column that is made from a field.
@@ -98,7 +108,12 @@ impl FieldReader {
             });
         }
         let limit = plan.settings.limits.max_field_bytes;
-        Self { columns, views, wanted, shown, buffer: Vec::new(), limit }
+        let groups = plan.view_groups();
+        let image_fields = groups.iter().filter_map(|(field, _)| *field);
+        let file = |field: &str| ImageFile { field: field.into(), bytes: Vec::new() };
+        let files: Vec<ImageFile> = image_fields.map(file).collect();
+        wanted.extend(files.iter().map(|file| file.field.clone()));
+        Self { columns, views, files, wanted, shown, buffer: Vec::new(), limit }
     }
 
     /// Reads the fields of a sample into its cell. Returns two sets of columns: those whose value
@@ -109,16 +124,21 @@ impl FieldReader {
         index: u64,
         cell: &mut impl Cell,
     ) -> Result<[ColumnSet; 2], FieldError> {
-        let Self { columns, wanted, shown, buffer, limit, views: _ } = self;
-        if columns.is_empty() {
+        let Self { columns, files, wanted, shown, buffer, limit, views: _ } = self;
+        if wanted.is_empty() {
             return Ok([0; 2]);
         }
+        files.iter_mut().for_each(|file| file.bytes.clear());
         columns.iter_mut().for_each(|column| column.written = None);
         if let Some(fields) = source.fields() {
             let names: Vec<&str> = wanted.iter().map(String::as_str).collect();
             let mut skip = false;
             let result = fields.read_fields(index, &names, buffer, *limit, &mut |number, value| {
-                let Some(column) = columns.get_mut(number) else { return Ok(()) };
+                let Some(column) = columns.get_mut(number) else {
+                    let Some(file) = files.get_mut(number - columns.len()) else { return Ok(()) };
+                    let kept = keep_file(value, &mut file.bytes);
+                    return kept.map_err(|error| named(&file.field, None, error));
+                };
                 let written = match column.settings.kind {
                     ColumnKind::Mask => column.keep_mask(value),
                     _ => column.format.write(value, cell.part(column.slot)),
@@ -135,6 +155,10 @@ impl FieldReader {
                 result => result?,
             }
         }
+        if let Some(file) = files.iter().find(|file| file.bytes.is_empty()) {
+            let problem = missing(source, index, &file.field, "");
+            return Err(named(&file.field, None, problem).into());
+        }
         let (mut truncated, mut defaulted) = (0, 0);
         for (number, column) in columns.iter().enumerate() {
             let written = match (column.written, &column.settings.default) {
@@ -144,13 +168,9 @@ impl FieldReader {
                     .write_default(default, cell.part(column.slot))
                     .map_err(|error| column.error(&shown[number], error))?,
                 (None, None) => {
-                    let not_found =
-                        source.fields().and_then(|it| it.not_found(index, &wanted[number]));
-                    let not_found = not_found.map_or(String::new(), |what| format!(": {what}"));
-                    let problem =
-                        format!("is missing{not_found}; set a default to accept such samples");
-                    let missing = DataError::new(Reason::Field, problem);
-                    return Err(column.error(&shown[number], missing).into());
+                    let way_out = "; set a default to accept such samples";
+                    let problem = missing(source, index, &wanted[number], way_out);
+                    return Err(column.error(&shown[number], problem).into());
                 }
             };
             column.finish(written, cell);
@@ -197,6 +217,17 @@ impl FieldReader {
             }
         }
         Ok(())
+    }
+
+    /// File of the image in the field with this number, among the fields with images. Empty if the
+    /// sample has none.
+    pub fn file(&self, number: usize) -> &[u8] {
+        &self.files[number].bytes
+    }
+
+    /// Adds the name of the field to an error of its image.
+    pub fn file_error(&self, number: usize, error: DataError) -> DataError {
+        named(&self.files[number].field, None, error)
     }
 
     /// Whether there are columns that follow the image.
@@ -273,18 +304,59 @@ impl FieldColumn {
 
     /// Adds the names of the field and the column to an error.
     fn error(&self, field: &str, error: DataError) -> DataError {
-        let column = match self.name == field {
-            true => String::new(),
-            false => format!(" (column {:?})", self.name),
-        };
-        let is_predicate =
-            ["is ", "has ", "cannot "].iter().any(|it| error.problem.starts_with(it));
-        let text = match is_predicate {
-            true => format!("the field {field:?}{column} {}", error.problem),
-            false => format!("the field {field:?}{column}: {}", error.problem),
-        };
-        DataError::new(error.reason, text)
+        named(field, Some(&self.name).filter(|name| *name != field).map(String::as_str), error)
     }
+}
+
+/// Error for a field that a sample lacks.
+fn missing(source: &dyn Source, index: u64, field: &str, way_out: &str) -> DataError {
+    let not_found = source.fields().and_then(|it| it.not_found(index, field));
+    let not_found = not_found.map_or(String::new(), |what| format!(": {what}"));
+    DataError::new(Reason::Field, format!("is missing{not_found}{way_out}"))
+}
+
+/// Adds the names of a field and of its column to an error. `column` is `None` if it has the name
+/// of the field, or no name.
+fn named(field: &str, column: Option<&str>, error: DataError) -> DataError {
+    let column = column.map_or(String::new(), |name| format!(" (column {name:?})"));
+    let is_predicate = ["is ", "has ", "cannot "].iter().any(|it| error.problem.starts_with(it));
+    let text = match is_predicate {
+        true => format!("the field {field:?}{column} {}", error.problem),
+        false => format!("the field {field:?}{column}: {}", error.problem),
+    };
+    DataError::new(error.reason, text)
+}
+
+/// Keeps the file of an image.
+fn keep_file(value: FieldValue<'_>, file: &mut Vec<u8>) -> Result<(), DataError> {
+    let bytes = match value {
+        FieldValue::Bytes(bytes) => bytes,
+        // A PNM file whose bytes are a text.
+        FieldValue::Text(text) if text.is_empty() || text.starts_with('P') => text.as_bytes(),
+        FieldValue::Text(text) => {
+            let problem = format!(
+                "is {}, and the image of a view is the bytes of a file; if the text is a path, set \
+                 side_files of the source",
+                quoted(text)
+            );
+            return Err(DataError::new(Reason::Field, problem));
+        }
+        FieldValue::Tensor(Flat::Bytes(pixels), &[height, width, 3]) => {
+            let head = format!("P6 {width} {height} 255\n");
+            reserve::renew(file, head.len() + pixels.len())?;
+            file[..head.len()].copy_from_slice(head.as_bytes());
+            file[head.len()..].copy_from_slice(pixels);
+            return Ok(());
+        }
+        _ => {
+            let problem = "is not a file; the image of a view is the bytes of a file, or an array of \
+                           bytes of the shape [height, width, 3]";
+            return Err(DataError::new(Reason::Field, problem.to_string()));
+        }
+    };
+    reserve::renew(file, bytes.len())?;
+    file.copy_from_slice(bytes);
+    Ok(())
 }
 
 /// Writes the integers of an array as a binary PGM file, whose samples have one byte for an array
@@ -318,41 +390,48 @@ fn write_pgm(
     Ok(())
 }
 
-/// Checks that the source has the fields of all columns, and prepares the source to read them.
+/// Checks that the source has the fields of all columns and views, and prepares the source to read
+/// them.
 ///
 /// # Errors
 /// [`Error::Config`] that lists the fields of the source. Errors of [`Fields::prepare`].
 pub(in crate::loader) fn check_fields(
     source: &dyn Source,
     columns: &[ColumnSettings],
+    views: &[View],
 ) -> Result<()> {
-    if columns.is_empty() {
-        return Ok(());
-    }
-    let schema = source.schema();
     let mut wanted = Vec::new();
     for (number, column) in columns.iter().enumerate() {
         let Ok(path) = column.field_path() else { continue };
-        wanted.push(path.name.clone());
-        let problem = match schema.iter().filter(|field| field.name == path.name).count() {
+        let key = if column.field.is_some() { "field" } else { "name" };
+        wanted.push((format!("column[{number}].{key}"), path.name, column.default.is_some()));
+    }
+    for (number, view) in views.iter().enumerate() {
+        let Some(field) = &view.field else { continue };
+        wanted.push((format!("view[{number}].field"), field.clone(), false));
+    }
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let schema = source.schema();
+    for (key, name, has_default) in &wanted {
+        let problem = match schema.iter().filter(|field| field.name == *name).count() {
             1 => continue,
             0 => match source.fields() {
                 Some(fields)
-                    if column.default.is_some()
-                        && (fields.is_open() || fields.some_part_has(&path.name)) =>
+                    if *has_default && (fields.is_open() || fields.some_part_has(name)) =>
                 {
                     continue;
                 }
                 // The samples fail in the same way, and `loader.on_error` decides.
                 Some(fields) if schema.is_empty() && first_fails(fields) => continue,
-                fields => lacking(source, fields, &path.name),
+                fields => lacking(source, fields, name),
             },
-            _ => format!("needs the field {:?}, but the source has it more than once", path.name),
+            _ => format!("needs the field {name:?}, but the source has it more than once"),
         };
-        let key = if column.field.is_some() { "field" } else { "name" };
-        return Err(Error::config(format!("column[{number}].{key}"), problem));
+        return Err(Error::config(key, problem));
     }
-    let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    let wanted: Vec<&str> = wanted.iter().map(|(_, name, _)| name.as_str()).collect();
     source.fields().map_or(Ok(()), |fields| fields.prepare(&wanted))
 }
 

@@ -9,17 +9,20 @@ use super::fields::{Cell, FieldReader};
 use super::large::{LargeImages, Room};
 use super::reader::{Content, Filled, Reader, Sample};
 use super::record::{Outcome, SampleRecord};
-use crate::annotation::{Canvas, Objects};
 use crate::decode::Decoders;
 use crate::error::DataError;
-use crate::geometry::{Orientation, Size};
+use crate::geometry::Size;
 use crate::header::Header;
 use crate::image::HostImage;
 use crate::measure::{CpuClock, Seen, Stage, ThreadMeter};
 use crate::plan::{ColumnRole, Plan, Route, SampleMemory, SamplePlan};
 use crate::random::SampleKey;
 use crate::source::{HostPage, Source};
-use crate::transform::{HostTransform, Masks, PlannedImage, Views};
+use crate::transform::{HostTransform, Masks, PlannedImage};
+
+use views::SampleViews;
+
+mod views;
 
 /// Processes samples on the CPU, one after another. Its buffers are reused for later samples,
 /// within the worker's share of memory.
@@ -35,9 +38,7 @@ pub(in crate::loader) struct SamplePipeline {
     decoder: Decoders,
     transform: HostTransform,
     masks: Masks,
-    views: Views,
-    /// Number of the column of each view in host memory.
-    view_columns: Vec<usize>,
+    views: SampleViews,
     room: Room,
     /// Memory that the current sample may need.
     need: SampleMemory,
@@ -97,9 +98,7 @@ impl SamplePipeline {
         let settings = &plan.settings.decode;
         let decoder = Decoders::new().strict(settings.strict).jpeg(settings.jpeg);
         let reader = Reader::new(source.clone(), plan.clone(), meter.clone(), caches.clone());
-        let column = |view| plan.column(ColumnRole::View(view)).map_or(0, |column| column.slot);
-        let view_columns = (0..plan.views.len()).map(column).collect();
-        let views = Views::new(&plan);
+        let views = SampleViews::new(&plan);
         Self {
             source,
             plan,
@@ -112,7 +111,6 @@ impl SamplePipeline {
             transform,
             masks: Masks::default(),
             views,
-            view_columns,
             room,
             need: SampleMemory::default(),
             epoch: 0,
@@ -120,13 +118,13 @@ impl SamplePipeline {
         }
     }
 
-    /// Reads, decodes and transforms one sample. Writes its image to the memory that `out` returns,
-    /// and its views to `cell`. Moves the `fields` of the sample in `cell`.
-    pub fn make<'a, C: Cell>(
+    /// Reads, decodes and transforms one sample. Writes its image to `out`, or to `cell` without
+    /// `out`, and its views to `cell`. Applies its geometry to the masks, points and boxes in `cell`.
+    pub fn make(
         &mut self,
         key: SampleKey,
-        (fields, cell): (&mut FieldReader, &'a mut C),
-        out: impl FnOnce(&'a mut C) -> &'a mut [u8],
+        (fields, cell): (&mut FieldReader, &mut impl Cell),
+        out: Option<&mut [u8]>,
     ) -> Result<SampleRecord, DataError> {
         let mut page = std::mem::take(&mut self.page);
         let made = self.with_sample(key, &mut page, |this, _, read| {
@@ -134,17 +132,23 @@ impl SamplePipeline {
             let admitted = this.admit(&planned)?;
             this.follow(&planned, fields, cell)?;
             this.make_views(&admitted, cell)?;
-            match this.plan.has_images() {
-                true => this.finish(admitted, out(cell)),
-                false => Ok(this.record(&planned, Route::Cpu)),
-            }
+            let record = match (this.plan.has_images(), out) {
+                (false, _) => this.record(&planned, Route::Cpu),
+                (true, Some(out)) => this.finish(admitted, out)?,
+                (true, None) => {
+                    let column = this.plan.column(ColumnRole::Image).map_or(0, |it| it.slot);
+                    this.finish(admitted, cell.part(column))?
+                }
+            };
+            this.make_field_views(key, record.size, fields, cell)?;
+            Ok(record)
         });
         self.page = page;
         made
     }
 
     /// Reads a sample and passes it to `make`. The sample is read into the page, unless the decoded
-    /// cache holds it. Afterwards returns the memory beyond the worker's share.
+    /// cache holds it. Then frees the memory beyond the worker's share.
     pub fn with_sample<P: Filled, T, E: From<DataError>>(
         &mut self,
         key: SampleKey,
@@ -174,7 +178,7 @@ impl SamplePipeline {
         let most = self.room.most_file_bytes(self.plan.settings.limits.max_file_bytes);
         if self.room.is_crowded() {
             self.release();
-            let (tables, views) = (self.sample.table_bytes(), [self.views.table_bytes(), 0]);
+            let (tables, views) = (self.sample.table_bytes(), self.views.kept());
             let file = page.host_bytes();
             self.room.released(SampleMemory { file, tables, views, ..SampleMemory::default() });
         }
@@ -187,7 +191,7 @@ impl SamplePipeline {
             transform.release();
             sample.actions.release();
             views.release_tables();
-            views.release_image();
+            views.release();
             room.take_all()?;
             Ok(most)
         };
@@ -247,10 +251,8 @@ impl SamplePipeline {
         self.put_boxes(key.index, header, canvas);
         self.draw(key, header)?;
         let Size { width, height } = header.size;
-        let decoded = match self.views.is_empty() || self.plan.uses_gpu() {
-            true => &self.sample,
-            false => self.views.shared(),
-        };
+        let shared = self.views.shared().filter(|_| !self.plan.uses_gpu());
+        let decoded = shared.unwrap_or(&self.sample);
         let window_pixels = decoded.stored_window.size().pixels();
         self.meter.saw(Seen { width, height, bytes: bytes.len() as u64 }, window_pixels);
         let parsed = read.sample.parsed;
@@ -265,26 +267,7 @@ impl SamplePipeline {
         Ok(Planned(read))
     }
 
-    /// Draws the actions of all chains, and computes the windows that they need.
-    fn draw(&mut self, key: SampleKey, header: &Header) -> Result<(), DataError> {
-        let Self { plan, views, sample, need, .. } = self;
-        if views.is_empty() {
-            plan.sample(key, header, sample)?;
-        } else {
-            views.reserve(plan, &sample.view_tables)?;
-            views.put_boxes(plan, &sample.actions.boxes);
-            views.plan(plan, (key, header), sample)?;
-            for (plan, sample) in views.planned(plan) {
-                *need = need.with_drawn(&plan.drawn_memory(sample));
-            }
-        }
-        if plan.has_images() {
-            *need = need.with_drawn(&plan.drawn_memory(sample));
-        }
-        Ok(())
-    }
-
-    /// Moves the masks, points and boxes of a planned sample in `cell`.
+    /// Applies the geometry of a planned sample to its masks, points and boxes in `cell`.
     pub fn follow(
         &mut self,
         planned: &Planned<'_>,
@@ -297,7 +280,7 @@ impl SamplePipeline {
         let begin = self.meter.begin(Stage::Transform);
         let Self { plan, sample, masks, views, .. } = self;
         let of = |view: Option<usize>| match view {
-            Some(view) => (&plan.views[view].plan, views.of_view(plan, view)),
+            Some(view) => (&plan.views[view].plan, views.outputs(plan, view)),
             None => (&**plan, std::slice::from_ref(sample)),
         };
         fields.follow(masks, planned.header(), of, cell)?;
@@ -317,13 +300,13 @@ impl SamplePipeline {
     /// page holds.
     fn reserve(&mut self, header: &Header, file: u64) -> Result<(), DataError> {
         let Self { room, need, decoder, transform, masks, views, reader, sample, .. } = self;
-        let (tables, of_views) = (sample.table_bytes(), [views.table_bytes(), 0]);
+        let (tables, of_views) = (sample.table_bytes(), views.kept());
         let kept = SampleMemory { file, tables, views: of_views, ..SampleMemory::default() };
         room.admit(header.size, need, &kept, || {
             decoder.release();
             transform.release();
             masks.release();
-            views.release_image();
+            views.release();
             reader.release();
         })
     }
@@ -333,7 +316,7 @@ impl SamplePipeline {
         self.decoder.release();
         self.transform.release();
         self.masks.release();
-        self.views.release_image();
+        self.views.release();
         self.reader.release();
     }
 
@@ -342,35 +325,18 @@ impl SamplePipeline {
         !self.room.is_beyond() && self.need.total() <= self.plan.room.share.total()
     }
 
-    /// Stores the boxes of the sample's objects where operators read them.
-    fn put_boxes(&mut self, index: u64, header: &Header, canvas: Canvas) {
-        let boxes = &mut self.sample.actions.boxes;
-        boxes.clear();
-        let plans = self.plan.views.iter().map(|view| &view.plan).chain([&*self.plan]);
-        if plans.into_iter().any(Plan::reads_boxes) {
-            let turned = self.plan.settings.decode.orientation;
-            let turn = if turned { header.orientation } else { Orientation::UPRIGHT };
-            let upright = (turn.upright_size(header.size), turn);
-            let objects = self.source.objects(index);
-            boxes.extend(Objects::upright_boxes(&objects, canvas.frame, upright));
-        }
-    }
-
-    /// Decodes and transforms a sample, and writes its tensor to `out`. Must be called after
-    /// [`make_views`](Self::make_views), which may have decoded the image already.
+    /// Runs the main chain, and writes its tensor to `out`. Decodes the image, unless the main chain
+    /// shares the image that [`make_views`](Self::make_views) decodes, which must be called first.
     pub fn finish(
         &mut self,
         Admitted(planned): Admitted<'_>,
         out: &mut [u8],
     ) -> Result<SampleRecord, DataError> {
-        let Self { plan, sample, transform, views, .. } = self;
-        if plan.reads_image {
-            let begin = self.meter.begin(Stage::Transform);
-            views.run((plan, sample), transform, out)?;
-            self.add(begin, (Duration::ZERO, self.meter.since(begin)), &[]);
+        if self.plan.reads_image {
+            self.run_shared(out)?;
             return Ok(self.record(planned, Route::Cpu));
         }
-        transform.set_shape(plan.shape);
+        self.transform.set_shape(self.plan.shape);
         let begin = self.meter.begin(Stage::Decode);
         self.transform.set_timed(self.meter.is_timed());
         let result =
@@ -378,37 +344,6 @@ impl SamplePipeline {
         self.count(begin, planned.bytes());
         result?;
         Ok(self.record(planned, Route::Cpu))
-    }
-
-    /// Decodes the window of a sample that all views need, and writes the views to `cell`. Does
-    /// nothing if there are no views.
-    pub fn make_views(
-        &mut self,
-        Admitted(planned): &Admitted<'_>,
-        cell: &mut impl Cell,
-    ) -> Result<(), DataError> {
-        if self.views.is_empty() {
-            return Ok(());
-        }
-        let (header, bytes) = (planned.header(), planned.bytes());
-        let begin = self.meter.begin(Stage::Decode);
-        let Self { plan, decoder, transform, views, view_columns, caches, .. } = self;
-        caches.decode_indexed((bytes, header), (plan, self.epoch), decoder, |decoder| {
-            views.decode((bytes, header), plan, decoder)
-        })?;
-        let decode = self.meter.since(begin);
-        let mut outputs = views.planned(plan);
-        for (view, &column) in plan.views.iter().zip(&*view_columns) {
-            let each = view.plan.shape.sample_bytes();
-            let outs = cell.part(column).chunks_exact_mut(each);
-            for (out, planned) in outs.zip(&mut outputs) {
-                views.run(planned, transform, out)?;
-            }
-        }
-        drop(outputs);
-        let transform = self.meter.since(begin) - decode;
-        self.add(begin, (decode, transform), bytes);
-        Ok(())
     }
 
     /// Decodes a sample and runs the first `steps` operators.

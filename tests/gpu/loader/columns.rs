@@ -189,6 +189,8 @@ fn columns_that_follow_the_image_equal_those_of_the_cpu() {
         let samples: Vec<u8> = (0..width * height).map(|at| (at * 7 % 251) as u8).collect();
         let mask = common::png_of_samples(&samples, (width, height), 8, None);
         add(format!("{number:02}.cls"), b"3");
+        let right = common::jpeg(number.into(), height, width);
+        add(format!("{number:02}.right.jpg"), if number == 11 { b"no image" } else { &right });
         add(format!("{number:02}.seg.png"), if number == 9 { b"no mask" } else { &mask });
         add(format!("{number:02}.json"), b"{\"boxes\": [[3, 4, 20, 30], [0, 0, 5, 5]]}");
     }
@@ -201,7 +203,13 @@ fn columns_that_follow_the_image_equal_those_of_the_cpu() {
                 &Default::default(),
             )
             .unwrap();
-            let builder = Loader::builder(source, training()).batch_size(4).epochs(Some(2));
+            // Two views of another image, and a view that has masks.
+            let crop = || Chain::new().then(RandomResizedCrop::to(9, 8));
+            let chain = training()
+                .view(View::new("right", crop()).field("right.jpg").count(2))
+                .view(View::new("small", crop()))
+                .view(View::new("other", crop()).field("right.jpg"));
+            let builder = Loader::builder(source, chain).batch_size(4).epochs(Some(2));
             let builder = builder.shuffle(true).on_error(policy).device(device);
             let builder = builder.runtime(&runtime()).configure(|it| {
                 it.loader.last_batch = LastBatch::Partial;
@@ -212,6 +220,11 @@ fn columns_that_follow_the_image_equal_those_of_the_cpu() {
                     ColumnSettings {
                         field: Some("seg.png".into()),
                         ..ColumnSettings::mask("mask")
+                    },
+                    ColumnSettings {
+                        field: Some("seg.png".into()),
+                        like: Some("small".into()),
+                        ..ColumnSettings::mask("mask of small")
                     },
                     ColumnSettings { field: Some("json:boxes".into()), ..boxes },
                     ColumnSettings {

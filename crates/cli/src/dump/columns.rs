@@ -12,11 +12,11 @@ use feedwater::plan::CellKind;
 use crate::npy::NpyWriter;
 use crate::{CommandError, io_failure};
 
-/// Columns that have other files.
-const OTHERS: [&str; 2] = ["image", "label"];
+/// Columns that are written elsewhere: images to `images.npy`, labels to `samples.json`.
+const WRITTEN_ELSEWHERE: [&str; 2] = ["image", "label"];
 
 /// Writes each column to a file in a folder: texts as a list in JSON, and other columns as an array
-/// of NumPy. The offsets of lists are in a second array.
+/// of NumPy, bf16 as f32. Lists, points, boxes and bytes have a second array with their offsets.
 pub struct ColumnFiles {
     folder: PathBuf,
     columns: Vec<ColumnFile>,
@@ -38,7 +38,7 @@ enum Values {
 struct Array {
     path: PathBuf,
     writer: NpyWriter,
-    /// Number of entries of the lists so far, if the array has offsets.
+    /// Number of entries of the lists so far, if the array holds offsets.
     entries: i64,
 }
 
@@ -50,7 +50,7 @@ impl ColumnFiles {
 
     /// Appends the columns of a batch.
     pub fn append(&mut self, batch: &Batch) -> Result<(), CommandError> {
-        for column in batch.columns().filter(|it| !OTHERS.contains(&it.name())) {
+        for column in batch.columns().filter(|it| !WRITTEN_ELSEWHERE.contains(&it.name())) {
             let place = self.columns.iter().position(|it| it.name == column.name());
             let place = match place {
                 Some(place) => place,
@@ -130,7 +130,11 @@ impl ColumnFile {
                 }
             }
             Values::Array(array) => {
-                array.append(column.element_type(), &column.shape(), &column.to_host()?)?;
+                let (element, shape) = (column.element_type(), column.shape());
+                match column.bytes() {
+                    Some(bytes) => array.append(element, &shape, bytes)?,
+                    None => array.append(element, &shape, &column.to_host()?)?,
+                }
             }
         }
         if let (Some(array), Some(offsets)) = (&mut self.offsets, column.offsets()) {
@@ -168,8 +172,8 @@ impl Array {
     }
 }
 
-/// Name of a column in the name of a file. Characters other than letters, digits, `_`, `-` and `.`
-/// become `%` and two digits for each byte.
+/// Name of a column in the name of a file. Bytes of UTF-8 other than ASCII letters, digits, `_`, `-`
+/// and `.` become `%` and two hexadecimal digits.
 pub fn file_name(column: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     let encoded = column.bytes().map(|byte| match is_plain(byte) {

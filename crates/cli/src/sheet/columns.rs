@@ -7,13 +7,13 @@ use feedwater::{ElementType, Result};
 use super::caption::{Object, colour};
 
 /// Largest number of characters of a text.
-const TEXT: usize = 120;
+const MAX_CHARACTERS: usize = 120;
 
 /// Half of the side of the square around a point, in pixels.
-const POINT: i32 = 2;
+const HALF_SIDE: f32 = 2.0;
 
-/// Numbers of the first mask that follows the view with this number, or the main chain. Numbers
-/// above 255 are drawn like the rest of their division by 256.
+/// Numbers of the first mask that follows the view with this number, or the main chain. Integers
+/// are modulo 256. Floats are first truncated, and negative ones are 0.
 pub fn masks(plan: &Plan, batch: &Batch, view: Option<usize>) -> Result<Option<Vec<u8>>> {
     let mut masks = following(plan, view).filter(|it| it.kind == ColumnKind::Mask);
     let Some(column) = masks.next().and_then(|it| batch.column(&it.name)) else { return Ok(None) };
@@ -49,7 +49,7 @@ pub fn objects(plan: &Plan, batch: &Batch, (place, view): (usize, Option<usize>)
                 let axes = column.shape().last().copied().unwrap_or(2);
                 let shown = |it: &&[f32]| it.get(2).is_none_or(|&visibility| visibility > 0.0);
                 for point in numbers.chunks_exact(axes).filter(shown) {
-                    let half = POINT as f32;
+                    let half = HALF_SIDE;
                     let (x, y) = (point[0], point[1]);
                     if x.is_finite() && y.is_finite() {
                         add([x - half, y - half, x + half, y + half]);
@@ -62,10 +62,10 @@ pub fn objects(plan: &Plan, batch: &Batch, (place, view): (usize, Option<usize>)
     objects
 }
 
-/// Texts of a sample.
+/// Texts of a sample, each cut to [`MAX_CHARACTERS`].
 pub fn texts(batch: &Batch, place: usize) -> impl Iterator<Item = String> {
     let texts = batch.columns().filter(|column| column.kind() == CellKind::Text);
-    texts.filter_map(move |column| Some(column.text(place)?.chars().take(TEXT).collect()))
+    texts.filter_map(move |column| Some(column.text(place)?.chars().take(MAX_CHARACTERS).collect()))
 }
 
 /// Columns that follow the view with this number, or the main chain.

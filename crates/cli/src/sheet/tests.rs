@@ -14,7 +14,7 @@ fn drawn((width, height): (u32, u32), captions: Vec<Caption>) -> Vec<Vec<Rgb>> {
     let shape = TensorShape { batch, width, height, dtype: DType::U8, layout: Layout::Nhwc };
     let data: Vec<u8> =
         (1..=batch as u8).flat_map(|level| vec![100 + level; shape.sample_bytes()]).collect();
-    let sheet = Sheet::of(shape, data, None, captions);
+    let sheet = Sheet::of(shape, data.into(), None, captions);
     let (width, height) = sheet.size();
     let row = |y| {
         let mut rgb = vec![0; CHANNELS * width];
