@@ -29,7 +29,7 @@ def html(
     images: ndarray[Any, Any] | None,
     layout: str,
     samples: Sequence[dict[str, Any]],
-    objects: Sequence[Objects],
+    objects: Sequence[Objects | tuple[()]],
     errors: Sequence[tuple[int, str]],
     classes: Sequence[str],
     ends: Sequence[Sequence[float]] | None,
@@ -69,9 +69,9 @@ def _cell(picture: str, sample: dict[str, Any], label: str) -> str:
     )
 
 
-def _boxes(objects: Objects, classes: Sequence[str]) -> str:
+def _boxes(objects: Objects | tuple[()], classes: Sequence[str]) -> str:
     """Returns the boxes of objects over an image, each with its category."""
-    if not len(objects):
+    if isinstance(objects, tuple) or not len(objects):
         return ""
     width, height = objects.size
     shapes = []

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from . import _feedwater, _sheet
@@ -33,8 +34,8 @@ class Meaning(NamedTuple):
 
     #: Names of the classes in the order of their labels.
     classes: Sequence[str] = ()
-    #: Tensor values of the bytes 0 and 255 for each channel; ``None`` if values are 0 to 255.
-    ends: Sequence[Sequence[float]] | None = None
+    #: Tensor values of the bytes 0 and 255 for each channel, by column. Values of columns that are not listed are 0 to 255.
+    ends: Mapping[str, Sequence[Sequence[float]]] = MappingProxyType({})
 
 
 class Batch:
@@ -305,12 +306,23 @@ class Batch:
         return self.numpy(), self.targets()
 
     def _repr_html_(self) -> str:
-        """Returns the contact sheet of the first images, for Jupyter. The batch keeps its tensor."""
-        count = min(len(self), _sheet.MOST_IMAGES)
-        shape = " x ".join(str(extent) for extent in self.shape)
-        title = f"Batch {self.number} of epoch {self.epoch}: {self.dtype} {self.layout} {shape} on {self.device}"
-        if count < len(self):
+        """Returns the contact sheet of the first images, for Jupyter, or of the first view if there are no other images. The batch keeps its
+        tensors."""
+        name = next((name for name, tensor in self._tensors.items() if 0 not in tensor.shape[1:]), "image")
+        tensor = self._tensors[name]
+        outputs = tensor.shape[1] if len(tensor.shape) == 5 else 1
+        count = min(len(self) * outputs, _sheet.MOST_IMAGES)
+        shape = " x ".join(str(extent) for extent in tensor.shape)
+        title = f"Batch {self.number} of epoch {self.epoch}: {tensor.dtype} {self.layout} {shape} on {self.device}"
+        if name != "image":
+            title += f", view {name}"
+        if count < len(self) * outputs:
             title += f", the first {count} images"
-        images, samples, objects = self._images.first_on_host(count), self.samples[:count], self.objects()
-        classes, ends = self._meaning.classes, self._meaning.ends
+        images = tensor.first_on_host(-(-count // outputs))
+        if images is not None and outputs > 1:
+            images = images.reshape(-1, *tensor.shape[2:])
+        samples = [sample for sample in self.samples for _ in range(outputs)][:count]
+        # Objects are in pixels of the images, not of a view.
+        objects = self.objects()[:count] if name == "image" else [()] * count
+        classes, ends = self._meaning.classes, self._meaning.ends.get(name)
         return _sheet.html(title, images, self.layout, samples, objects, self.errors, classes, ends)

@@ -283,6 +283,10 @@ class Ragged(Sequence[Any]):
     def __iter__(self) -> Iterator[Any]:
         return (self[place] for place in range(len(self)))
 
+    def to(self, *args: Any, **kwargs: Any) -> Ragged:
+        """Returns the lists with ``values.to(...)`` and ``offsets.to(...)`` of PyTorch, such as on another device."""
+        return Ragged(self.values.to(*args, **kwargs), self.offsets.to(*args, **kwargs))
+
     def tolist(self) -> list[Any]:
         """Returns the lists as lists of Python numbers."""
         return [entries.tolist() for entries in self]

@@ -264,11 +264,16 @@ impl Loader {
         Ok((shard.rank, shard.world))
     }
 
-    /// Tensor values of the bytes 0 and 255 for each channel, if the chain converts bytes to
-    /// floats.
+    /// Tensor values of the bytes 0 and 255 for each channel, by the name of the column: of images
+    /// and views whose chains convert bytes to floats.
     #[getter]
-    fn normalization(&self, py: Python<'_>) -> PyResult<Option<[[f32; 2]; 3]>> {
-        Ok(feedwater_cli::normalization(self.open(py)?.plan()))
+    fn normalization(&self, py: Python<'_>) -> PyResult<HashMap<String, [[f32; 2]; 3]>> {
+        let loader = self.open(py)?;
+        let plan = loader.plan();
+        let views = plan.views.iter().map(|view| (view.name.as_str(), &view.plan));
+        let chains = views.chain([("image", plan)]);
+        let ends = |(name, plan)| Some((String::from(name), feedwater_cli::normalization(plan)?));
+        Ok(chains.filter_map(ends).collect())
     }
 
     /// The position as JSON.

@@ -91,6 +91,17 @@ def test_a_batch_gives_each_column_once(folder):
     assert third.column("small").shape == (4, 2, 3, 5, 6)
 
 
+def test_sheets_show_views(folder):
+    normalize = ops.Normalize(mean=[0.5] * 3, std=[0.5] * 3)
+    columns = {"small": fw.view([*CROP, normalize], count=3)}
+    made = fw.Loader(folder, framework="batch", device="cpu", batch_size=4, columns=columns)
+    batch = next(iter(made))
+    sheet = batch._repr_html_()
+    assert sheet.count("<img ") == 12 and "4 x 3 x 3 x 5 x 6 on cpu, view small" in sheet
+    assert made._meaning.ends == {"small": [[-1, 1]] * 3}
+    assert batch.shape == (4, 3, 0, 0) and batch.numpy().size == 0
+
+
 @pytest.mark.parametrize(
     ("transform", "columns", "key", "words"),
     [
