@@ -404,6 +404,15 @@ impl Plan {
         ValueImage::most_bytes(image).saturating_add(origins)
     }
 
+    /// Size of the largest output of a chain: the maximum of each side over the main chain and all
+    /// views.
+    pub(crate) fn largest_output(&self) -> Size {
+        let views = self.views.iter().map(|view| view.plan.shape);
+        views.chain([self.shape]).fold(Size::default(), |largest, of| {
+            Size::new(largest.width.max(of.width), largest.height.max(of.height))
+        })
+    }
+
     /// Size in bytes of the images and views of one batch.
     pub(crate) fn output_bytes(&self) -> usize {
         let views = self

@@ -150,6 +150,8 @@ impl Loader {
         let bytes = |memory| plan.footprint.total_bytes(memory);
         let choice = self.choice();
         let on_device = choice.offload.operators as u32;
+        let in_views: usize = plan.views.iter().map(|view| view.plan.steps.len()).sum();
+        let largest = plan.largest_output();
         Setup {
             device: self.device.clone(),
             rank: plan.shard.rank,
@@ -160,7 +162,7 @@ impl Loader {
             cores: std::thread::available_parallelism().map_or(1, usize::from) as u32,
             pages: device.map(|device| device.pages as u32),
             decodes_on_device: choice.offload.decode,
-            operators_on_host: plan.steps.len() as u32 - on_device,
+            operators_on_host: (plan.steps.len() + in_views) as u32 - on_device,
             operators_on_device: on_device,
             remote: self.source.is_remote(),
             read_ahead: self.prefetcher.as_ref().map_or(0, |it| it.window() as u32),
@@ -171,12 +173,12 @@ impl Loader {
             cache_row_index: Some(plan.row_index_bytes).filter(|&bytes| bytes > 0),
             row_index: plan.row_index.map(|it| (it.speedup, it.bytes)),
             presize: settings.cache.presize,
-            width: plan.shape.width,
-            height: plan.shape.height,
+            width: largest.width,
+            height: largest.height,
             memory_available: Available::of_process().map_or(0, |it| it.bytes),
             host_bytes: bytes(Memory::Host).saturating_add(bytes(Memory::Pinned)),
             device_bytes: bytes(Memory::Device),
-            batch_bytes: (plan.shape.batch * plan.shape.sample_bytes()) as u64,
+            batch_bytes: plan.output_bytes() as u64,
         }
     }
 

@@ -74,6 +74,11 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     let storage = shown(pipeline.storage()?);
     let source = pipeline.open_with(&storage)?;
     let plan = plan(&pipeline, &storage)?;
+    if !plan.has_images() {
+        let problem = "has no operators, and bench-ops does not measure views; write the operators of a \
+                       view as [[chain]] to measure them";
+        return Err(Error::config("chain", problem).into());
+    }
     let all = source.len();
     let samples = options.samples.min(all);
     let mut on_device = OnDevice::open(options.device.unwrap_or(pipeline.settings.device), &plan)?;

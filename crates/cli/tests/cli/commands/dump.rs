@@ -258,3 +258,61 @@ fn commands_end_if_every_sample_is_dropped() {
     assert!(words.contains("all samples failed, so there is no sample to write"), "{words}");
     assert_eq!(fs::read_dir(dir.path().join("out")).unwrap().count(), 0);
 }
+
+/// Every column becomes a file, also of several batches, and each view has a contact sheet.
+#[test]
+fn dump_writes_every_column() {
+    let dir = workplace();
+    let mut table = "path,label,caption,tags,box\n".to_string();
+    let folders = fs::read_dir(dir.path().join("data")).unwrap().map(|it| it.unwrap().path());
+    let folder = folders.filter(|it| it.is_dir()).min().unwrap();
+    let mut images: Vec<_> = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
+    images.sort();
+    for (number, image) in images.iter().cycle().take(6).enumerate() {
+        let path = image.strip_prefix(dir.path()).unwrap().display();
+        let tags: Vec<_> = (0..number).collect();
+        table += &format!("{path},1,\"text {number}, ü\",\"{tags:?}\",\"[[1, 2, 30, 20]]\"\n");
+    }
+    write(&dir, "list.csv", &table);
+    let text = "[source]\nlist = \"list.csv\"\n[loader]\nbatch_size = 4\nlast_batch = \"partial\"\n\
+        [[column]]\nname = \"caption\"\nkind = \"text\"\n\
+        [[column]]\nname = \"my tags\"\nfield = \"tags\"\nkind = \"list\"\ndtype = \"i64\"\n\
+        [[column]]\nname = \"box\"\nkind = \"boxes\"\nlike = \"one\"\n\
+        [[view]]\nname = \"crops\"\ncount = 3\ndtype = \"u8\"\n\
+        [[view.chain]]\nop = \"random_resized_crop\"\nwidth = 16\nheight = 12\n\
+        [[view]]\nname = \"one\"\n[[view.chain]]\nop = \"resize\"\nwidth = 20\nheight = 10\n";
+    write(&dir, "columns.toml", text);
+    let (out, path) = (dir.path().join("out"), dir.path());
+    let told =
+        done(path, &["dump", "columns.toml", "--device", "cpu", "--out", "out", "--batches", "2"]);
+    let (head, crops) = npy(&out.join("columns/crops.npy"));
+    assert_eq!(head, "{'descr': '|u1', 'fortran_order': False, 'shape': (6, 3, 3, 12, 16), }");
+    assert_eq!(crops.len(), 6 * 3 * 3 * 12 * 16);
+    let (head, _) = npy(&out.join("columns/one.npy"));
+    assert!(head.contains("'<f4'") && head.contains("(6, 3, 10, 20)"), "{head}");
+    let longs = |bytes: &[u8]| -> Vec<i64> {
+        bytes.as_chunks().0.iter().map(|it| i64::from_le_bytes(*it)).collect()
+    };
+    let (head, offsets) = npy(&out.join("columns/my%20tags.offsets.npy"));
+    assert!(head.contains("(7,)"), "{head}");
+    assert_eq!(longs(&offsets), [0, 0, 1, 3, 6, 10, 15]);
+    let (_, tags) = npy(&out.join("columns/my%20tags.npy"));
+    assert_eq!(longs(&tags), [0, 0, 1, 0, 1, 2, 0, 1, 2, 3, 0, 1, 2, 3, 4]);
+    let (head, boxes) = npy(&out.join("columns/box.npy"));
+    assert!(head.contains("(6, 4)"), "{head}");
+    let left = f32::from_le_bytes(*boxes.first_chunk().unwrap());
+    assert!((left - 20.0 / 80.0).abs() < 1e-5, "{left}");
+    let texts: Vec<String> =
+        serde_json::from_slice(&fs::read(out.join("columns/caption.json")).unwrap()).unwrap();
+    assert_eq!((texts.len(), &*texts[5]), (6, "text 5, ü"));
+    let files = ["sheet-crops.png", "sheet-one.png", "samples.json", "columns/box.offsets.npy"];
+    for file in files {
+        assert!(out.join(file).is_file() && told.contains(file), "{file}: {told}");
+    }
+    assert!(!out.join("images.npy").exists() && !out.join("sheet.png").exists());
+    let told = refused(path, &["bench-ops", "columns.toml"], 2);
+    assert!(
+        told.contains("chain: has no operators, and bench-ops does not measure views"),
+        "{told}"
+    );
+}
