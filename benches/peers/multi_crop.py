@@ -13,10 +13,9 @@ repository: a transform on PIL images for each crop. `torchvision v2` does the s
 
 import argparse
 import os
-import statistics
-import time
 
 from PIL import Image
+from turns import measure
 
 CROPS = {"large": (224, (0.4, 1.0), 2), "small": (96, (0.05, 0.4), 8)}
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
@@ -127,25 +126,7 @@ def compare(folder, arguments, colours):
         "torchvision": lambda: torchvision(folder, workers, colours, tensors=False),
         "torchvision v2": lambda: torchvision(folder, workers, colours, tensors=True),
     }
-    epochs = {}
-    for name, make in peers.items():
-        try:
-            epochs[name] = make()
-            epochs[name]()
-        except ImportError as error:
-            epochs.pop(name, None)
-            print(f"not measured: {name}: {error}")
-    rates = {name: [] for name in epochs}
-    for _ in range(arguments.rounds):
-        for name, epoch in epochs.items():
-            begin = time.monotonic()
-            count = epoch()
-            rates[name].append(count / (time.monotonic() - begin))
-    fastest = statistics.median(rates["feedwater"])
-    print("| program | images/s | feedwater is faster by |\n|---|---|---|")
-    for name, rate in rates.items():
-        median = statistics.median(rate)
-        print(f"| {name} | {median:.0f} ({min(rate):.0f} to {max(rate):.0f}) | {fastest / median:.2f} |", flush=True)
+    measure(peers, arguments.rounds)
 
 
 if __name__ == "__main__":

@@ -13,12 +13,11 @@ loader of its own, as pipelines without masks must do.
 
 import argparse
 import os
-import statistics
 import tempfile
-import time
 
 import numpy
 from PIL import Image
+from turns import measure
 
 SIDE = 224
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
@@ -139,25 +138,7 @@ def main():
             "torchvision v2": lambda: torchvision(paths, arguments.workers),
             "albumentations": lambda: albumentations(paths, arguments.workers),
         }
-        epochs = {}
-        for name, make in peers.items():
-            try:
-                epochs[name] = make()
-                epochs[name]()
-            except ImportError as error:
-                epochs.pop(name, None)
-                print(f"not measured: {name}: {error}")
-        rates = {name: [] for name in epochs}
-        for _ in range(arguments.rounds):
-            for name, epoch in epochs.items():
-                begin = time.monotonic()
-                count = epoch()
-                rates[name].append(count / (time.monotonic() - begin))
-        fastest = statistics.median(rates["feedwater"])
-        print(f"| program | images/s | feedwater is faster by |\n|---|---|---|")
-        for name, rate in rates.items():
-            median = statistics.median(rate)
-            print(f"| {name} | {median:.0f} ({min(rate):.0f} to {max(rate):.0f}) | {fastest / median:.2f} |")
+        measure(peers, arguments.rounds)
 
 
 if __name__ == "__main__":
