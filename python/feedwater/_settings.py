@@ -171,6 +171,42 @@ class Source(_Fixed):
             raise ValueError(f"{again[0]} is already set for this source; pass the source through fw.concat first, then select again")
         return Source({**self._table, **table, **keys})
 
+    @suggesting("join")
+    def join(
+        self,
+        other: Source,
+        *,
+        key: str | None = None,
+        other_key: str | None = None,
+        prefix: str | None = None,
+        missing: Literal["keep", "drop"] | None = None,
+    ) -> Source:
+        """Returns a source whose samples also have the fields of the samples of ``other`` that have the same key, for ``columns`` of the loader.
+        Order, images and labels do not change. The images of ``other`` are not read: a table (:func:`file_list`), a Parquet file and the archives of
+        :func:`webdataset` need none.
+
+        * ``key``: field of this source with the key of a sample, a text or an integer, such as ``"id"`` or ``"meta:id"``. Default:
+          ``"__key__"``, the own key of a sample. It is the name of its file without folder and last extension, or in :func:`webdataset` the name in
+          the archive up to the first dot of the last part, with folders.
+        * ``other_key``: field of ``other`` with the key. Default: the same as ``key``.
+        * ``prefix``: text before the names of the fields of ``other``. Default: empty. A field that both sources have is an error.
+        * ``missing``: handling of samples whose key ``other`` does not have. With ``"keep"``, the default, they have no values of these fields, so
+          columns have their ``default``. With ``"drop"`` they are left out and counted.
+
+        Keys are compared as texts, so the integer 7 equals ``"7"``. Two samples of ``other`` with the same key are an error, and so are sources
+        without a common key.
+        """
+        settings = {"key": key, "other_key": other_key, "prefix": prefix, "missing": missing}
+        settings = {key: value for key, value in settings.items() if value is not None}
+        table = self.settings()
+        selects = {"classes", "filter", "subset", "skip", "take", "repeat"} & table.keys()
+        if selects or ("class_to_index" in table and "directory" not in table):
+            # In a table of a pipeline file, a join precedes a selection.
+            table = {"concat": [table]}
+        before = table.pop("join", [])
+        joins = [*(before if isinstance(before, list) else [before]), {**_part(other), **settings}]
+        return Source({**table, "join": joins[0] if len(joins) == 1 else joins})
+
     def with_classes(self, classes: Sequence[str] | Mapping[str, int] | str | os.PathLike[str]) -> Source:
         """Returns a source with given class numbers, so that training and validation sets have the same class numbers even if a set lacks a class.
 

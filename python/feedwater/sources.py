@@ -491,7 +491,7 @@ def webdataset(
 
     Settings:
 
-    * ``image``: Extensions of the image, separated by semicolons. The first one that a sample has is used. Default ``jpg;jpeg;png;webp;ppm;pgm;pbm;bmp;gif;tif;tiff``.
+    * ``image``: Extensions of the image, separated by semicolons. The first one that a sample has is used. ``*`` stands for the first file of a sample, whatever its extension. Default ``jpg;jpeg;png;webp;ppm;pgm;pbm;bmp;gif;tif;tiff``.
     * ``label``: Extension of the label file, which contains an integer in digits. Empty for no labels (-1). Default ``cls``.
     * ``label_key``: Key of the integer label if the label file is a JSON object (``label = "json"``). Empty, the default, if it is not JSON.
     * ``on_bad_shard``: What happens to a file that is damaged or cannot be opened: ``"error"`` (the default) or ``"skip"``. ``"until_damage"`` uses the samples before the damage. Bad shards are counted, and the first is named in a warning.

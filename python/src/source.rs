@@ -33,9 +33,9 @@ static SEQUENCES: AtomicU64 = AtomicU64::new(1);
 thread_local! {
     /// The item that this thread read last: number of the sequence, index and label.
     static LAST_READ: Cell<(u64, u64, i64)> = const { Cell::new((0, 0, NO_LABEL)) };
-    /// The item that this thread read for its fields and not yet for its image: number of the
-    /// sequence, index and item.
-    static AHEAD: RefCell<Option<(u64, u64, Item)>> = const { RefCell::new(None) };
+    /// The items that this thread read for their fields and not yet for their images, at most one
+    /// of a sequence: number of the sequence, index and item.
+    static AHEAD: RefCell<Vec<(u64, u64, Item)>> = const { RefCell::new(Vec::new()) };
     /// Numbers of the sequences whose `__getitem__` this thread is running.
     static ASKED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
@@ -243,14 +243,23 @@ impl Sequence {
 
     /// Reads an item, unless this thread has read it for its fields. Returns whether it has.
     fn item_once(&self, py: Python<'_>, index: u64) -> PyResult<(Item, bool)> {
-        match AHEAD.take() {
-            Some((number, read, item))
-                if (number, read) == (self.number, index) && !is_opening() =>
-            {
-                Ok((item, true))
-            }
+        let is_own = |it: &mut (u64, u64, Item)| it.0 == self.number;
+        match AHEAD.with_borrow_mut(|ahead| ahead.extract_if(.., is_own).next()) {
+            Some((_, read, item)) if read == index && !is_opening() => Ok((item, true)),
             _ => Ok((self.item(py, index)?, false)),
         }
+    }
+
+    /// Keeps an item until its image is read. A sample of joined sources has items of several
+    /// sequences, of which the last 4 are kept.
+    fn keep(&self, index: u64, item: Item) {
+        // The former item is dropped outside, because its destructor may read items.
+        let _former = AHEAD.with_borrow_mut(|ahead| {
+            let place = ahead.iter().position(|(number, ..)| *number == self.number);
+            let place = place.or((ahead.len() >= 4).then_some(0));
+            ahead.push((self.number, index, item));
+            place.map(|place| ahead.remove(place))
+        });
     }
 
     /// Error for an exception that an item raised.
@@ -341,7 +350,7 @@ impl Source for Sequence {
         if was_ahead && read.as_ref().is_err_and(|error| error.reason == Reason::Oversized) {
             // The loader may read the sample again with a larger limit. The image must then belong
             // to the fields that were read.
-            AHEAD.set(Some((self.number, index, item)));
+            self.keep(index, item);
         }
         read
     }
@@ -396,7 +405,7 @@ impl Fields for Sequence {
         Python::attach(|py| {
             let item = self.item(py, index).map_err(|error| self.unreadable(py, index, error))?;
             let fields = item.fields.clone_ref(py);
-            AHEAD.set(Some((self.number, index, item)));
+            self.keep(index, item);
             let Ok(fields) = fields.cast_bound::<PyDict>(py) else { return Ok(()) };
             for (number, name) in wanted.iter().enumerate() {
                 let value = fields.get_item(name).and_then(|value| match value {

@@ -318,3 +318,39 @@ def test_an_item_that_is_read_in_two_steps_belongs_to_its_fields(folder):
     )
     calls = [(call, label) for _ in range(4) for batch in loader for call, label in zip(batch["call"].tolist(), batch["label"].tolist())]
     assert len(calls) == 32 and all(call == label for call, label in calls)
+
+
+def test_a_joined_table_has_further_columns(table, tmp_path):
+    (tmp_path / "scores.csv").write_text("id,stars\n" + "".join(f"{number},{number * 10}\n" for number in (5, 3, 1)))
+    scores = fw.file_list(tmp_path / "scores.csv")
+    columns = {"stars": fw.array("i64", default=-1), "caption": fw.text()}
+    source = fw.file_list(table).join(scores, other_key="id")
+    with fw.Loader(source, RESIZE, batch_size=6, epochs=1, framework="numpy", columns=columns, device="cpu") as loader:
+        (batch,) = list(loader)
+    assert list(batch["stars"]) == [-1, 10, -1, 30, -1, 50]
+    assert len(batch["caption"]) == 6
+
+    # A selection before the join and one after it, and a second join.
+    dropped = fw.file_list(table).select(skip=2).join(scores, other_key="id", missing="drop").join(scores, other_key="id", prefix="b.")
+    columns["again"] = fw.array("i64", field="b.stars")
+    with fw.Loader(dropped.select(take=1), RESIZE, batch_size=1, epochs=1, framework="numpy", columns=columns, device="cpu") as loader:
+        assert len(loader.dataset) == 1
+        (batch,) = list(loader)
+    assert list(batch["stars"]) == list(batch["again"]) == [30]
+
+    with pytest.raises(fw.errors.ConfigError, match="source.join"):
+        fw.Loader(fw.file_list(table).join(fw.file_list(table)), RESIZE, batch_size=6, framework="numpy", device="cpu")
+    with pytest.raises(TypeError, match="other_key"):
+        fw.file_list(table).join(scores, otherkey="id")
+    with pytest.raises(TypeError, match="fw.directory"):
+        fw.file_list(table).join("scores.csv")
+
+
+def test_items_in_python_are_joined(table, tmp_path):
+    paths = [table.parent / f"{number}.ppm" for number in range(6)]
+    items = fw.samples([{"image": str(path), "label": 0, "id": number} for number, path in enumerate(paths)])
+    more = fw.samples([{"image": b"", "label": 0, "id": str(number), "name": f"no. {number}"} for number in reversed(range(6))])
+    source = items.join(more, key="id")
+    with fw.Loader(source, RESIZE, batch_size=6, epochs=1, framework="numpy", columns={"name": fw.text()}, device="cpu") as loader:
+        (batch,) = list(loader)
+    assert batch["name"] == [f"no. {number}" for number in range(6)]

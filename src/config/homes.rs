@@ -8,7 +8,8 @@ use super::former;
 use crate::op::NAMES;
 use crate::op::combine::NAMES as COMBINATORS;
 use crate::plan::Settings;
-use crate::source::{BadShards, JOINED, KEYS, OWN, Selection};
+use crate::source::settings::JoinSettings;
+use crate::source::{BadShards, COMBINATIONS, KEYS, OWN, Selection};
 
 /// Suggestion for a setting that stands in another section than the one where it was found. `None`
 /// if no section has a setting with this name.
@@ -50,7 +51,11 @@ fn settings() -> [(&'static str, Vec<&'static str>); 8] {
     let defaults = Settings::default();
     let Settings { device: _, loader, decode, output, targets, columns: _, cache, limits, storage } =
         &defaults;
-    let source = KEYS.iter().chain(&JOINED).chain(&[OWN, BadShards::KEY]).chain(&Selection::KEYS);
+    let source = KEYS
+        .iter()
+        .chain(&COMBINATIONS)
+        .chain(&[OWN, BadShards::KEY, JoinSettings::KEY])
+        .chain(&Selection::KEYS);
     [
         ("source", source.copied().collect()),
         ("loader", keys(loader)),

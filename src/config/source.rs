@@ -9,8 +9,9 @@ use super::lists::{list_of, wrong_type};
 use super::node::{read, read_with, unknown};
 use super::not_a_section;
 use crate::error::{Error, Result};
+use crate::source::settings::JoinSettings;
 use crate::source::{
-    self, BadShards, CLASS_TO_INDEX, Configured, DISABLED, Directory, JOINED, KEYS, OWN,
+    self, BadShards, CLASS_TO_INDEX, COMBINATIONS, Configured, DISABLED, Directory, KEYS, OWN,
     PartSettings, Selection, SourceSettings,
 };
 use crate::storage;
@@ -22,12 +23,19 @@ const MOST_LEVELS: usize = 16;
 pub fn source(value: Option<Value>, base: &Path) -> Result<SourceSettings> {
     match value {
         None => Err(Error::config("source", format!("is missing; {}", help("source")))),
-        Some(value) => nested(value, "source", base, 0),
+        Some(value) => nested(value, "source", base, 0, &[]),
     }
 }
 
-/// Reads the source at the key `at`. `level` is its nesting depth.
-fn nested(value: Value, at: &str, base: &Path, level: usize) -> Result<SourceSettings> {
+/// Reads the source at the key `at`. `level` is its nesting depth. `beside` lists keys that were
+/// taken out of its table, for messages.
+fn nested(
+    value: Value,
+    at: &str,
+    base: &Path,
+    level: usize,
+    beside: &[&'static str],
+) -> Result<SourceSettings> {
     let mut table = match value {
         Value::Table(table) => table,
         other if level == 0 => return Err(not_a_section(at, &other)),
@@ -47,7 +55,8 @@ fn nested(value: Value, at: &str, base: &Path, level: usize) -> Result<SourceSet
         Some(value) => read(value).map_err(|it| it.at(BadShards::KEY).into_error(at))?,
         None => BadShards::default(),
     };
-    let known = || KEYS.iter().chain(&JOINED).chain(&[OWN]).copied();
+    let joins = table.remove(JoinSettings::KEY);
+    let known = || KEYS.iter().chain(&COMBINATIONS).chain(&[OWN]).copied();
     let mut keys = known().filter(|key| table.contains_key(*key));
     let (key, second) = (keys.next(), keys.next());
     let Some(key) = key else {
@@ -65,12 +74,45 @@ fn nested(value: Value, at: &str, base: &Path, level: usize) -> Result<SourceSet
         let problem = format!("has both {key} and {second}; remove one of them");
         return Err(Error::config(at, problem));
     }
-    let source = match (table.remove(key), JOINED.contains(&key)) {
-        (Some(parts), true) => joined(key, parts, table, at, base, level)?,
+    let source = match (table.remove(key), COMBINATIONS.contains(&key)) {
+        (Some(parts), true) => combined(key, parts, table, at, base, level)?,
         (Some(name), _) if key == OWN => own(name, &table, at)?,
-        (place, _) => single(key, place, table, at, base)?,
+        (place, _) => single(key, place, table, (at, beside), base)?,
     };
-    Ok(source.on_bad_shard(bad).select(selection))
+    let mut source = source.on_bad_shard(bad);
+    let at = format!("{at}.{}", JoinSettings::KEY);
+    for (at, join) in each_join(joins, at) {
+        let (other, settings) = joined(join, &at, base, level)?;
+        source = source.join(other, settings);
+    }
+    Ok(source.select(selection))
+}
+
+/// Returns the joins of a source, each with its key: those of an array, or a single one.
+fn each_join(joins: Option<Value>, at: String) -> Vec<(String, Value)> {
+    match joins {
+        None => Vec::new(),
+        Some(Value::Array(joins)) => {
+            let numbered = joins.into_iter().enumerate();
+            numbered.map(|(number, join)| (format!("{at}[{number}]"), join)).collect()
+        }
+        Some(join) => vec![(at, join)],
+    }
+}
+
+/// Reads a source that is joined to another one, and the settings of the join beside it.
+fn joined(
+    mut join: Value,
+    at: &str,
+    base: &Path,
+    level: usize,
+) -> Result<(SourceSettings, JoinSettings)> {
+    let settings = match &mut join {
+        Value::Table(table) => take_all(table, &JoinSettings::KEYS),
+        other => return Err(wrong_type(at, "a table", other)),
+    };
+    let settings = read(settings).map_err(|problem| problem.into_error(at))?;
+    Ok((nested(join, at, base, level + 1, &JoinSettings::KEYS)?, settings))
 }
 
 /// Reads a single source: its paths, and the settings beside its key.
@@ -78,7 +120,7 @@ fn single(
     key: &'static str,
     place: Option<Value>,
     settings: Table,
-    at: &str,
+    (at, beside): (&str, &[&'static str]),
     base: &Path,
 ) -> Result<SourceSettings> {
     let one = |place: Value| -> Result<PathBuf> {
@@ -98,7 +140,8 @@ fn single(
     });
     source.map_err(|problem| {
         let problem = problem.or_known(&[key]).or_known(&Selection::KEYS);
-        problem.or_known(&[BadShards::KEY]).into_error(at)
+        let problem = problem.or_known(&[BadShards::KEY, JoinSettings::KEY]);
+        problem.or_known(beside).into_error(at)
     })
 }
 
@@ -116,7 +159,7 @@ fn own(name: Value, beside: &Table, at: &str) -> Result<SourceSettings> {
 }
 
 /// Reads a list of sources: `[[source.mixture]]` or `[[source.concat]]`.
-fn joined(
+fn combined(
     key: &'static str,
     parts: Value,
     mut beside: Table,
@@ -128,7 +171,7 @@ fn joined(
         let key = format!("{at}.{key}");
         return Err(wrong_type(&key, &list_of(&key), &parts));
     };
-    let is_mixture = key == JOINED[0];
+    let is_mixture = key == COMBINATIONS[0];
     let samples = match beside.remove("samples").filter(|_| is_mixture) {
         Some(value) => Some(read(value).map_err(|it| it.at("samples").into_error(at))?),
         None => None,
@@ -152,7 +195,9 @@ fn joined(
             }
             None => 1.0,
         };
-        read_parts.push(PartSettings { weight, source: nested(part, &at, base, level + 1)? });
+        let beside: &[&str] = if is_mixture { &["weight"] } else { &[] };
+        let source = nested(part, &at, base, level + 1, beside)?;
+        read_parts.push(PartSettings { weight, source });
     }
     Ok(match is_mixture {
         true => SourceSettings::mixture(read_parts, samples),
@@ -167,7 +212,7 @@ fn take_all(table: &mut Table, keys: &[&str]) -> Value {
 }
 
 fn help(at: &str) -> String {
-    let keys: Vec<_> = KEYS.iter().chain(&JOINED).copied().collect();
+    let keys: Vec<_> = KEYS.iter().chain(&COMBINATIONS).copied().collect();
     format!(
         "write directory = \"…\" (one sub-folder per class) under [{at}], or one of {}",
         keys.join(", ")

@@ -204,6 +204,20 @@ pub trait Identity {
         None
     }
 
+    /// Returns the key of a sample that a program chose when it named the sample: the name of its
+    /// file without folder and last extension, or the `__key__` of a WebDataset sample, which is
+    /// its name with folders up to the first dot of the last part. A
+    /// [`Joined`](crate::source::Joined) source compares it. `None`, the default, if samples have
+    /// no names, or if the name is not UTF-8.
+    ///
+    /// # Errors
+    ///
+    /// A [`DataError`] if the key must be read from a file, and reading fails.
+    fn key(&self, index: u64) -> Result<Option<String>, DataError> {
+        let _ = index;
+        Ok(None)
+    }
+
     /// Returns a version tag that changes whenever the bytes of the sample change. It is obtained
     /// without reading these bytes. For a file it consists of length, modification time, inode and
     /// time of last change; for an object in a store it is the object's tag. `None`, the default,
@@ -368,6 +382,15 @@ impl dyn Source + '_ {
             Some(name) => format!("{location} {name}"),
             None => location,
         }
+    }
+
+    /// Same as [`Identity::key`]; `None` without this ability.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Identity::key`].
+    pub fn key(&self, index: u64) -> Result<Option<String>, DataError> {
+        self.identity().map_or(Ok(None), |it| it.key(index))
     }
 
     /// Same as [`Identity::version`]; `None` without this ability.

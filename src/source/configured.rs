@@ -65,6 +65,22 @@ pub trait Configured: Source + Sealed + Sized + 'static {
         }
     }
 
+    /// Like [`open_shards`](Self::open_shards), for a source whose fields and keys are read, but
+    /// not its images and labels. A source that needs no images for this accepts files without
+    /// images. The default is `open_shards`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`open_shards`](Self::open_shards).
+    fn open_fields(
+        paths: &[PathBuf],
+        settings: &Self::Settings,
+        storage: &Storage,
+        bad: BadShards,
+    ) -> Result<Self> {
+        Self::open_shards(paths, settings, storage, bad)
+    }
+
     /// Like [`open_with`](Self::open_with), through a new storage handle with default settings.
     fn open(paths: &[PathBuf], settings: &Self::Settings) -> Result<Self> {
         Self::open_with(paths, settings, &Storage::default())

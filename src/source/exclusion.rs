@@ -65,6 +65,8 @@ pub enum ExclusionReason {
     UnknownClass,
     /// Object of a category that is not in the table of classes (`classes`).
     UnknownCategory,
+    /// Sample whose key no sample of the joined source has (`missing = "drop"`).
+    NoPartner,
     /// Byte after the end mark of a tar file, unless it belongs to another archive that follows.
     AfterEnd,
     /// Object of 0 bytes that is named like an image. It marks a folder, as consoles of object
@@ -106,6 +108,9 @@ impl ExclusionReason {
             }
             ExclusionReason::UnknownClass => {
                 "samples are of classes that are not in the table (source.classes)"
+            }
+            ExclusionReason::NoPartner => {
+                "samples have no partner in the joined source (source.join.missing)"
             }
             ExclusionReason::UnknownCategory => {
                 "objects are of categories that are not in the table (source.classes)"

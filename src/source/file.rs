@@ -21,6 +21,12 @@ pub trait Files: Source {
     /// Returns the path or URL of a sample.
     fn path(&self, index: u64) -> PathBuf;
 
+    /// Returns the name of a sample's file without folder and last extension. `None` if it is not
+    /// UTF-8, or if the sample has no file.
+    fn stem(&self, index: u64) -> Option<String> {
+        stem(&self.path(index))
+    }
+
     /// Returns the version of an object, if the listing contained it. Default `None`.
     fn stamp(&self, index: u64) -> Option<Stamp> {
         let _ = index;
@@ -52,9 +58,23 @@ impl<T: Files> Identity for T {
         Some(Files::path(self, index))
     }
 
+    fn key(&self, index: u64) -> Result<Option<String>, DataError> {
+        Ok(self.stem(index))
+    }
+
     fn version(&self, index: u64) -> Option<String> {
         self.stamp(index).map(|it| it.to_string()).or_else(|| version(&self.path(index)))
     }
+}
+
+/// Returns the name of a file without folder and last extension, if it is UTF-8.
+pub fn stem(path: &Path) -> Option<String> {
+    let name = match path.to_str().filter(|_| storage::is_url(path)) {
+        // The query of a URL may contain slashes, so it is removed first.
+        Some(url) => url.split(['?', '#']).next()?.rsplit('/').next()?,
+        None => path.file_name()?.to_str()?,
+    };
+    Path::new(name).file_stem()?.to_str().map(Into::into)
 }
 
 /// Implements [`Source::read`] for a source of individual files.

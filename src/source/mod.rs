@@ -15,7 +15,7 @@ pub(crate) use class_table::ClassNames;
 pub use class_table::ClassTable;
 #[cfg(feature = "coco")]
 pub use coco::Category;
-pub use combine::{Classed, Concat, Mixture, Repeat, Subset};
+pub use combine::{Classed, Concat, Joined, Mixture, Repeat, Subset};
 pub(crate) use combine::{PartSettings, Selection};
 pub(crate) use configured::{Configured, HEAD_BYTES};
 pub use detect::detect;
@@ -31,7 +31,7 @@ pub use crate::field::{Field, FieldKind, FieldValue, Flat};
 pub(crate) use abilities::{
     Annotations, Fields, Heads, Hints, Identity, Notes, PutField, RemoteReads,
 };
-pub(crate) use combine::{CLASS_TO_INDEX, JOINED};
+pub(crate) use combine::{CLASS_TO_INDEX, COMBINATIONS};
 pub(crate) use own::OWN;
 pub(crate) use page::{Expected, HostPage, Page, Sealed, check_size};
 pub(crate) use settings::SourceSettings;

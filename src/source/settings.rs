@@ -17,6 +17,7 @@ use crate::storage::{self, Storage};
 pub use super::beton::BetonSettings;
 #[cfg(feature = "coco")]
 pub use super::coco::CocoSettings;
+pub use super::combine::{JoinSettings, MissingPartner};
 pub use super::directory::DirectorySettings;
 pub use super::label::LabelSort;
 pub use super::list::{FileListSettings, ListFormat};
@@ -51,6 +52,15 @@ pub(super) trait Any: Debug + Send + Sync {
     fn open_shards(&self, storage: &Storage, bad: BadShards) -> Result<Arc<dyn Source>> {
         let _ = (storage, bad);
         Err(no_shards(self.key()))
+    }
+
+    /// Opens the source for its fields and keys only, as in [`Configured::open_fields`]. The
+    /// default opens it as usual.
+    fn open_fields(&self, storage: &Storage, bad: BadShards) -> Result<Arc<dyn Source>> {
+        match bad {
+            BadShards::Error => self.open(storage),
+            bad => self.open_shards(storage, bad),
+        }
     }
 
     /// Returns the same settings with custom sources of the program, which `given` returns by name.
@@ -119,6 +129,11 @@ impl SourceSettings {
         storage::opening(|| self.0.open(storage))
     }
 
+    /// Opens the source like [`open_with`](Self::open_with), for its fields and keys only.
+    pub(super) fn open_fields(&self, storage: &Storage) -> Result<Arc<dyn Source>> {
+        storage::opening(|| self.0.open_fields(storage, BadShards::Error))
+    }
+
     /// Returns the settings with the custom sources that `given` returns by name.
     pub(super) fn given(&self, given: &mut Given<'_>) -> Self {
         self.0.give(given).map_or_else(|| self.clone(), Self)
@@ -169,6 +184,10 @@ impl<S: Configured> Any for Of<S> {
     fn open_shards(&self, storage: &Storage, bad: BadShards) -> Result<Arc<dyn Source>> {
         Ok(Arc::new(S::open_shards(&self.paths, &self.settings, storage, bad)?))
     }
+
+    fn open_fields(&self, storage: &Storage, bad: BadShards) -> Result<Arc<dyn Source>> {
+        Ok(Arc::new(S::open_fields(&self.paths, &self.settings, storage, bad)?))
+    }
 }
 
 /// Settings of a source with a policy for bad shards.
@@ -195,6 +214,10 @@ impl Any for Tolerant {
 
     fn open(&self, storage: &Storage) -> Result<Arc<dyn Source>> {
         self.source.0.open_shards(storage, self.policy)
+    }
+
+    fn open_fields(&self, storage: &Storage, _: BadShards) -> Result<Arc<dyn Source>> {
+        self.source.0.open_fields(storage, self.policy)
     }
 
     fn give(&self, given: &mut Given<'_>) -> Option<Arc<dyn Any>> {

@@ -49,6 +49,13 @@ impl Classed {
     }
 }
 
+impl Numbered {
+    /// Selected samples of a source with `len` samples. Classes and labels do not change.
+    pub(super) fn of(len: u64, kept: Chosen) -> Self {
+        Self { len, kept: Some(kept) }
+    }
+}
+
 /// Returns an error if a source without class names has a label that is not in the table.
 fn check_labels(source: &dyn Source, table: &ClassTable) -> Result<()> {
     if !source.knows_labels() {

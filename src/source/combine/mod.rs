@@ -19,15 +19,17 @@ use crate::storage::Storage;
 
 pub use classed::Numbered;
 pub use concat::InTurn;
+pub use join::{JoinSettings, Joined, MissingPartner};
 pub use mixture::Weighted;
 pub use select::{Chosen, Repeated};
 pub use settings::{FilterSettings, PartSettings, Selection};
 
-pub(crate) use settings::{CLASS_TO_INDEX, JOINED};
+pub(crate) use settings::{CLASS_TO_INDEX, COMBINATIONS};
 
 mod classed;
 mod concat;
 mod fields;
+mod join;
 mod mixture;
 mod select;
 mod settings;
@@ -377,6 +379,11 @@ impl<A: Arrangement> Identity for Combined<A> {
     fn part(&self, index: u64) -> Option<(&dyn Source, u64)> {
         let (part, index) = self.part(index);
         Some((&*part.source, index))
+    }
+
+    fn key(&self, index: u64) -> Result<Option<String>, DataError> {
+        let (part, index) = self.part(index);
+        part.source.key(index)
     }
 
     fn version(&self, index: u64) -> Option<String> {

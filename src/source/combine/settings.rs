@@ -11,7 +11,7 @@ use super::{Classed, Concat, Mixture, Repeat, Subset};
 use crate::error::{Error, Result};
 use crate::source::records::matches;
 use crate::source::settings::{Any, Given, value};
-use crate::source::{ClassNames, ClassTable, Source, SourceSettings};
+use crate::source::{BadShards, ClassNames, ClassTable, Source, SourceSettings};
 use crate::storage::{self, Storage};
 
 /// Selection of samples: keys that are allowed next to any source key. The selections are applied
@@ -77,6 +77,11 @@ impl Selection {
         if let Some(ClassNames::File(path)) = &mut self.classes {
             *path = storage::join(base, path);
         }
+    }
+
+    /// Whether the selection depends on labels or locations, or changes labels.
+    fn needs_labels(&self) -> bool {
+        self.filter.is_some() || self.classes.is_some() || self.class_to_index.is_some()
     }
 
     /// Returns the table of classes, if one is set.
@@ -173,12 +178,12 @@ impl FilterSettings {
 impl SourceSettings {
     /// Mixes sources by weights, see [`Mixture`]. `samples` is the length of the mixture.
     pub fn mixture(parts: Vec<PartSettings>, samples: Option<u64>) -> Self {
-        Self(Arc::new(Joined::Mixture { parts, samples }))
+        Self(Arc::new(Combination::Mixture { parts, samples }))
     }
 
     /// Concatenates sources.
     pub fn concat(parts: Vec<SourceSettings>) -> Self {
-        Self(Arc::new(Joined::Concat { parts }))
+        Self(Arc::new(Combination::Concat { parts }))
     }
 
     /// Applies a selection to this source.
@@ -195,7 +200,7 @@ impl SourceSettings {
 pub(crate) const CLASS_TO_INDEX: &str = "class_to_index";
 
 /// Keys of combined sources.
-pub(crate) const JOINED: [&str; 2] = ["mixture", "concat"];
+pub(crate) const COMBINATIONS: [&str; 2] = ["mixture", "concat"];
 
 /// Source with a selection.
 #[derive(Debug)]
@@ -225,6 +230,14 @@ impl Any for Selected {
         self.selection.of(self.source.open_with(storage)?, storage)
     }
 
+    fn open_fields(&self, storage: &Storage, _: BadShards) -> Result<Arc<dyn Source>> {
+        let source = match self.selection.needs_labels() {
+            true => self.source.open_with(storage)?,
+            false => self.source.open_fields(storage)?,
+        };
+        self.selection.of(source, storage)
+    }
+
     fn give(&self, given: &mut Given<'_>) -> Option<Arc<dyn Any>> {
         let source = self.source.given(given);
         Some(Arc::new(Self { source, selection: self.selection.clone() }))
@@ -233,16 +246,41 @@ impl Any for Selected {
 
 /// Combination of several sources.
 #[derive(Debug)]
-enum Joined {
+enum Combination {
     Mixture { parts: Vec<PartSettings>, samples: Option<u64> },
     Concat { parts: Vec<SourceSettings> },
 }
 
-impl Any for Joined {
+impl Combination {
+    /// Opens all parts with `open`, and combines them.
+    fn combined(
+        &self,
+        open: impl Fn(&SourceSettings) -> Result<Arc<dyn Source>>,
+    ) -> Result<Arc<dyn Source>> {
+        let part = |(number, part): (usize, &SourceSettings)| {
+            open(part).map_err(|error| within(error, &format!("{}[{number}]", self.key())))
+        };
+        Ok(match self {
+            Combination::Concat { parts } => {
+                let parts = parts.iter().enumerate().map(part).collect::<Result<_>>()?;
+                Arc::new(Concat::new(parts)?)
+            }
+            Combination::Mixture { parts, samples } => {
+                let opened = parts
+                    .iter()
+                    .enumerate()
+                    .map(|(number, it)| Ok((part((number, &it.source))?, it.weight)));
+                Arc::new(Mixture::new(opened.collect::<Result<_>>()?, *samples)?)
+            }
+        })
+    }
+}
+
+impl Any for Combination {
     fn key(&self) -> &'static str {
         match self {
-            Joined::Mixture { .. } => JOINED[0],
-            Joined::Concat { .. } => JOINED[1],
+            Combination::Mixture { .. } => COMBINATIONS[0],
+            Combination::Concat { .. } => COMBINATIONS[1],
         }
     }
 
@@ -253,11 +291,11 @@ impl Any for Joined {
     fn table(&self) -> Result<Table> {
         let mut table = Table::new();
         let parts = match self {
-            Joined::Concat { parts } => parts
+            Combination::Concat { parts } => parts
                 .iter()
                 .map(|part| part.to_table().map(Value::Table))
                 .collect::<Result<Vec<_>>>()?,
-            Joined::Mixture { parts, samples } => {
+            Combination::Mixture { parts, samples } => {
                 if let Some(samples) = samples {
                     table.insert("samples".into(), value("source.samples", samples)?);
                 }
@@ -274,43 +312,31 @@ impl Any for Joined {
     }
 
     fn open(&self, storage: &Storage) -> Result<Arc<dyn Source>> {
-        let part = |(number, part): (usize, &SourceSettings)| {
-            part.open_with(storage)
-                .map_err(|error| within(error, &format!("{}[{number}]", self.key())))
-        };
-        Ok(match self {
-            Joined::Concat { parts } => {
-                let parts = parts.iter().enumerate().map(part).collect::<Result<_>>()?;
-                Arc::new(Concat::new(parts)?)
-            }
-            Joined::Mixture { parts, samples } => {
-                let opened = parts
-                    .iter()
-                    .enumerate()
-                    .map(|(number, it)| Ok((part((number, &it.source))?, it.weight)));
-                Arc::new(Mixture::new(opened.collect::<Result<_>>()?, *samples)?)
-            }
-        })
+        self.combined(|part| part.open_with(storage))
+    }
+
+    fn open_fields(&self, storage: &Storage, _: BadShards) -> Result<Arc<dyn Source>> {
+        self.combined(|part| part.open_fields(storage))
     }
 
     fn give(&self, given: &mut Given<'_>) -> Option<Arc<dyn Any>> {
         Some(Arc::new(match self {
-            Joined::Concat { parts } => {
-                Joined::Concat { parts: parts.iter().map(|it| it.given(given)).collect() }
+            Combination::Concat { parts } => {
+                Combination::Concat { parts: parts.iter().map(|it| it.given(given)).collect() }
             }
-            Joined::Mixture { parts, samples } => {
+            Combination::Mixture { parts, samples } => {
                 let part = |it: &PartSettings| PartSettings {
                     weight: it.weight,
                     source: it.source.given(given),
                 };
-                Joined::Mixture { parts: parts.iter().map(part).collect(), samples: *samples }
+                Combination::Mixture { parts: parts.iter().map(part).collect(), samples: *samples }
             }
         }))
     }
 }
 
 /// Adds the position of the failing part to the key of an error.
-fn within(error: Error, part: &str) -> Error {
+pub(super) fn within(error: Error, part: &str) -> Error {
     match error {
         Error::Config(mut error) => {
             if let Some(rest) = error.key.strip_prefix("source") {

@@ -247,7 +247,7 @@ mod tests {
     /// Opens a list. Returns its debug output or the error message.
     fn opened(path: &Path, format: ListFormat, labels: LabelSort, block: usize) -> String {
         let settings = FileListSettings { format, labels, ..Default::default() };
-        match FileList::by_blocks(path, &settings, &Storage::default(), block) {
+        match FileList::by_blocks(path, &settings, &Storage::default(), block, false) {
             Ok(list) => format!("{list:?}"),
             Err(error) => error.to_string(),
         }

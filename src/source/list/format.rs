@@ -112,6 +112,11 @@ impl FileListSettings {
         }
     }
 
+    /// Whether a table whose images are not read needs the column of paths.
+    pub(super) fn needs_path(&self) -> bool {
+        self.image.is_some() || !self.side_files.is_empty()
+    }
+
     /// Returns the accepted names of the path column.
     pub(super) fn images(&self) -> Vec<&str> {
         self.image.as_ref().map_or(PATHS.to_vec(), |name| vec![name])

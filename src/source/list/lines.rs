@@ -29,6 +29,7 @@ pub fn read(
             let path = names.iter().find_map(|name| object.get(*name).map(|value| (name, value)));
             let path = match path {
                 Some((_, Value::String(path))) => path,
+                _ if samples.for_fields && !settings.needs_path() => "",
                 Some((name, other)) => {
                     return Err(LineError::new(
                         line,
@@ -46,6 +47,7 @@ pub fn read(
                 }
             };
             let label = match settings.label() {
+                _ if samples.for_fields => Written::None,
                 None => Written::None,
                 Some((name, must)) => {
                     let value = object.get(name);
@@ -64,7 +66,8 @@ pub fn read(
         blocks_begin += lines.len();
         samples.reserve(blocks.whole());
     }
-    samples.rows = Some(rows).filter(|rows| rows.len() > 1 + usize::from(labelled == Some(true)));
+    let own = 1 + usize::from(labelled == Some(true));
+    samples.rows = Some(rows).filter(|rows| samples.for_fields || rows.len() > own);
     Ok(())
 }
 

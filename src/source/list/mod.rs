@@ -8,9 +8,10 @@ use super::file::{self, Files};
 use super::label;
 use super::side_files::SideFiles;
 use super::{
-    Configured, Fields, Heads, Hints, Identity, Notes, Page, RemoteReads, Sealed, Source, settings,
+    BadShards, Configured, Fields, Heads, Hints, Identity, Notes, Page, RemoteReads, Sealed, Source,
+    settings,
 };
-use crate::error::{DataError, Error, Redacted, Result};
+use crate::error::{DataError, Error, Reason, Redacted, Result};
 use crate::footprint::counted;
 use crate::storage::{self, Storage};
 
@@ -82,6 +83,8 @@ pub struct FileList {
     rows: Option<Rows>,
     /// Whether any of the files is at a URL.
     remote: bool,
+    /// Whether only the fields are read, as those of a table in a join.
+    for_fields: bool,
 }
 
 /// Number of files whose existence is checked when the list is opened.
@@ -113,9 +116,26 @@ impl FileList {
         settings: &FileListSettings,
         storage: &Storage,
     ) -> Result<Self> {
-        let mut this = Self::by_blocks(path.as_ref(), settings, storage, BLOCK)?;
+        let mut this = Self::by_blocks(path.as_ref(), settings, storage, BLOCK, false)?;
         this.check_files()?;
         this.warnings.extend(this.check_side_files()?);
+        Ok(this)
+    }
+
+    /// Opens a list for its fields, as the second source of a [`Joined`](super::Joined): a CSV or
+    /// TSV table, or JSON lines. Each row is a sample. It needs no path, and its image and its
+    /// label are not read.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`with`](Self::with), except those of paths, labels and images.
+    pub fn table(
+        path: impl AsRef<Path>,
+        settings: &FileListSettings,
+        storage: &Storage,
+    ) -> Result<Self> {
+        let mut this = Self::by_blocks(path.as_ref(), settings, storage, BLOCK, true)?;
+        this.warnings = this.check_side_files()?;
         Ok(this)
     }
 
@@ -125,15 +145,17 @@ impl FileList {
         settings: &FileListSettings,
         storage: &Storage,
         block: usize,
+        for_fields: bool,
     ) -> Result<Self> {
         let mut blocks = Blocks::open(storage, list, block)?;
-        let samples = read(&mut blocks, list, settings);
+        let samples = read(&mut blocks, list, settings, for_fields);
         // Returns the error for invalid UTF-8 first, because it may have caused the other errors.
         let text = blocks.finish()?;
         let mut samples = samples?;
         samples.number();
         if samples.ends.is_empty() {
-            let problem = format!("{} names no files", list.display());
+            let what = if for_fields { "has no rows" } else { "names no files" };
+            let problem = format!("{} {what}", list.display());
             return Err(Error::config("source.list", problem));
         }
         let base = list.parent().map(Path::to_path_buf).unwrap_or_default();
@@ -162,13 +184,19 @@ impl FileList {
             side_files,
             rows,
             remote: false,
+            for_fields,
         };
+        if for_fields && this.side_files.is_empty() {
+            return Ok(this);
+        }
         this.check_allowed()?;
         // Most lists contain no URL. This fast search avoids checking each path of such a list.
         let urls =
             storage::is_url(&this.base) || memmem::find(this.paths.as_bytes(), b"://").is_some();
         this.remote = urls && (0..this.len()).any(|index| storage::is_url(&this.path(index)));
-        this.largest_bytes = file::largest(&this.storage, this.len(), |index| this.path(index));
+        if !for_fields {
+            this.largest_bytes = file::largest(&this.storage, this.len(), |index| this.path(index));
+        }
         Ok(this)
     }
 
@@ -250,6 +278,18 @@ impl Configured for FileList {
     ) -> Result<Self> {
         Self::open_with(settings::only(Self::KEY, paths)?, settings, storage)
     }
+
+    fn open_fields(
+        paths: &[PathBuf],
+        settings: &FileListSettings,
+        storage: &Storage,
+        bad: BadShards,
+    ) -> Result<Self> {
+        match bad {
+            BadShards::Error => Self::table(settings::only(Self::KEY, paths)?, settings, storage),
+            bad => Self::open_shards(paths, settings, storage, bad),
+        }
+    }
 }
 
 impl Source for FileList {
@@ -262,10 +302,18 @@ impl Source for FileList {
     }
 
     fn location(&self, index: u64) -> String {
+        if self.for_fields {
+            return format!("{}[{index}]", Redacted::path(&self.list));
+        }
         Redacted::path(&self.path(index)).into_string()
     }
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
+        if self.for_fields {
+            // The paths of the images were not checked.
+            let problem = "the table was opened for its fields, without images; use FileList::open";
+            return Err(DataError::new(Reason::Unsupported, problem));
+        }
         file::read_sample(self, index, page, limit)
     }
 
@@ -274,7 +322,7 @@ impl Source for FileList {
             0 => String::new(),
             classes => format!(" in {}", counted(classes, "class")),
         };
-        let files = counted(self.len(), "file");
+        let files = counted(self.len(), if self.for_fields { "row" } else { "file" });
         format!("{}: {files}{classes}", Redacted::path(&self.list))
     }
 
@@ -287,11 +335,11 @@ impl Source for FileList {
     }
 
     fn remote(&self) -> Option<&dyn RemoteReads> {
-        self.remote.then_some(self)
+        (self.remote && !self.for_fields).then_some(self)
     }
 
     fn heads(&self) -> Option<&dyn Heads> {
-        (!self.remote).then_some(self)
+        (!self.remote && !self.for_fields).then_some(self)
     }
 
     fn hints(&self) -> Option<&dyn Hints> {
@@ -339,6 +387,11 @@ impl Files for FileList {
     fn path(&self, index: u64) -> PathBuf {
         self.path(index)
     }
+
+    /// A row of a table may have no path.
+    fn stem(&self, index: u64) -> Option<String> {
+        file::stem(Path::new(self.written(index)))
+    }
 }
 
 /// Detects the format of the list.
@@ -358,10 +411,24 @@ fn format_of(settings: &FileListSettings, list: &Path, blocks: &mut Blocks) -> L
 }
 
 /// Reads a whole list. The classes are not numbered yet.
-fn read(blocks: &mut Blocks, list: &Path, settings: &FileListSettings) -> Result<Samples> {
+fn read(
+    blocks: &mut Blocks,
+    list: &Path,
+    settings: &FileListSettings,
+    for_fields: bool,
+) -> Result<Samples> {
     let format = format_of(settings, list, blocks);
     settings.check(list, format)?;
+    if for_fields && matches!(format, ListFormat::Text | ListFormat::Auto) {
+        let list = list.display();
+        let problem = format!(
+            "{list} is read as text, which has no fields; use a table with a header (csv, tsv) or \
+             JSON lines, or set source.format"
+        );
+        return Err(Error::config("source.list", problem));
+    }
     let mut samples = Samples::default();
+    samples.for_fields = for_fields;
     match format {
         ListFormat::Jsonl => lines::read(blocks, settings, &mut samples),
         ListFormat::Csv => table::read(blocks, ',', settings, &mut samples),

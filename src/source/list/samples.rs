@@ -21,6 +21,8 @@ impl LineError {
 /// Samples that have been read so far.
 #[derive(Default)]
 pub(super) struct Samples {
+    /// Whether only fields are read. Then samples need no paths and have no labels.
+    pub for_fields: bool,
     pub paths: String,
     pub ends: Vec<u64>,
     /// Labels. Until the classes are numbered, a text label is the position of its name in
@@ -64,7 +66,10 @@ impl Samples {
         label: Written,
         sort: LabelSort,
     ) -> Result<(), LineError> {
+        let is_path = (1..=file::MOST_PATH_BYTES).contains(&path.len());
+        let path = if is_path || !self.for_fields { path } else { "" };
         match path.len() {
+            0 if self.for_fields => {}
             0 => return Err(LineError::new(line, "the path is empty")),
             len if len > file::MOST_PATH_BYTES => {
                 let most = file::MOST_PATH_BYTES;

@@ -37,12 +37,13 @@ pub fn read(
     if !next(&mut row)? {
         return Ok(());
     }
-    let columns = Columns::find(&row, settings)?;
-    if columns.label.is_none() {
+    let columns = Columns::find(&row, settings, samples.for_fields)?;
+    if columns.label.is_none() && !samples.for_fields {
         samples.unlabelled = settings.unlabelled(row.iter().map(str::trim));
     }
     let names: Vec<String> = row.iter().map(|name| name.trim().to_string()).collect();
-    let has_more = names.len() > 1 + usize::from(columns.label.is_some());
+    let own = usize::from(columns.image.is_some()) + usize::from(columns.label.is_some());
+    let has_more = samples.for_fields || names.len() > own;
     if has_more && Rows::is_narrow(names.len()) {
         samples.rows = Some(Rows::of_table(names, separator as u8));
     }
@@ -56,7 +57,8 @@ pub fn read(
             Some("") => return Err(LineError::new(line, "the label is empty")),
             Some(label) => Written::Text(label),
         };
-        samples.push(line, field(columns.image), label, settings.labels)?;
+        let path = columns.image.map_or("", field);
+        samples.push(line, path, label, settings.labels)?;
         if let (Some(rows), Some(position)) = (&mut samples.rows, row.position()) {
             rows.push(position.byte());
         }
@@ -89,12 +91,17 @@ impl Read for RowReader<'_, '_> {
 }
 
 struct Columns {
-    image: usize,
+    /// Column of the path. `None` in a table of fields without such a column.
+    image: Option<usize>,
     label: Option<usize>,
 }
 
 impl Columns {
-    fn find(header: &StringRecord, settings: &FileListSettings) -> Result<Self, LineError> {
+    fn find(
+        header: &StringRecord,
+        settings: &FileListSettings,
+        for_fields: bool,
+    ) -> Result<Self, LineError> {
         let find = |wanted: &str| {
             let mut found = header.iter().enumerate().filter(|(_, name)| name.trim() == wanted);
             match (found.next(), found.next()) {
@@ -109,6 +116,9 @@ impl Columns {
         let mut image = None;
         for name in &names {
             image = image.or(find(name)?);
+        }
+        if for_fields && (image.is_some() || !settings.needs_path()) {
+            return Ok(Self { image, label: None });
         }
         let image = image.ok_or_else(|| {
             let names = names.join(", ");
@@ -130,7 +140,7 @@ impl Columns {
                 found => found,
             },
         };
-        Ok(Self { image, label })
+        Ok(Self { image: Some(image), label })
     }
 }
 

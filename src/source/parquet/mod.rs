@@ -145,6 +145,30 @@ impl Configured for Parquet {
         storage: &Storage,
         bad: BadShards,
     ) -> Result<Self> {
+        Self::opened(paths, settings, storage, bad, false)
+    }
+
+    /// Opens the files without a column of images or labels.
+    fn open_fields(
+        paths: &[PathBuf],
+        settings: &ParquetSettings,
+        storage: &Storage,
+        bad: BadShards,
+    ) -> Result<Self> {
+        let settings = ParquetSettings { label: String::new(), ..settings.clone() };
+        Self::opened(paths, &settings, storage, bad, true)
+    }
+}
+
+impl Parquet {
+    /// Opens the files. With `for_fields`, they need no column of images.
+    fn opened(
+        paths: &[PathBuf],
+        settings: &ParquetSettings,
+        storage: &Storage,
+        bad: BadShards,
+        for_fields: bool,
+    ) -> Result<Self> {
         if bad == BadShards::UntilDamage {
             let problem = "is \"until_damage\", but the table of a Parquet file is at its end; write \"skip\"";
             return Err(Error::config(format!("source.{}", BadShards::KEY), problem));
@@ -152,7 +176,7 @@ impl Configured for Parquet {
         let files = expand(storage, Self::KEY, paths, ".parquet")?;
         let cache = Cache::new(settings.cache_bytes);
         let read = of_each(&files, |_, path| {
-            Ok(match Table::read(storage, path, settings, &cache) {
+            Ok(match Table::read(storage, path, settings, &cache, for_fields) {
                 Ok(table) => Ok(table),
                 Err(error) => Err(bad.allow(path, error)?),
             })
@@ -191,9 +215,7 @@ impl Configured for Parquet {
         }
         Ok(source)
     }
-}
 
-impl Parquet {
     fn append(&mut self, table: Table) {
         let Table { shard, images, paths, labels, .. } = table;
         let (number, rows) = (self.shards.len(), self.labels.len() as u64);

@@ -31,16 +31,19 @@ impl Table {
         path: &Path,
         settings: &ParquetSettings,
         cache: &Cache,
+        for_fields: bool,
     ) -> Result<Self> {
         let shard = Shard::open(storage, path)?;
         let footer = Footer::read(&shard).map_err(|wrong| wrong.into_error(path))?;
-        let image = wanted(path, &footer, &IMAGE, &settings.image)?;
-        let bytes = &footer.leaves[image];
+        let image = match for_fields {
+            true => None,
+            false => Some(wanted(path, &footer, &IMAGE, &settings.image)?),
+        };
         let label = match settings.label.as_str() {
             "" => None,
             name => Some(wanted(path, &footer, &LABEL, name)?),
         };
-        let parent = bytes.path.strip_suffix(".bytes");
+        let parent = image.and_then(|image| footer.leaves[image].path.strip_suffix(".bytes"));
         let beside = parent.and_then(|parent| {
             let path = format!("{parent}.path");
             footer.leaves.iter().position(|leaf| leaf.path == path && !leaf.repeated)
@@ -74,7 +77,7 @@ impl Table {
     fn walk(
         &mut self,
         footer: &Footer,
-        image: usize,
+        image: Option<usize>,
         beside: Option<usize>,
         label: Option<usize>,
         cache: &Cache,
@@ -83,7 +86,9 @@ impl Table {
         let may_be_null = |chunk: usize| {
             footer.groups.iter().any(|group| group.chunks[chunk].nulls.unwrap_or(1) > 0)
         };
-        let beside = beside.filter(|_| footer.leaves[image].defined > 0 && may_be_null(image));
+        let beside = beside.filter(|_| {
+            image.is_some_and(|image| footer.leaves[image].defined > 0 && may_be_null(image))
+        });
         let mut row = 0u64;
         for group in &footer.groups {
             let rows = row..row.saturating_add(group.rows);
@@ -96,7 +101,7 @@ impl Table {
                 );
                 return Err(FileError::corrupt(shard.stamp.len, problem));
             }
-            let columns = [(&mut self.images, Some(image)), (&mut self.paths, beside)];
+            let columns = [(&mut self.images, image), (&mut self.paths, beside)];
             for (column, leaf) in columns {
                 if let Some(leaf) = leaf {
                     let defined = footer.leaves[leaf].defined;

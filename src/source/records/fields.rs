@@ -108,6 +108,12 @@ impl<F: Format> Records<F> {
         to: Target<'a>,
         buffer: &mut Vec<u8>,
     ) -> Result<(), DataError> {
+        let place = self.place(shard, index)?;
+        self.format.fields(&place, &mut FieldSink { shard, to }, buffer)
+    }
+
+    /// Returns the position of a sample whose fields are read.
+    fn place<'a>(&self, shard: &'a Shard, index: u64) -> Result<FieldPlace<'a>, DataError> {
         let starts = shard.record_starts(&self.format)?;
         let entry = self.find(index).1;
         if entry.len == DAMAGED {
@@ -122,8 +128,25 @@ impl<F: Format> Records<F> {
         };
         let record = starts.get(number as usize).copied().unwrap_or(0);
         let file_len = shard.stamp.len;
-        let place = FieldPlace { file: &shard.file, file_len, number, entry, previous, record };
-        self.format.fields(&place, &mut FieldSink { shard, to }, buffer)
+        Ok(FieldPlace { file: &shard.file, file_len, number, entry, previous, record })
+    }
+
+    /// Key of a sample, as in [`Identity::key`](crate::source::Identity::key).
+    pub(super) fn key_of(&self, index: u64) -> Result<Option<String>, DataError> {
+        if !F::HAS_KEYS {
+            return Ok(None);
+        }
+        let shard = &self.shards[self.find(index).0];
+        if shard.packing.is_some() || shard.file.is_remote() {
+            let names = shard.names.as_ref();
+            let name = names.and_then(|names| names.whole((index - shard.first()) as usize));
+            return Ok(name.and_then(|name| F::key_in(&name)));
+        }
+        // The name directly before the contents may be that of another sample, of which this one is
+        // a hard link. So the key is read like a field, which such an archive does not have.
+        let key = self.place(shard, index).and_then(|place| self.format.key(&place));
+        shard.check_unchanged()?;
+        key
     }
 }
 

@@ -62,6 +62,25 @@ pub trait Format:
         None
     }
 
+    /// Whether samples have keys that programs chose. Default false.
+    const HAS_KEYS: bool = false;
+
+    /// Returns the key in the name of a sample. `None` if the key is not UTF-8. Called if
+    /// [`HAS_KEYS`](Self::HAS_KEYS).
+    fn key_in(_name: &str) -> Option<String> {
+        None
+    }
+
+    /// Reads the key of a sample. `None` if the key is not UTF-8. Called if
+    /// [`HAS_KEYS`](Self::HAS_KEYS).
+    fn key(&self, _place: &FieldPlace<'_>) -> Result<Option<String>, DataError> {
+        Ok(None)
+    }
+
+    /// Changes the settings for a source whose fields are read, but not its images and labels. The
+    /// default changes nothing.
+    fn for_fields(&mut self) {}
+
     /// Whether [`walk`](Self::walk) adds samples in file order, with all samples before an error.
     const IN_ORDER: bool = false;
 

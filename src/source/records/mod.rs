@@ -370,6 +370,10 @@ impl<F: Format> Identity for Records<F> {
         }
     }
 
+    fn key(&self, index: u64) -> Result<Option<String>, DataError> {
+        self.key_of(index)
+    }
+
     fn version(&self, index: u64) -> Option<String> {
         Some(self.shards[self.find(index).0].version.clone())
     }

@@ -89,8 +89,21 @@ impl Names {
         &self.text
     }
 
-    /// Returns the name of a sample.
+    /// Returns the name of a sample. A name that was cut ends in an ellipsis.
     pub fn get(&self, index: usize) -> Option<String> {
+        let name = self.stored(index)?;
+        let end = if name.len() == LONGEST { "…" } else { "" };
+        Some(format!("{}{end}", String::from_utf8_lossy(&name)))
+    }
+
+    /// Returns the name of a sample if it is UTF-8 and was not cut.
+    pub fn whole(&self, index: usize) -> Option<String> {
+        let name = self.stored(index).filter(|name| name.len() < LONGEST)?;
+        String::from_utf8(name).ok()
+    }
+
+    /// Returns the bytes of a name that are stored.
+    fn stored(&self, index: usize) -> Option<Vec<u8>> {
         let start = *self.blocks.get(index / BLOCK)?;
         let mut rest = self.text.get(start as usize..)?;
         let mut name = Vec::new();
@@ -100,8 +113,7 @@ impl Names {
             name.extend_from_slice(own);
             rest = behind;
         }
-        let end = if name.len() == LONGEST { "…" } else { "" };
-        Some(format!("{}{end}", String::from_utf8_lossy(&name)))
+        Some(name)
     }
 
     /// Returns the allocated memory in bytes.

@@ -154,4 +154,15 @@ impl<F: Format> Configured for Records<F> {
     ) -> Result<Self> {
         Self::open_shards(paths, settings, storage, bad)
     }
+
+    fn open_fields(
+        paths: &[PathBuf],
+        settings: &F,
+        storage: &Storage,
+        bad: BadShards,
+    ) -> Result<Self> {
+        let mut settings = settings.clone();
+        settings.for_fields();
+        Self::open_shards(paths, &settings, storage, bad)
+    }
 }

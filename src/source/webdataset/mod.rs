@@ -54,7 +54,8 @@ pub type WebDataset = Records<WebDatasetSettings>;
 #[serde(deny_unknown_fields, default)]
 pub struct WebDatasetSettings {
     /// Extensions of the image, separated by semicolons. The first one that a sample has is used.
-    /// Default `jpg;jpeg;png;webp;ppm;pgm;pbm;bmp;gif;tif;tiff`.
+    /// `*` stands for the first file of a sample, whatever its extension. Default
+    /// `jpg;jpeg;png;webp;ppm;pgm;pbm;bmp;gif;tif;tiff`.
     pub image: String,
     /// Extension of the label file, which contains an integer in digits. Empty for no labels (-1).
     /// Default `cls`.
@@ -63,6 +64,9 @@ pub struct WebDatasetSettings {
     /// default, if it is not JSON.
     pub label_key: String,
 }
+
+/// Extension in [`WebDatasetSettings::image`] that stands for the first file of a sample.
+const ANY: &str = "*";
 
 impl Default for WebDatasetSettings {
     fn default() -> Self {
@@ -128,6 +132,24 @@ impl Format for WebDatasetSettings {
             .map_err(|error| wrong(format!("the names of classes cannot be read: {error}")))
     }
 
+    const HAS_KEYS: bool = true;
+
+    fn key_in(name: &str) -> Option<String> {
+        let (key, _) = split(name.as_bytes())?;
+        str::from_utf8(key).ok().map(Into::into)
+    }
+
+    fn key(&self, place: &FieldPlace<'_>) -> Result<Option<String>, DataError> {
+        Ok(String::from_utf8(group(place)?.0).ok())
+    }
+
+    /// Samples are those of all keys, also without an image or a label.
+    fn for_fields(&mut self) {
+        self.image = ANY.into();
+        self.label = String::new();
+        self.label_key = String::new();
+    }
+
     /// With hard links, the position of an image does not identify its sample.
     fn cannot_have_fields(file: &File, len: u64) -> Result<Option<&'static str>, FileError> {
         let mut window = Window::new(file, len);
@@ -155,7 +177,7 @@ impl Format for WebDatasetSettings {
         to: &mut FieldSink<'_>,
         buffer: &mut Vec<u8>,
     ) -> Result<(), DataError> {
-        let parts = parts(place)?;
+        let (_, parts) = group(place)?;
         for (name, bytes) in &parts {
             let kind = if is_json(name) { FieldKind::Json } else { FieldKind::Bytes };
             if !to.wants(name, kind) {
@@ -227,7 +249,10 @@ impl Format for WebDatasetSettings {
                 let name = String::from_utf8_lossy(&name);
                 FileError::new(offset, format!("the sample already has a file {name:?}"))
             };
-            if let Some(rank) = images.iter().position(|it| *it == extension) {
+            let is_first = group.files == 0;
+            group.files += 1;
+            let rank = images.iter().position(|it| *it == extension || (is_first && it == ANY));
+            if let Some(rank) = rank {
                 match &group.image {
                     Some((other, ..)) if *other == rank => return Err(twice()),
                     Some((other, ..)) if *other < rank => {}
@@ -299,6 +324,8 @@ struct Group {
     /// Image of the sample: the position of its extension in the settings, the contents, and the
     /// name if names are stored.
     image: Option<(usize, tar::Data, Vec<u8>)>,
+    /// Number of files.
+    files: u64,
     label: Option<i64>,
     /// First extension of the sample that is not in the settings.
     other: String,
@@ -345,8 +372,11 @@ fn is_meta(name: &[u8]) -> bool {
     first.len() >= 4 && first.starts_with(b"__") && first.ends_with(b"__")
 }
 
-/// Returns the extension and the contents of the files of a sample.
-fn parts(place: &FieldPlace<'_>) -> Result<Vec<(String, Range<u64>)>, DataError> {
+/// Key of a sample, and the extension and the contents of each of its files.
+type Files = (Vec<u8>, Vec<(String, Range<u64>)>);
+
+/// Returns the key and the files of a sample.
+fn group(place: &FieldPlace<'_>) -> Result<Files, DataError> {
     let mut window = place.window(tar::AHEAD_BYTES);
     let mut members = tar::Members::from(place.previous);
     let mut sample = None;
@@ -372,7 +402,10 @@ fn parts(place: &FieldPlace<'_>) -> Result<Vec<(String, Range<u64>)>, DataError>
             parts.push((extension, data.bytes));
         }
     }
-    if is_found { Ok(parts) } else { Err(changed()) }
+    match sample.filter(|_| is_found) {
+        Some((key, _)) => Ok((key, parts)),
+        None => Err(changed()),
+    }
 }
 
 fn is_json(extension: &str) -> bool {

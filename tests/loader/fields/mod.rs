@@ -3,6 +3,7 @@
 mod beton;
 mod coco;
 mod image_headers;
+mod join;
 mod npy;
 mod parquet;
 mod parquet_pages;

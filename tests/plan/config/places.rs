@@ -108,6 +108,18 @@ fn nested_sources_have_locations_too() {
             2,
             51,
         ),
+        (
+            "[source]\ndirectory = \"a\"\n[source.join]\nlist = \"b\"\nprefx = \"x\"",
+            "source.join.prefx",
+            5,
+            1,
+        ),
+        (
+            "[source]\nlist = \"a\"\njoin = [{ list = \"b\" }, { list = \"b\", missing = \"x\" }]",
+            "source.join[1].missing",
+            3,
+            39,
+        ),
     ] {
         let error = Pipeline::from_toml(text, "").unwrap_err();
         assert_eq!(place(&error), (key.into(), line, column), "{text}\n{error}");

@@ -325,6 +325,25 @@ fn the_command_prints_fields_with_examples_and_columns() {
 }
 
 #[test]
+fn the_command_prints_joined_fields_and_samples_without_a_partner() {
+    let root = tempfile::tempdir().unwrap();
+    for name in ["a.jpg", "b.jpg"] {
+        fs::write(root.path().join(name), jpeg(1, 20, 10)).unwrap();
+    }
+    fs::write(root.path().join("t.csv"), "id,caption\nb,of b\n").unwrap();
+    let file = root.path().join("pipeline.toml");
+    let text = "[source]\ndirectory = \".\"\n[source.join]\nlist = \"t.csv\"\nother_key = \"id\"\n\
+                prefix = \"t.\"\nmissing = \"drop\"\n\
+                [[chain]]\nop = \"resize\"\nwidth = 8\nheight = 8\n";
+    fs::write(&file, text).unwrap();
+    let (done, text, _) = feedwater(&[file.to_str().unwrap()]);
+    assert!(done && text.contains("t.caption: \"of b\""), "{text}");
+    let mut excluded = text.lines().filter(|line| line.starts_with("excluded "));
+    let words = ["1", "a.jpg", "source.join.missing"];
+    assert!(excluded.any(|line| has_words(line, &words)), "{text}");
+}
+
+#[test]
 fn the_command_prints_only_some_of_many_classes() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("a.jpg"), jpeg(1, 20, 10)).unwrap();
