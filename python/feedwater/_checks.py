@@ -141,6 +141,8 @@ def _checked(step: Any, argument: str, kind: type[_Settings] = Operator) -> Any:
         advice = f"it mixes the samples of a batch, so pass batch_operators=[{step.MADE_BY}(...)] and classes= to the loader"
     elif isinstance(step, Operator):
         advice = "it changes single images, so pass it to the loader as transform=[...]"
+    elif isinstance(step, _Settings) and "chain" in step.FIELDS:
+        advice = 'it is a column, so pass it to the loader as columns={"name": fw.view(...)}'
     elif isinstance(step, (_Settings, Source)):
         advice = f"pass it to the loader as {getattr(step, 'SECTION', 'source')}="
     elif hasattr(step, "sections") and isinstance(step, list):

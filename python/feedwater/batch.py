@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from . import _feedwater, _sheet
-from ._checks import require_ml_dtypes
+from ._checks import check_framework, require_ml_dtypes
 from ._tensor import CPU, CUDA, Tensor
 from .columns import Ragged
 from .objects import Objects
@@ -53,11 +53,19 @@ class Batch:
         self._fields = fields
         lock = threading.RLock()
         self._tensors = {name: Tensor(inner, name, dtype, shape, lock) for name, dtype, shape in inner.exported}
-        self._images = self._tensors["image"]
+
+    @property
+    def _images(self) -> Tensor:
+        """The tensor of the images. Raises ``ValueError`` if all outputs of the loader are views."""
+        images = self._tensors["image"]
+        if 0 in images.shape[1:]:
+            views = ", ".join(repr(name) for name in self._tensors if name != "image")
+            raise ValueError(f"the batch has no images, because the loader has no operators of its own; use batch.column(name) with a view: {views}")
+        return images
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """Shape of the tensor, with its axes in the order of ``layout``."""
+        """Shape of the tensor, with its axes in the order of ``layout``. Width and height are 0 if all outputs are views."""
         return self._inner.shape
 
     @property
@@ -219,6 +227,9 @@ class Batch:
         if name not in self._inner.columns:
             names = ", ".join(self._inner.columns) or "no columns"
             raise KeyError(f"the batch has {names}, and none has the name {name!r}; add columns with fw.Loader(..., columns={{...}})")
+        check_framework(framework)
+        if framework == "batch":
+            raise ValueError('framework is "batch", which has no arrays; use "torch", "numpy", "jax" or "tensorflow"')
         if name in self._tensors:
             return self._tensors[name].of(framework)
         kind, dtype, shape, data, offsets = self._inner.column(name)
@@ -235,6 +246,12 @@ class Batch:
     def _labels(self, framework: Framework) -> Any:
         """The labels as an array or tensor of a framework."""
         return self._converted(self._inner.label_bytes(), "i64", [len(self)], framework)
+
+    def _targets(self, framework: Framework) -> Any:
+        """The soft targets as an array or tensor of a framework, or the labels if there are none."""
+        if self.classes == 0:
+            return self._labels(framework)
+        return self._converted(self._inner.soft_target_bytes(), "f32", [len(self), self.classes], framework)
 
     def _converted(self, data: bytearray, dtype: str, shape: list[int], framework: Framework) -> Any:
         """Converts the elements of a column to an array or tensor of a framework, on the batch's device."""

@@ -212,7 +212,8 @@ class View(_Settings):
 def view(transform: Operator | Sequence[Operator], *, count: int | None = None, like: str | None = None, dtype: Any = None) -> View:
     """A column with another output of the sample's image, such as a small crop. The image is decoded once for all views.
 
-    * ``transform``: operators, as for :class:`feedwater.Loader`, that end in a fixed size. If all outputs are views, give the loader no
+    * ``transform``: operators, as for :class:`feedwater.Loader`, that end in a fixed size. The loader settings of a recipe, such as
+      ``shuffle``, have no effect in a view. If all outputs are views, give the loader no
       ``transform``; dictionaries then have no key ``image``.
     * ``count``: number of outputs per sample, at least 1, each with its own random numbers, in a tensor ``[samples, count, 3, height, width]``
       (with ``layout="nhwc"``: ``[samples, count, height, width, 3]``). By default, there is one output and no such axis. All views together
@@ -248,6 +249,10 @@ def image(
 
 
 def _view(transform: Any, field: str | None, count: int | None, like: str | None, dtype: Any) -> View:
+    if getattr(transform, "batch_operators", None):
+        raise ValueError(
+            "the recipe has operators that mix samples (batch_operators), which a view cannot run; remove them, or mix views in the training loop"
+        )
     if getattr(transform, "rest", None):
         raise ValueError(
             "the recipe has transforms that stay Python (keep_rest), which a view cannot run; remove them, or apply them in the training loop"

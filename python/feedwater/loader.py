@@ -380,8 +380,11 @@ class Loader:
         copies = {name: batch.column(name, framework) for name in self._columns if name not in shared}
         # Otherwise the columns would be copied again when the images are exported.
         batch._inner.forget_columns()
-        images, targets = self.pair(batch)
-        record = {"image": images} if self._inner.has_images else {}
+        record = {}
+        if self._inner.has_images:
+            record["image"], targets = self.pair(batch)
+        else:
+            targets = batch._targets(framework)
         if batch.classes:
             record |= {"label": batch._labels(framework), "target": targets}
         else:

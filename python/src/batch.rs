@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use feedwater::handoff::CudaArrayInterface;
 use feedwater::handoff::dlpack::{self, ConsumerStream, OwnedColumn};
-use feedwater::plan::ColumnKind;
-use feedwater::{ElementType, Plan, SampleRecord, Source, TensorShape};
-use pyo3::exceptions::{PyBufferError, PyKeyError, PyMemoryError};
+use feedwater::{Plan, SampleRecord, Source, TensorShape};
+use pyo3::exceptions::{PyBufferError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyTuple};
 
 use crate::capsule::{self, Tensor};
+use crate::columns::{Column, Content, Export, PyColumn, column_names, exported_columns};
 use crate::error::raised;
 use crate::objects::Objects;
 use crate::text::{json, location};
@@ -42,61 +42,6 @@ pub struct Batch {
     /// Copies of the other columns, made before a tensor is exported.
     columns: Mutex<Option<Vec<Column>>>,
 }
-
-/// What a batch still has.
-enum Content {
-    /// The whole batch.
-    Whole(feedwater::Batch),
-    /// After the first export: the columns that are not exported yet.
-    Columns(Vec<OwnedColumn>),
-}
-
-/// Name, element type and shape of a column that is exported.
-struct Export {
-    name: String,
-    element: ElementType,
-    shape: Vec<usize>,
-}
-
-/// Copy of a column.
-struct Column {
-    name: String,
-    kind: &'static str,
-    element: ElementType,
-    shape: Vec<usize>,
-    values: Vec<u8>,
-    offsets: Option<Vec<i64>>,
-}
-
-impl Column {
-    /// Copies a column, which must be in host memory.
-    fn copied(column: feedwater::loader::Column<'_>) -> PyResult<Self> {
-        let bytes = column.bytes().unwrap_or_default();
-        let mut values = Vec::new();
-        values.try_reserve_exact(bytes.len()).map_err(|_| {
-            let text = format!("the column {} has {} bytes", column.name(), bytes.len());
-            PyMemoryError::new_err(text)
-        })?;
-        values.extend_from_slice(bytes);
-        Ok(Self {
-            name: column.name().to_string(),
-            kind: column.kind().name(),
-            element: column.element_type(),
-            shape: column.shape(),
-            values,
-            offsets: column.offsets().map(<[i64]>::to_vec),
-        })
-    }
-
-    fn to_python<'py>(&self, py: Python<'py>) -> PyColumn<'py> {
-        let values = PyByteArray::new(py, &self.values);
-        (self.kind, self.element.name(), self.shape.clone(), values, self.offsets.clone())
-    }
-}
-
-/// A column for Python: kind, element type, shape of the values, bytes of the values, offsets.
-type PyColumn<'py> =
-    (&'static str, &'static str, Vec<usize>, Bound<'py, PyByteArray>, Option<Vec<i64>>);
 
 impl Batch {
     pub fn new(batch: feedwater::Batch) -> Self {
@@ -435,48 +380,6 @@ impl Batch {
         fields.set_item("version", interface.version)?;
         Ok(fields)
     }
-}
-
-impl Content {
-    /// The batch, if no column was exported.
-    fn whole(&self) -> Option<&feedwater::Batch> {
-        match self {
-            Content::Whole(batch) => Some(batch),
-            Content::Columns(_) => None,
-        }
-    }
-
-    /// The images, if another column was exported and they were not.
-    fn image(&self) -> Option<&OwnedColumn> {
-        match self {
-            Content::Whole(_) => None,
-            Content::Columns(columns) => columns.iter().find(|column| column.name() == IMAGE),
-        }
-    }
-}
-
-/// Name of the column of the images.
-const IMAGE: &str = "image";
-
-/// Names of the columns besides images, labels and soft targets.
-pub fn column_names(plan: &Plan) -> Vec<String> {
-    let views = plan.views.iter().map(|view| view.name.clone());
-    views.chain(plan.settings.columns.iter().map(|column| column.name.clone())).collect()
-}
-
-/// The columns that are exported without a copy: images, views and masks.
-fn exported_columns(batch: &feedwater::Batch) -> Vec<Export> {
-    let plan = batch.plan();
-    let masks = plan.settings.columns.iter().filter(|it| it.kind == ColumnKind::Mask);
-    let masks = masks.map(|column| column.name.as_str());
-    let views = plan.views.iter().map(|view| view.name.as_str());
-    let columns = std::iter::once(IMAGE).chain(views).chain(masks);
-    let export = |column: feedwater::loader::Column<'_>| Export {
-        name: column.name().to_string(),
-        element: column.element_type(),
-        shape: column.shape(),
-    };
-    columns.filter_map(|name| batch.column(name)).map(export).collect()
 }
 
 /// Converts a record to a dictionary. Its keys are those of `feedwater dump`.

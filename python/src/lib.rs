@@ -8,6 +8,7 @@
 mod background;
 mod batch;
 mod capsule;
+mod columns;
 mod error;
 mod fields;
 mod loader;

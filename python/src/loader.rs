@@ -14,7 +14,8 @@ use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::prelude::*;
 
 use crate::background::{self, LOOK};
-use crate::batch::{Batch, column_names};
+use crate::batch::Batch;
+use crate::columns::{column_names, normalization};
 use crate::error::{raised, raised_of_item};
 use crate::source::Sequence;
 use crate::text::{json, location};
@@ -264,16 +265,10 @@ impl Loader {
         Ok((shard.rank, shard.world))
     }
 
-    /// Tensor values of the bytes 0 and 255 for each channel, by the name of the column: of images
-    /// and views whose chains convert bytes to floats.
+    /// Tensor values of the bytes 0 and 255 for each channel, by the name of the column.
     #[getter]
     fn normalization(&self, py: Python<'_>) -> PyResult<HashMap<String, [[f32; 2]; 3]>> {
-        let loader = self.open(py)?;
-        let plan = loader.plan();
-        let views = plan.views.iter().map(|view| (view.name.as_str(), &view.plan));
-        let chains = views.chain([("image", plan)]);
-        let ends = |(name, plan)| Some((String::from(name), feedwater_cli::normalization(plan)?));
-        Ok(chains.filter_map(ends).collect())
+        Ok(normalization(self.open(py)?.plan()))
     }
 
     /// The position as JSON.

@@ -99,7 +99,11 @@ def test_sheets_show_views(folder):
     sheet = batch._repr_html_()
     assert sheet.count("<img ") == 12 and "4 x 3 x 3 x 5 x 6 on cpu, view small" in sheet
     assert made._meaning.ends == {"small": [[-1, 1]] * 3}
-    assert batch.shape == (4, 3, 0, 0) and batch.numpy().size == 0
+    assert batch.shape == (4, 3, 0, 0)
+    with pytest.raises(ValueError, match="no operators of its own; use batch.column.* 'small'"):
+        batch.numpy()
+    with pytest.raises(ValueError, match='framework is "np"; it must be'):
+        batch.column("small", "np")
 
 
 @pytest.mark.parametrize(
@@ -175,6 +179,11 @@ def test_views_are_made_by_their_function(folder):
         loader(folder, CROP, columns={"a": CROP})
     with pytest.raises(TypeError, match="fw.view contains|transform contains"):
         fw.view([3])
+    with pytest.raises(TypeError, match="it is a column, so pass it to the loader as columns="):
+        loader(folder, [fw.view(CROP)])
+    mixing = fw.Recipe(CROP, batch_operators=[ops.Mixup(alpha=0.2)])
+    with pytest.raises(ValueError, match="operators that mix samples"):
+        fw.view(mixing)
     view = fw.view(CROP, count=2)
     assert view == fw.view(CROP, count=2) and repr(view).startswith("fw.view([") and "count=2" in repr(view)
 

@@ -44,11 +44,38 @@ use crate::loader::Batch;
 use crate::plan::ColumnRole;
 
 pub use structures::{
-    CPU, CUDA, DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLPackVersion,
-    DLTensor, READ_ONLY, VERSION,
+    CPU, CUDA, DLDataType, DLDevice, DLPackVersion, DLTensor, READ_ONLY, VERSION,
 };
 
 mod structures;
+
+/// Tensor with its owner, in the legacy form that DLPack had before version 1.
+#[derive(Debug)]
+#[repr(C)]
+pub struct DLManagedTensor {
+    /// The tensor.
+    pub dl_tensor: DLTensor,
+    /// Pointer to the owner of the memory. Only the deleter uses it.
+    pub manager_ctx: *mut c_void,
+    /// Frees the tensor and this structure.
+    pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
+}
+
+/// Tensor with its owner, in the versioned form that DLPack has since version 1.
+#[derive(Debug)]
+#[repr(C)]
+pub struct DLManagedTensorVersioned {
+    /// [`VERSION`].
+    pub version: DLPackVersion,
+    /// Pointer to the owner of the memory. Only the deleter uses it.
+    pub manager_ctx: *mut c_void,
+    /// Frees the tensor and this structure.
+    pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
+    /// [`READ_ONLY`] or 0.
+    pub flags: u64,
+    /// The tensor.
+    pub dl_tensor: DLTensor,
+}
 
 /// Stream on which the consumer will use a batch in device memory. Ignored for a batch in host
 /// memory.

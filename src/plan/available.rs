@@ -37,9 +37,10 @@ impl Plan {
         }
         let on_host = self.footprint.rows.iter().filter(|row| row.memory != Memory::Device);
         let rows = Footprint { rows: on_host.cloned().collect() };
+        let views = if self.views.is_empty() { "" } else { "the sizes or counts of views, " };
         let problem = format!(
             "the plan needs {} of host memory, but only {} are available ({limit}); lower \
-             loader.batch_size, loader.prefetch, loader.num_workers or the caches, or set \
+             loader.batch_size, loader.prefetch, loader.num_workers, {views}or the caches, or set \
              limits.overcommit = true to start anyway. The memory is needed for\n{rows}",
             footprint::bytes(needed),
             footprint::bytes(*available),

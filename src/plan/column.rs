@@ -1,6 +1,6 @@
 //! Columns: the named parts of a batch, and the memory that they need.
 
-use super::{ColumnSettings, ViewPlan};
+use super::ColumnSettings;
 use crate::field::CellKind;
 use crate::footprint::{Footprint, Memory};
 use crate::tensor::{ElementType, TensorShape};
@@ -85,14 +85,16 @@ impl ColumnRole {
 }
 
 impl ColumnPlan {
-    /// Plans the columns of a batch: images, labels, soft targets if there are `classes`, views,
-    /// and the columns that are made from `fields`. Images and soft targets are in `memory`, and
+    /// Plans the columns of a batch: images, labels, soft targets if there are `classes`, `views`
+    /// with their element type and the shape of a sample, and the columns that are made from
+    /// `fields`, each with the shape of its masks. Images and soft targets are in `memory`, and
     /// the other columns are in host memory. Views and columns of numbers that are made from fields
     /// have a copy on the device.
     pub(super) fn all(
-        (shape, views): (TensorShape, &[ViewPlan]),
+        shape: TensorShape,
         classes: Option<u32>,
-        fields: &[ColumnSettings],
+        views: impl Iterator<Item = (String, ElementType, Vec<usize>)>,
+        fields: impl Iterator<Item = (ColumnSettings, Vec<usize>)>,
         memory: Memory,
     ) -> Vec<ColumnPlan> {
         let mut columns = Vec::new();
@@ -107,12 +109,12 @@ impl ColumnPlan {
         if let Some(classes) = classes {
             add(ColumnRole::Target, ElementType::F32, &[classes as usize], memory);
         }
-        for (number, view) in views.iter().enumerate() {
+        for (number, (name, element, dims)) in views.enumerate() {
             columns.push(Self {
-                name: view.name.clone(),
+                name,
                 role: ColumnRole::View(number),
-                element: view.plan.shape.dtype.into(),
-                dims: view.dims(),
+                element,
+                dims,
                 max_len: None,
                 kind: CellKind::Array,
                 memory: Memory::Host,
@@ -120,10 +122,10 @@ impl ColumnPlan {
                 copied: memory == Memory::Device,
             });
         }
-        for (number, column) in fields.iter().enumerate() {
-            let format = column.cells(&ViewPlan::mask_dims(column, shape, views));
+        for (number, (column, mask)) in fields.enumerate() {
+            let format = column.cells(&mask);
             columns.push(Self {
-                name: column.name.clone(),
+                name: column.name,
                 role: ColumnRole::Field(number),
                 element: format.element,
                 max_len: format.kind.is_ragged().then_some(format.max_len),
@@ -249,6 +251,8 @@ pub(super) const fn aligned(bytes: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::iter::empty;
+
     use super::*;
     use crate::tensor::{DType, Layout};
 
@@ -257,7 +261,7 @@ mod tests {
         let layout = Layout::Nhwc;
         let shape = TensorShape { batch: 4, width: 5, height: 6, dtype: DType::F16, layout };
         for memory in [Memory::Host, Memory::Device] {
-            let columns = ColumnPlan::all((shape, &[]), None, &[], memory);
+            let columns = ColumnPlan::all(shape, None, empty(), empty(), memory);
             let [images, labels] = &columns[..] else { panic!("{columns:?}") };
             assert_eq!((images.note(4), images.bytes(4)), ("4x6x5x3 f16".into(), shape.bytes()));
             assert_eq!((labels.note(4), labels.bytes(4)), ("4 i64".into(), 32));
@@ -275,7 +279,7 @@ mod tests {
             dtype: DType::F32,
             layout: Layout::Nchw,
         };
-        let columns = ColumnPlan::all((shape, &[]), None, &[], Memory::Host);
+        let columns = ColumnPlan::all(shape, None, empty(), empty(), Memory::Host);
         assert_eq!(columns[0].bytes(usize::MAX), usize::MAX);
     }
 }

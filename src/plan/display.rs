@@ -33,7 +33,7 @@ impl fmt::Display for Plan {
             let operators: Vec<_> =
                 view.plan.steps.iter().map(|step| format!("{:?}", step.operator)).collect();
             let note = self.column(ColumnRole::View(number)).map(|it| it.note(self.shape.batch));
-            let (name, note) = (&view.name, note.unwrap_or_default());
+            let (name, note) = (view.name.escape_debug(), note.unwrap_or_default());
             writeln!(f, "{:<8}view {name}: {}; output {note}", "cpu", operators.join(", "))?;
         }
         if let Some(stage) = &self.stage {

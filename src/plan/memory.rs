@@ -77,7 +77,7 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
         match column.role {
             ColumnRole::Image => plan.slots_note(),
             ColumnRole::View(_) | ColumnRole::Field(_) => {
-                format!("{}: {}", column.name, column.note(plan.shape.batch))
+                format!("{}: {}", column.name.escape_debug(), column.note(plan.shape.batch))
             }
             _ => column.note(plan.shape.batch),
         }

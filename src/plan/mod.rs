@@ -209,8 +209,7 @@ impl Plan {
         }
         let memory = if plan.uses_gpu() { Memory::Device } else { Memory::Host };
         let classes = plan.stage.as_ref().map(|stage| stage.classes);
-        plan.columns =
-            ColumnPlan::all((shape, &plan.views), classes, &settings.columns, memory).into();
+        plan.columns = ViewPlan::columns(&plan, classes, memory).into();
         let routes = plan.routes(&facts.device);
         plan.offloads = Offload::all(&plan, chain, &routes);
         let device = plan.uses_gpu().then(|| DevicePlan::new(&plan, facts, routes));

@@ -2,6 +2,7 @@
 
 use crate::decode::{DecodeMemory, ValueImage};
 use crate::error::{DataError, Error, Result};
+use crate::footprint::Memory;
 use crate::geometry::{Roi, Size};
 use crate::header::Header;
 use crate::image::PixelType;
@@ -13,7 +14,8 @@ use super::settings::RESERVED_NAMES;
 use super::step::{planned_steps, unequal_sizes};
 use super::windows::{Stage, bytes_of};
 use super::{
-    ColumnKind, ColumnRole, ColumnSettings, Place, Plan, SampleMemory, SamplePlan, Settings,
+    ColumnKind, ColumnPlan, ColumnRole, ColumnSettings, Place, Plan, SampleMemory, SamplePlan,
+    Settings,
 };
 
 /// Value of `like` for the main chain.
@@ -122,6 +124,17 @@ impl ViewPlan {
     pub fn dims(&self) -> Vec<usize> {
         let count = self.count.map(|count| count as usize);
         count.into_iter().chain(self.plan.shape.dims()[1..].iter().copied()).collect()
+    }
+
+    /// Plans the columns of a batch: images, labels, soft targets if there are `classes`, views, and
+    /// the columns that are made from fields. Images and soft targets are in `memory`.
+    pub(super) fn columns(plan: &Plan, classes: Option<u32>, memory: Memory) -> Vec<ColumnPlan> {
+        let view = |view: &Self| (view.name.clone(), view.plan.shape.dtype.into(), view.dims());
+        let field = |column: &ColumnSettings| {
+            (column.clone(), Self::mask_dims(column, plan.shape, &plan.views))
+        };
+        let (views, fields) = (plan.views.iter(), plan.settings.columns.iter());
+        ColumnPlan::all(plan.shape, classes, views.map(view), fields.map(field), memory)
     }
 
     /// Number of the view that a column follows. `None` means the main chain.

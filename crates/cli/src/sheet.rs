@@ -24,6 +24,7 @@ mod caption;
 mod columns;
 mod font;
 mod line;
+mod object;
 
 /// Largest number of images on a sheet.
 const MAX_IMAGES: usize = 64;
@@ -194,7 +195,7 @@ impl<'a> Sheet<'a> {
                 }
                 if let Some(masks) = &self.masks {
                     let number = masks[(place * height + inside) * width + x];
-                    caption::tint(pixel, number);
+                    object::tint(pixel, number);
                 }
             }
             let size = [width as i32, height as i32];

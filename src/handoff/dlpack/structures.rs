@@ -17,7 +17,7 @@ pub struct DLPackVersion {
 /// Version of the exported structures.
 pub const VERSION: DLPackVersion = DLPackVersion { major: 1, minor: 1 };
 
-/// Flag of [`DLManagedTensorVersioned`]: the tensor must not be written.
+/// Flag of [`DLManagedTensorVersioned`](super::DLManagedTensorVersioned): the tensor must not be written.
 pub const READ_ONLY: u64 = 1;
 
 /// Device of a tensor.
@@ -77,32 +77,4 @@ pub struct DLTensor {
     pub strides: *mut i64,
     /// Number of bytes from `data` to the first element: 0.
     pub byte_offset: u64,
-}
-
-/// Tensor with its owner, in the legacy form that DLPack had before version 1.
-#[derive(Debug)]
-#[repr(C)]
-pub struct DLManagedTensor {
-    /// The tensor.
-    pub dl_tensor: DLTensor,
-    /// Pointer to the owner of the memory. Only the deleter uses it.
-    pub manager_ctx: *mut c_void,
-    /// Frees the tensor and this structure.
-    pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
-}
-
-/// Tensor with its owner, in the versioned form that DLPack has since version 1.
-#[derive(Debug)]
-#[repr(C)]
-pub struct DLManagedTensorVersioned {
-    /// [`VERSION`].
-    pub version: DLPackVersion,
-    /// Pointer to the owner of the memory. Only the deleter uses it.
-    pub manager_ctx: *mut c_void,
-    /// Frees the tensor and this structure.
-    pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
-    /// [`READ_ONLY`] or 0.
-    pub flags: u64,
-    /// The tensor.
-    pub dl_tensor: DLTensor,
 }

@@ -1,6 +1,6 @@
 //! Memory for samples that need more host memory than their worker's share.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{DataError, Reason};
@@ -17,6 +17,8 @@ pub struct LargeImages {
     planned: bool,
     /// Largest part that was taken, in bytes.
     most: AtomicU64,
+    /// Whether the loader is ending. Can be read without the lock.
+    is_closed: AtomicBool,
     state: Mutex<LargeImagesState>,
     changed: Condvar,
 }
@@ -42,7 +44,8 @@ impl LargeImages {
     pub fn new(bytes: u64) -> Self {
         let state = LargeImagesState { free: bytes, next: 0, served: 0, closed: false };
         let (state, changed) = (Mutex::new(state), Condvar::new());
-        Self { bytes, planned: true, most: AtomicU64::new(0), state, changed }
+        let (most, is_closed) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self { bytes, planned: true, most, is_closed, state, changed }
     }
 
     /// Creates the pool of a plan.
@@ -86,6 +89,7 @@ impl LargeImages {
 
     /// Wakes all waiting threads at the end of the loader.
     pub fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
         self.lock().closed = true;
         self.changed.notify_all();
     }
@@ -127,6 +131,11 @@ impl Room {
     /// [crowded](Self::is_crowded).
     pub fn file_bytes(&self) -> u64 {
         self.room.share.file
+    }
+
+    /// Whether the loader is ending, so that nobody will receive the current sample.
+    pub fn is_ending(&self) -> bool {
+        self.large.is_closed.load(Ordering::Relaxed)
     }
 
     /// Whether the buffers besides the file's are so large that a file of

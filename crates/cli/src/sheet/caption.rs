@@ -8,24 +8,11 @@ use feedwater::loader::{Batch, Loader, Outcome, SampleRecord};
 
 use super::columns;
 use super::font;
-use super::line::{Line, Rectangle, Rgb, shortened, text_width};
+use super::line::{Line, Rgb, shortened, text_width};
+use super::object::{Object, colour};
 
 /// Largest number of characters of a category name that is drawn beside a box.
 const NAME: usize = 20;
-
-/// Colours of categories. They differ in lightness as well as in hue.
-const CATEGORIES: [Rgb; 10] = [
-    [255, 214, 10],
-    [48, 176, 255],
-    [255, 80, 72],
-    [80, 220, 100],
-    [214, 110, 255],
-    [255, 146, 30],
-    [20, 224, 208],
-    [255, 120, 180],
-    [176, 226, 40],
-    [120, 130, 255],
-];
 
 const RED: Rgb = [230, 40, 40];
 const AMBER: Rgb = [240, 168, 32];
@@ -37,14 +24,6 @@ pub(super) struct Caption {
     /// Text and frame colour that mark an unusual image. `None` for a usual one.
     pub mark: Option<(String, Rgb)>,
     pub objects: Vec<Object>,
-}
-
-/// Bounding box of an object in the image.
-pub(super) struct Object {
-    pub rectangle: Rectangle,
-    pub name: String,
-    pub colour: Rgb,
-    pub crowd: bool,
 }
 
 impl Caption {
@@ -116,22 +95,6 @@ impl Caption {
             tag(line, [0, height - rows], &text, *colour, width, scale);
         }
     }
-}
-
-/// Draws the number of a mask over a pixel: a colour for each number except 0 and 255.
-pub(super) fn tint(pixel: &mut [u8], number: u8) {
-    if number == 0 || number == 255 {
-        return;
-    }
-    let colour = CATEGORIES[usize::from(number) % CATEGORIES.len()];
-    for (level, of) in pixel.iter_mut().zip(colour) {
-        *level = ((u16::from(*level) + u16::from(of)) / 2) as u8;
-    }
-}
-
-/// Colour of the category with this number.
-pub(super) fn colour(category: i64) -> Rgb {
-    CATEGORIES[category.rem_euclid(CATEGORIES.len() as i64) as usize]
 }
 
 /// Draws text on a background of the colour `ground`, within the image.

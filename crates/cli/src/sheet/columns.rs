@@ -4,7 +4,7 @@ use feedwater::loader::Batch;
 use feedwater::plan::{CellKind, ColumnKind, ColumnSettings, Plan};
 use feedwater::{ElementType, Result};
 
-use super::caption::{Object, colour};
+use super::object::{Object, colour};
 
 /// Largest number of characters of a text.
 const MAX_CHARACTERS: usize = 120;

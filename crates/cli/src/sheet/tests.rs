@@ -1,4 +1,5 @@
-use super::caption::{Caption, Object};
+use super::caption::Caption;
+use super::object::Object;
 use super::*;
 
 const RED: Rgb = [230, 40, 40];

@@ -8,6 +8,7 @@ use crate::error::{DataError, Reason};
 use crate::geometry::Size;
 use crate::header::Header;
 use crate::loader::sample::fields::{Cell, FieldReader};
+use crate::loader::sample::large::Room;
 use crate::measure::Stage;
 use crate::plan::{ColumnRole, Plan, SampleMemory, SamplePlan};
 use crate::random::SampleKey;
@@ -100,13 +101,13 @@ impl SamplePipeline {
         }
         let (header, bytes) = (planned.header(), planned.bytes());
         let begin = self.meter.begin(Stage::Decode);
-        let Self { plan, decoder, transform, views, caches, epoch, .. } = self;
+        let Self { plan, decoder, transform, views, caches, epoch, room, .. } = self;
         let SampleViews { of_sample, image, columns, .. } = views;
         caches.decode_indexed((bytes, header), (plan, *epoch), decoder, |decoder| {
             of_sample.decode((bytes, header), plan, decoder, image)
         })?;
         let decode = self.meter.since(begin);
-        run(of_sample, plan, (image, transform), columns, cell)?;
+        run(of_sample, (plan, room), (image, transform), columns, cell)?;
         let transform = self.meter.since(begin) - decode;
         self.add(begin, (decode, transform), bytes);
         Ok(())
@@ -189,11 +190,11 @@ impl SamplePipeline {
         self.meter.add(Stage::Header, begin, 0);
         self.reserve(&header, self.need.file)?;
         let begin = self.meter.begin(Stage::Decode);
-        let Self { plan, decoder, transform, views, .. } = self;
+        let Self { plan, decoder, transform, views, room, .. } = self;
         let SampleViews { of_fields, image, columns, .. } = views;
         of_fields[number].decode((bytes, &header), plan, decoder, image)?;
         let decode = self.meter.since(begin);
-        run(&of_fields[number], plan, (image, transform), columns, cell)?;
+        run(&of_fields[number], (plan, room), (image, transform), columns, cell)?;
         let transform = self.meter.since(begin) - decode;
         self.add(begin, (decode, transform), bytes);
         Ok(())
@@ -214,16 +215,20 @@ impl SamplePipeline {
     }
 }
 
-/// Runs the chains of views on the image that they share, and writes the outputs to `cell`.
+/// Runs the chains of views on the image that they share, and writes the outputs to `cell`. Stops
+/// after the current output if the loader is ending.
 fn run(
     views: &Views,
-    plan: &Plan,
+    (plan, room): (&Plan, &Room),
     (image, transform): (&HostTransform, &mut HostTransform),
     columns: &[usize],
     cell: &mut impl Cell,
 ) -> Result<(), DataError> {
     let (mut last, mut begin) = (usize::MAX, 0);
     for (number, plan, output) in views.planned(plan) {
+        if room.is_ending() {
+            break;
+        }
         // The outputs of a view follow one another in its column.
         begin = if number == last { begin + plan.shape.sample_bytes() } else { 0 };
         last = number;

@@ -1,0 +1,116 @@
+//! Columns of a batch for Python: those that are exported without a copy, and copies of the others.
+
+use std::collections::HashMap;
+
+use feedwater::ElementType;
+use feedwater::handoff::dlpack::OwnedColumn;
+use feedwater::plan::{ColumnKind, Plan};
+use pyo3::exceptions::PyMemoryError;
+use pyo3::prelude::*;
+use pyo3::types::PyByteArray;
+
+/// What a batch still has.
+pub enum Content {
+    /// The whole batch.
+    Whole(feedwater::Batch),
+    /// After the first export: the columns that are not exported yet.
+    Columns(Vec<OwnedColumn>),
+}
+
+/// Name, element type and shape of a column that is exported.
+pub struct Export {
+    pub name: String,
+    pub element: ElementType,
+    pub shape: Vec<usize>,
+}
+
+/// Copy of a column.
+pub struct Column {
+    pub name: String,
+    kind: &'static str,
+    element: ElementType,
+    shape: Vec<usize>,
+    values: Vec<u8>,
+    offsets: Option<Vec<i64>>,
+}
+
+impl Column {
+    /// Copies a column, which must be in host memory.
+    pub fn copied(column: feedwater::loader::Column<'_>) -> PyResult<Self> {
+        let bytes = column.bytes().unwrap_or_default();
+        let mut values = Vec::new();
+        values.try_reserve_exact(bytes.len()).map_err(|_| {
+            let text = format!("the column {} has {} bytes", column.name(), bytes.len());
+            PyMemoryError::new_err(text)
+        })?;
+        values.extend_from_slice(bytes);
+        Ok(Self {
+            name: column.name().to_string(),
+            kind: column.kind().name(),
+            element: column.element_type(),
+            shape: column.shape(),
+            values,
+            offsets: column.offsets().map(<[i64]>::to_vec),
+        })
+    }
+
+    pub fn to_python<'py>(&self, py: Python<'py>) -> PyColumn<'py> {
+        let values = PyByteArray::new(py, &self.values);
+        (self.kind, self.element.name(), self.shape.clone(), values, self.offsets.clone())
+    }
+}
+
+/// A column for Python: kind, element type, shape of the values, bytes of the values, offsets.
+pub type PyColumn<'py> =
+    (&'static str, &'static str, Vec<usize>, Bound<'py, PyByteArray>, Option<Vec<i64>>);
+
+impl Content {
+    /// The batch, if no column was exported.
+    pub fn whole(&self) -> Option<&feedwater::Batch> {
+        match self {
+            Content::Whole(batch) => Some(batch),
+            Content::Columns(_) => None,
+        }
+    }
+
+    /// The images, if another column was exported and they were not.
+    pub fn image(&self) -> Option<&OwnedColumn> {
+        match self {
+            Content::Whole(_) => None,
+            Content::Columns(columns) => columns.iter().find(|column| column.name() == IMAGE),
+        }
+    }
+}
+
+/// Name of the column of the images.
+pub const IMAGE: &str = "image";
+
+/// Names of the columns besides images, labels and soft targets.
+pub fn column_names(plan: &Plan) -> Vec<String> {
+    let views = plan.views.iter().map(|view| view.name.clone());
+    views.chain(plan.settings.columns.iter().map(|column| column.name.clone())).collect()
+}
+
+/// The columns that are exported without a copy: images, views and masks.
+pub fn exported_columns(batch: &feedwater::Batch) -> Vec<Export> {
+    let plan = batch.plan();
+    let masks = plan.settings.columns.iter().filter(|it| it.kind == ColumnKind::Mask);
+    let masks = masks.map(|column| column.name.as_str());
+    let views = plan.views.iter().map(|view| view.name.as_str());
+    let columns = std::iter::once(IMAGE).chain(views).chain(masks);
+    let export = |column: feedwater::loader::Column<'_>| Export {
+        name: column.name().to_string(),
+        element: column.element_type(),
+        shape: column.shape(),
+    };
+    columns.filter_map(|name| batch.column(name)).map(export).collect()
+}
+
+/// Tensor values of the bytes 0 and 255 for each channel, by the name of the column: of images and
+/// views whose chains convert bytes to floats.
+pub fn normalization(plan: &Plan) -> HashMap<String, [[f32; 2]; 3]> {
+    let views = plan.views.iter().map(|view| (view.name.as_str(), &view.plan));
+    let chains = views.chain([(IMAGE, plan)]);
+    let ends = |(name, plan)| Some((String::from(name), feedwater_cli::normalization(plan)?));
+    chains.filter_map(ends).collect()
+}
