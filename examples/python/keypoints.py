@@ -3,7 +3,7 @@
     python examples/python/keypoints.py annotations/person_keypoints_train2017.json train2017
 
 The keypoints follow the crops and flips of their image. If the image is flipped, `left_eye` and `right_eye` change places. COCO's keypoints
-are indices of pixels, and feedwater counts from the left edge of the first pixel, so a flip moves them one pixel too far to the right.
+are indices of pixels, so `offset=0.5` puts them at the centres of their pixels before they move. They are indices again in batches.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def main():
                 continue
             optimizer.zero_grad()
             cells = network(batch["image"])
-            column, row = (position / CELL).long().clamp(max=cells.shape[-1] - 1).unbind(1)
+            column, row = ((position + 0.5) / CELL).long().clamp(max=cells.shape[-1] - 1).unbind(1)
             loss = functional.cross_entropy(cells.flatten(2)[sample, point], row * cells.shape[-1] + column)
             loss.backward()
             optimizer.step()
@@ -49,7 +49,7 @@ def main():
             sample, point, position, size = shown_points(batch)
             cells = network(batch["image"])
             best = cells.flatten(2).argmax(2)[sample, point]
-            predicted = torch.stack([best % cells.shape[-1], best // cells.shape[-1]], dim=1) * CELL + CELL / 2
+            predicted = torch.stack([best % cells.shape[-1], best // cells.shape[-1]], dim=1) * CELL + (CELL - 1) / 2
             # A keypoint is found if the prediction differs by at most a fifth of the longer side of the object's box.
             right += ((predicted - position).norm(dim=1) <= size / 5).sum().item()
             seen += len(sample)
@@ -64,7 +64,7 @@ def loader(options, names, chain, **settings):
     pairs = [(place, names.index(name.replace("left", "right"))) for place, name in enumerate(names) if name.startswith("left")]
     columns = {
         # Images without an object that has keypoints get an empty list.
-        "keypoints": fw.points(shape=(len(names), 3), flip_pairs=pairs, default=[]),
+        "keypoints": fw.points(shape=(len(names), 3), flip_pairs=pairs, offset=0.5, default=[]),
         "boxes": fw.boxes(format="xywh"),
     }
     return fw.Loader(fw.coco(options.annotations, images=options.images), chain, columns=columns, **settings)

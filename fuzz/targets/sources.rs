@@ -61,7 +61,7 @@ pub fn opened<S: Configured>(bytes: &[u8], settings: &S::Settings) -> String {
 fn fields(source: &dyn Source) -> String {
     let Some(fields) = source.fields() else { return String::new() };
     let paths = ["a", "a:a", "a:[0]", "a:[*]", "a:[*].a", "a:a.b[1][*]"];
-    let paths = paths.map(|path| path.parse::<FieldPath>().expect("a valid path").steps);
+    let paths = paths.map(|path| path.parse::<FieldPath>().expect("a valid path"));
     let array = |element, dims: &[usize]| (CellKind::Array, element, dims.to_vec());
     let list = |element, dims: &[usize]| (CellKind::List, element, dims.to_vec());
     let kinds = [
@@ -89,7 +89,7 @@ fn fields(source: &dyn Source) -> String {
                 dims: dims.clone(),
                 max_len: 5,
                 too_long: TooLong::Truncate,
-                path: path.clone(),
+                field: path.clone(),
             };
             let mut cell = vec![0; format.cell_bytes()];
             let read =

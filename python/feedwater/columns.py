@@ -33,7 +33,7 @@ class Column(_Settings):
     MADE_BY = "the function that made it"
     FIELDS = (
         *("field", "kind", "dtype", "shape", "max_len", "too_long", "default"),
-        *("like", "fill", "turn", "scale", "format", "flip_pairs"),
+        *("like", "fill", "turn", "scale", "format", "flip_pairs", "offset"),
     )
 
     def settings(self) -> dict[str, Any]:
@@ -140,16 +140,20 @@ def points(
     like: str | None = None,
     shape: int | Sequence[int] = (2,),
     flip_pairs: Sequence[Sequence[int]] = (),
+    offset: float | None = None,
     turn: bool = False,
     max_len: int | None = None,
     too_long: TooLong | None = None,
     default: Any = None,
 ) -> Column:
-    """A column of points in pixels, which follow their image. The centre of the first pixel is at (0.5, 0.5). Batches have f32 numbers.
+    """A column of points in pixels, which follow their image. The centre of the first pixel is at (0.5, 0.5), or with ``offset=0.5`` at (0, 0).
+    Batches have f32 numbers.
 
     * ``shape``: shape of one entry. ``2`` (default): x and y. ``3``: x, y and visibility. ``(17, 3)``: 17 keypoints per object. The
       visibility becomes 0 if the result does not show the point. Points with the visibility 0 are not moved.
     * ``flip_pairs``: pairs of points of one entry that change places if the image is flipped horizontally, such as ``[(1, 2)]`` for the eyes.
+    * ``offset``: number that is added to x and y before the points move, and subtracted afterwards. Default: 0. With 0.5, points are indices
+      of pixels, as in COCO: a horizontal flip of an image with the width 50 turns x = 40 into 9.
     * ``like``, ``turn``: as for :func:`mask`, but a view with a ``count`` cannot be followed. ``max_len`` (in entries), ``too_long``,
       ``default``: as for :func:`list_`.
     """
@@ -157,7 +161,7 @@ def points(
         pairs = [[int(point) for point in pair] for pair in flip_pairs] or None
     except TypeError:
         raise TypeError(f"flip_pairs is {flip_pairs!r}; it must be pairs of points that change places, such as [(1, 2), (3, 4)]") from None
-    settings = {"like": like, "flip_pairs": pairs, "turn": turn or None, "max_len": max_len, "too_long": too_long}
+    settings = {"like": like, "flip_pairs": pairs, "offset": offset, "turn": turn or None, "max_len": max_len, "too_long": too_long}
     return Column(kind="points", field=field, shape=_shape(shape), **settings, default=_default(default))
 
 

@@ -279,12 +279,13 @@ def moved_by_numpy(annotations, window, size, flipped):
     for place, annotation in enumerate(annotations):
         points = numpy.array(annotation["keypoints"], float).reshape(3, 3)
         labelled = points[:, 2] > 0
-        xy = (points[:, :2] - [left, top]) * scale
+        # The keypoints are indices of pixels, whose centres move.
+        xy = (points[:, :2] + 0.5 - [left, top]) * scale
         if flipped:
             xy[:, 0] = size[0] - xy[:, 0]
         shown = ((xy >= 0) & (xy < size)).all(1)
         # A point that nobody has labelled keeps its zeros.
-        points[labelled, :2] = xy[labelled]
+        points[labelled, :2] = xy[labelled] - 0.5
         points[~shown, 2] = 0
         keypoints[place] = points[[0, 2, 1]] if flipped else points
         x, y, width, height = annotation["bbox"]

@@ -99,6 +99,15 @@ def test_points_and_boxes_follow_the_image(archive):
     assert batch["boxes"][3].tolist() == [[0.0, 0.0, 40.0, 15.0], [0.0, 0.0, 0.0, 0.0]]
 
 
+def test_an_offset_moves_the_indices_of_pixels():
+    image = b"P6 50 4 255\n" + bytes(50 * 4 * 3)
+    source = fw.samples([{"image": image, "at": [[40, 1], [0, 3]]}])
+    chain = [ops.Flip(horizontal=1.0), ops.Resize(width=50, height=4)]
+    for column, expected in ((fw.points("at"), [[10, 1], [50, 3]]), (fw.points("at", offset=0.5), [[9, 1], [49, 3]])):
+        loader = fw.Loader(source, chain, batch_size=1, framework="numpy", columns={"points": column}, epochs=1, device="cpu")
+        assert next(iter(loader))["points"][0].tolist() == expected
+
+
 @pytest.mark.parametrize(
     ("column", "words"),
     [
@@ -108,6 +117,8 @@ def test_points_and_boxes_follow_the_image(archive):
         (lambda: fw.points(shape=4), "2 numbers (x, y) or 3"),
         (lambda: fw.points(shape=(2, 3), flip_pairs=[(0, 2)]), "has the point 2"),
         (lambda: fw.boxes(format="yxyx"), "xyxy"),
+        (lambda: fw.points(offset=float("nan")), ".offset: is NaN"),
+        (lambda: fw.points(offset="half"), ".offset: "),
     ],
 )
 def test_wrong_settings_are_errors(archive, column, words):

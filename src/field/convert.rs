@@ -20,7 +20,7 @@ impl CellFormat {
         cell: &mut [u8],
     ) -> Result<Option<Written>, DataError> {
         let mut writer = Writer::new(self, cell);
-        let is_present = self::value(&mut writer, value, &self.path)?;
+        let is_present = self::value(&mut writer, value, &self.field.steps)?;
         if is_present { writer.finish().map(Some) } else { Ok(None) }
     }
 
@@ -74,17 +74,32 @@ fn value(to: &mut Writer<'_>, value: FieldValue<'_>, path: &[Step]) -> Result<bo
         FieldValue::Doubles(list) => {
             to.flat(list.len(), |at| Number::Float(list[at])).map(|()| true)
         }
-        FieldValue::Tensor(values, shape) => match values {
-            Flat::Bytes(list) => {
-                to.tensor(shape, list.len(), |at| Number::Integer(list[at].into()))
-            }
-            Flat::Integers(list) => {
-                to.tensor(shape, list.len(), |at| Number::Integer(list[at].into()))
-            }
-            Flat::Floats(list) => to.tensor(shape, list.len(), |at| Number::Float(list[at].into())),
-            Flat::Doubles(list) => to.tensor(shape, list.len(), |at| Number::Float(list[at])),
+        FieldValue::Tensor(values, shape) => {
+            to.tensor(shape, values.len(), |at| values.number(at)).map(|()| true)
         }
-        .map(|()| true),
+        FieldValue::Entries(values, shape) => {
+            to.entries(shape, values.len(), |at| values.number(at)).map(|()| true)
+        }
+    }
+}
+
+impl Flat<'_> {
+    fn len(self) -> usize {
+        match self {
+            Flat::Bytes(list) => list.len(),
+            Flat::Integers(list) => list.len(),
+            Flat::Floats(list) => list.len(),
+            Flat::Doubles(list) => list.len(),
+        }
+    }
+
+    fn number(self, at: usize) -> Number {
+        match self {
+            Flat::Bytes(list) => Number::Integer(list[at].into()),
+            Flat::Integers(list) => Number::Integer(list[at].into()),
+            Flat::Floats(list) => Number::Float(list[at].into()),
+            Flat::Doubles(list) => Number::Float(list[at]),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CellKind, Step};
+use super::{CellKind, FieldPath};
 use crate::error::{DataError, Reason};
 use crate::tensor::ElementType;
 
@@ -19,8 +19,8 @@ pub struct CellFormat {
     pub max_len: usize,
     /// Handling of longer values.
     pub too_long: TooLong,
-    /// Steps from the field's value to the column's value, if the field contains JSON.
-    pub path: Vec<Step>,
+    /// The field, with a path to the column's value if the field contains JSON.
+    pub field: FieldPath,
 }
 
 /// Handling of values that are longer than `max_len`.

@@ -66,9 +66,12 @@ pub enum FieldValue<'a> {
     /// Numbers of this shape, in row-major order. It must be the shape of the array, or the number
     /// of entries of the list with the shape of an entry.
     Tensor(Flat<'a>, &'a [usize]),
+    /// Any number of entries of this shape, such as the boxes of objects, in row-major order. An
+    /// entry of the column must have this shape, or be as many numbers in a row.
+    Entries(Flat<'a>, &'a [usize]),
 }
 
-/// Numbers of a tensor.
+/// Numbers of a tensor, or of entries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Flat<'a> {

@@ -25,6 +25,24 @@ pub enum Step {
     All,
 }
 
+impl FieldPath {
+    /// The whole value of a field.
+    pub fn whole(name: &str) -> Self {
+        Self { name: name.into(), steps: Vec::new() }
+    }
+
+    /// Path to the first entry of the list at the end of the path, or of the list that a step `[*]`
+    /// makes.
+    pub fn first_entry(&self) -> Self {
+        let mut steps = self.steps.clone();
+        match steps.iter_mut().find(|step| **step == Step::All) {
+            Some(all) => *all = Step::Entry(0),
+            None => steps.push(Step::Entry(0)),
+        }
+        Self { name: self.name.clone(), steps }
+    }
+}
+
 impl FromStr for FieldPath {
     type Err = String;
 

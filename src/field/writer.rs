@@ -148,8 +148,49 @@ impl<'a> Writer<'a> {
         self.flat(len, number)
     }
 
+    /// Writes entries of this shape, with `len` numbers together. Entries are neither joined nor
+    /// divided, even if the number of numbers would fit.
+    pub fn entries(
+        &mut self,
+        shape: &[usize],
+        len: usize,
+        number: impl Fn(usize) -> Number,
+    ) -> Result<(), DataError> {
+        let each = shape.iter().product::<usize>().max(1);
+        let count = len / each;
+        let is_entry = |dims: &[usize]| dims == shape || dims == [each];
+        let dims = &self.format.dims[..];
+        let fits = match self.format.kind {
+            CellKind::List => is_entry(dims),
+            CellKind::Array if count == 1 && is_entry(dims) => true,
+            CellKind::Array => {
+                dims.split_first().is_some_and(|(first, rest)| *first == count && is_entry(rest))
+            }
+            CellKind::Text | CellKind::Bytes => false,
+        };
+        if fits {
+            return self.flat(len, number);
+        }
+        let found = match shape {
+            [] => format!("a list of {}", numbers(count)),
+            _ => format!("a list of {} of shape {shape:?}", entries(count)),
+        };
+        let problem = self.mismatch(&found).problem;
+        Err(unfit(match (self.format.kind, shape) {
+            (CellKind::List, []) => format!("{problem}; remove shape"),
+            (CellKind::List, _) => format!("{problem}; set shape = {shape:?}"),
+            (_, []) => format!("{problem}; choose the kind list, without shape"),
+            (_, _) => format!("{problem}; choose the kind list with shape = {shape:?}"),
+        }))
+    }
+
     /// Begins a list.
     pub fn enter(&mut self) -> Result<(), DataError> {
+        if matches!(self.format.kind, CellKind::Text | CellKind::Bytes) {
+            let first = self.format.field.first_entry().to_string();
+            let problem = self.mismatch("a list").problem;
+            return Err(unfit(format!("{problem}; for its first entry, set field = {first:?}")));
+        }
         if self.depth >= self.axes() {
             return Err(self.mismatch(if self.depth == 0 { "a list" } else { "a list of lists" }));
         }

@@ -147,7 +147,9 @@ fn check(
 }
 
 fn beyond_bytes(value: u16) -> DataError {
-    let problem =
-        format!("has the number {value}; a mask of u8 holds 0 to 255, so set dtype = \"i64\"");
+    let problem = format!(
+        "has the number {value}; a mask of u8 holds 0 to 255, so set dtype = \"i64\", or \"f32\" \
+         for quantities such as distances"
+    );
     DataError::new(Reason::Field, problem)
 }

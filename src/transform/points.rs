@@ -12,6 +12,8 @@ pub struct Followed<'a> {
     turn: Option<(Orientation, Size)>,
     /// Whether the chain mirrors the image left to right.
     mirrored: bool,
+    /// Number that is added to x and y of points before they move.
+    offset: f64,
 }
 
 impl<'a> Followed<'a> {
@@ -19,7 +21,8 @@ impl<'a> Followed<'a> {
     pub fn new(settings: &ColumnSettings, header: &Header, sample: &'a SamplePlan) -> Self {
         let turn = settings.turn.then_some((sample.orientation, header.size));
         let mirrored = sample.trace.flipped_horizontally;
-        Self { mapping: &sample.trace.mapping, turn, mirrored }
+        let offset = settings.offset();
+        Self { mapping: &sample.trace.mapping, turn, mirrored, offset }
     }
 
     /// Moves points in place. `numbers` are entries of the shape `dims`, whose last axis is x and
@@ -41,9 +44,10 @@ impl<'a> Followed<'a> {
             if point.get(2) == Some(&0.0) {
                 continue;
             }
-            let (x, y) = self.upright(point[0].into(), point[1].into());
+            let [x, y] = [point[0], point[1]].map(|number| f64::from(number) + self.offset);
+            let (x, y) = self.upright(x, y);
             let (x, y) = self.mapping.point(x, y);
-            (point[0], point[1]) = (x as f32, y as f32);
+            (point[0], point[1]) = ((x - self.offset) as f32, (y - self.offset) as f32);
             if let Some(visibility) = point.get_mut(2)
                 && !self.shows(x, y)
             {

@@ -85,6 +85,11 @@ pub struct ColumnSettings {
     /// as the left and the right eye. Entries then have the shape `[points, 2]` or `[points, 3]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flip_pairs: Vec<[usize; 2]>,
+    /// Number that is added to x and y of points before they move, and subtracted afterwards.
+    /// Default 0. With 0.5, points in fields and in batches are indices of pixels, as in COCO: the
+    /// first pixel has the index 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<f64>,
 }
 
 /// Default of `max_len` for lists.
@@ -121,7 +126,7 @@ impl ColumnSettings {
     }
 
     /// Column of points, which follow the image. Each entry is x and y in pixels. The centre of the
-    /// first pixel is at 0.5.
+    /// first pixel is at 0.5, unless `offset` is set.
     pub fn points(name: &str) -> Self {
         Self { name: name.into(), kind: ColumnKind::Points, ..Self::default() }
     }
@@ -136,6 +141,11 @@ impl ColumnSettings {
         self.fill.unwrap_or(255.0)
     }
 
+    /// Number that is added to x and y of points before they move.
+    pub(crate) fn offset(&self) -> f64 {
+        self.offset.unwrap_or(0.0)
+    }
+
     /// The field, with a path into its value.
     ///
     /// # Errors
@@ -144,7 +154,7 @@ impl ColumnSettings {
         match &self.field {
             Some(field) => field.parse(),
             // Without `field`, the name of the field is the name of the column. It is no path.
-            None => Ok(FieldPath { name: self.name.clone(), steps: Vec::new() }),
+            None => Ok(FieldPath::whole(&self.name)),
         }
     }
 
@@ -166,7 +176,8 @@ impl ColumnSettings {
             dims,
             max_len: self.max_len.unwrap_or(max_len),
             too_long: self.too_long,
-            path: self.field_path().map_or(Vec::new(), |path| path.steps),
+            // Checked settings have a valid path.
+            field: self.field_path().unwrap_or_else(|_| FieldPath::whole(&self.name)),
         }
     }
 }

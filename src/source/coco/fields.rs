@@ -5,7 +5,8 @@ use std::io::Write;
 use super::Coco;
 use crate::annotation::Segmentation;
 use crate::error::{DataError, Reason, Result, reserve};
-use crate::field::{Field, FieldKind, FieldValue};
+use crate::footprint::counted;
+use crate::field::{Field, FieldKind, FieldValue, Flat};
 use crate::source::{Fields, PutField};
 
 const KEYPOINTS: &str = "keypoints";
@@ -96,31 +97,36 @@ impl Fields for Coco {
                 }
                 "boxes" => {
                     let corners = |shape: [f64; 5], list: &mut Vec<f64>| list.extend(&shape[..4]);
-                    put(number, FieldValue::Doubles(&doubles(name, &corners, 4)?))?;
+                    let list = doubles(name, &corners, 4)?;
+                    put(number, FieldValue::Entries(Flat::Doubles(&list), &[4]))?;
                 }
                 "areas" => {
                     let area = |shape: [f64; 5], list: &mut Vec<f64>| list.push(shape[4]);
-                    put(number, FieldValue::Doubles(&doubles(name, &area, 1)?))?;
+                    let list = doubles(name, &area, 1)?;
+                    put(number, FieldValue::Entries(Flat::Doubles(&list), &[]))?;
                 }
                 CATEGORIES => {
                     let list = integers(name, &|start| label(start) as i64)?;
-                    put(number, FieldValue::Integers(&list))?;
+                    put(number, FieldValue::Entries(Flat::Integers(&list), &[]))?;
                 }
                 "category_ids" => {
                     let list = integers(name, &|start| self.categories[label(start)].id)?;
-                    put(number, FieldValue::Integers(&list))?;
+                    put(number, FieldValue::Entries(Flat::Integers(&list), &[]))?;
                 }
                 "iscrowd" => {
                     let list = integers(name, &|start| self.pool.head(start).crowd.into())?;
-                    put(number, FieldValue::Integers(&list))?;
+                    put(number, FieldValue::Entries(Flat::Integers(&list), &[]))?;
                 }
                 "segmentations" => {
                     self.write_segmentations(starts, buffer, limit)?;
                     put(number, FieldValue::Json(buffer))?;
                 }
                 KEYPOINTS if self.has_keypoints => {
-                    if let Some(list) = self.keypoints_of(index, limit)? {
-                        put(number, FieldValue::Doubles(&list))?;
+                    if let Some((points, list)) = self.keypoints_of(index, limit)? {
+                        let value = FieldValue::Entries(Flat::Doubles(&list), &[points, 3]);
+                        put(number, value).map_err(|error| with_count(error, points))?;
+                    } else if starts.is_empty() {
+                        put(number, FieldValue::Doubles(&[]))?;
                     }
                 }
                 CAPTIONS if self.captions > 0 || self.extras.has_captions_file() => {
@@ -138,35 +144,39 @@ impl Fields for Coco {
 }
 
 impl Coco {
-    /// Returns the keypoints of all objects in an image. Returns `None` if the image has objects,
-    /// but none of them has keypoints.
+    /// Returns the keypoints of all objects in an image, with their number in one object. An object
+    /// without keypoints has zeros, as COCO writes keypoints that nobody has labelled. Returns
+    /// `None` if no object has keypoints.
     ///
     /// # Errors
     ///
-    /// [`Reason::Corrupt`] if only some of the objects have keypoints, or if their numbers of
-    /// keypoints differ. [`Reason::Oversized`] if they have more than `limit` bytes.
-    /// [`Reason::Unreadable`] if the file cannot be read.
-    fn keypoints_of(&self, index: u64, limit: u64) -> Result<Option<Vec<f64>>, DataError> {
+    /// [`Reason::Corrupt`] if objects have different numbers of keypoints. [`Reason::Oversized`] if
+    /// they have more than `limit` bytes. [`Reason::Unreadable`] if the file cannot be read.
+    fn keypoints_of(&self, index: u64, limit: u64) -> Result<Option<(usize, Vec<f64>)>, DataError> {
         let keypoints = self.keypoints().map_err(unreadable)?;
         let starts = &keypoints.starts[self.objects_of(index)];
-        let (mut list, mut len) = (Vec::new(), None);
-        for &start in starts {
-            let own = keypoints.pool.points(start, &mut list);
-            within(KEYPOINTS, size_of_val(&list[..]), limit)?;
-            match len.replace(own) {
-                Some(other) if other != own => {
-                    let problem = format!(
-                        "the objects of the image have different numbers of keypoints: one has {}, \
-                         another has {}",
-                        other / 3,
-                        own / 3
-                    );
-                    return Err(DataError::new(Reason::Corrupt, problem));
-                }
-                _ => {}
-            }
+        let lens = || starts.iter().map(|&start| keypoints.pool.points_len(start));
+        let len = lens().max().unwrap_or(0);
+        if len == 0 {
+            return Ok(None);
         }
-        Ok((len != Some(0)).then_some(list))
+        if let Some(other) = lens().find(|&other| other != 0 && other != len) {
+            let problem = format!(
+                "the objects of the image have different numbers of keypoints: one has {}, another \
+                 has {}",
+                len / 3,
+                other / 3
+            );
+            return Err(DataError::new(Reason::Corrupt, problem));
+        }
+        within(KEYPOINTS, len.saturating_mul(size_of_val(starts)), limit)?;
+        let mut list = Vec::new();
+        reserve::reserve(&mut list, len * starts.len())?;
+        for (&start, end) in starts.iter().zip(1..) {
+            keypoints.pool.points(start, &mut list);
+            list.resize(end * len, 0.0);
+        }
+        Ok(Some((len / 3, list)))
     }
 
     /// Writes the outlines of objects as a JSON list.
@@ -225,6 +235,16 @@ impl Coco {
         }
         add(&"]")
     }
+}
+
+/// Adds the number of keypoints of an object to the error of a column with another shape.
+fn with_count(error: DataError, points: usize) -> DataError {
+    if error.reason != Reason::Field {
+        return error;
+    }
+    let points = counted(points as u64, "keypoint");
+    let problem = format!("{}; each object of the image has {points}", error.problem);
+    DataError::new(error.reason, problem)
 }
 
 /// Returns an error if the values of a field have more than `limit` bytes.

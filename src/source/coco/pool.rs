@@ -105,14 +105,17 @@ impl Pool {
         start
     }
 
-    /// Decodes the keypoints at `start`, and appends them to `numbers`. Returns their count of
-    /// numbers.
-    pub fn points(&self, start: u64, numbers: &mut Vec<f64>) -> usize {
+    /// Decodes the count of numbers of the keypoints at `start`.
+    pub fn points_len(&self, start: u64) -> usize {
+        Reader { bytes: &self.bytes[start as usize..] }.unsigned() as usize
+    }
+
+    /// Decodes the keypoints at `start`, and appends them to `numbers`.
+    pub fn points(&self, start: u64, numbers: &mut Vec<f64>) {
         let mut from = Reader { bytes: &self.bytes[start as usize..] };
         let len = from.unsigned() as usize;
         let mut last = [0; 3];
         numbers.extend((0..len).map(|at| from.number(&mut last[at % 3])));
-        len
     }
 
     /// Frees excess capacity.
@@ -266,7 +269,8 @@ mod tests {
             let starts: Vec<u64> = points.iter().map(|numbers| pool.push_points(numbers)).collect();
             for (start, numbers) in starts.into_iter().zip(&points) {
                 let mut decoded = vec![0.5];
-                prop_assert_eq!(pool.points(start, &mut decoded), numbers.len());
+                prop_assert_eq!(pool.points_len(start), numbers.len());
+                pool.points(start, &mut decoded);
                 prop_assert_eq!(&decoded[1..], &numbers[..]);
             }
         }

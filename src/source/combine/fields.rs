@@ -2,7 +2,7 @@
 
 use super::{Arrangement, Combined};
 use crate::error::{DataError, Result};
-use crate::field::{Field, FieldValue};
+use crate::field::{Field, FieldValue, Flat};
 use crate::source::{Fields, PutField};
 
 /// The fields that all parts have.
@@ -60,6 +60,10 @@ impl<A: Arrangement> Fields for Combined<A> {
             FieldValue::Integers(list) if has_classes(number) => {
                 let list: Vec<i64> = list.iter().map(|&label| part.in_whole(label)).collect();
                 put(number, FieldValue::Integers(&list))
+            }
+            FieldValue::Entries(Flat::Integers(list), shape) if has_classes(number) => {
+                let list: Vec<i64> = list.iter().map(|&label| part.in_whole(label)).collect();
+                put(number, FieldValue::Entries(Flat::Integers(&list), shape))
             }
             value => put(number, value),
         })

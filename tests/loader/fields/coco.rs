@@ -12,7 +12,7 @@ use feedwater::error::{Error, Reason, Result};
 use feedwater::plan::{ColumnSettings, DefaultValue};
 use feedwater::source::custom::{Fields, Hints, Notes};
 use feedwater::source::settings::CocoSettings;
-use feedwater::source::{ClassTable, Classed, Coco, Concat, FieldKind, FieldValue, Source};
+use feedwater::source::{ClassTable, Classed, Coco, Concat, FieldKind, FieldValue, Flat, Source};
 
 /// Folder with images, and files of annotations.
 struct Set(tempfile::TempDir);
@@ -56,8 +56,8 @@ fn value(value: FieldValue<'_>) -> Value {
         FieldValue::Integer(number) => json!(number as i64),
         FieldValue::Text(text) => json!(text),
         FieldValue::Json(text) => serde_json::from_slice(text).unwrap(),
-        FieldValue::Integers(list) => json!(list),
-        FieldValue::Doubles(list) => json!(list),
+        FieldValue::Entries(Flat::Integers(list), []) => json!(list),
+        FieldValue::Entries(Flat::Doubles(list), _) | FieldValue::Doubles(list) => json!(list),
         other => panic!("{other:?}"),
     }
 }
@@ -315,21 +315,84 @@ fn keypoints_are_read_on_first_use() {
     assert_eq!(source.memory_bytes(), before);
 }
 
+/// A shape that divides the numbers of an image otherwise is an error, and joins no two objects.
 #[test]
-fn objects_without_the_keypoints_of_others_fail_their_sample() {
+fn a_column_has_the_shape_of_an_object() {
+    let set = Set::new(3);
+    let three = |start: i64| json!([start, 1, 2, start + 1, 2, 2, start + 2, 3, 2]);
+    let annotations = json!([person(1, 1, three(10)), person(2, 1, three(20))]);
+    let source: Arc<dyn Source> = Arc::new(set.usual(&people(annotations)));
+    let open = |column| shared(source.clone(), vec![column]);
+    let named = |field: &str, column| with_field(field, column);
+    let points = |shape: &[usize]| ColumnSettings {
+        shape: shape.to_vec(),
+        ..ColumnSettings::points("keypoints")
+    };
+    let list = |name: &str, shape: &[usize]| ColumnSettings::list(name, F32, shape);
+    let expected = [10., 1., 2., 11., 2., 2., 12., 3., 2., 20., 1., 2., 21., 2., 2., 22., 3., 2.];
+    let whole = ColumnSettings::array("keypoints", F32, &[2, 3, 3]);
+    for column in [list("keypoints", &[3, 3]), list("keypoints", &[9])] {
+        let found = batches(open(column)).unwrap();
+        let keypoints = found[0].column("keypoints").unwrap();
+        assert_eq!(keypoints.sample::<f32>(0).unwrap(), expected);
+        assert_eq!(keypoints.offsets().unwrap(), [0, 2, 2, 2]);
+    }
+    let found = batches(open(points(&[3, 3]))).unwrap();
+    assert_eq!(found[0].column("keypoints").unwrap().offsets().unwrap(), [0, 2, 2, 2]);
+    // The other images have no object, so they have no array of this shape.
+    assert_eq!(sample_error(open(whole)).0, 1);
+    let shapes = |field: &str, shapes: &[&[usize]]| -> Vec<ColumnSettings> {
+        shapes.iter().map(|shape| list(field, shape)).collect()
+    };
+    let wrong = [
+        (vec![points(&[6, 3]), points(&[1, 3]), points(&[]), points(&[3])], "set shape = [3, 3]"),
+        (shapes("keypoints", &[&[], &[3], &[18], &[2, 9], &[9, 1]]), "object of the image has 3 k"),
+        (shapes("boxes", &[&[], &[2], &[8], &[2, 2]]), "set shape = [4]"),
+        (shapes("areas", &[&[2], &[1, 1]]), "remove shape"),
+        (shapes("categories", &[&[2]]), "remove shape"),
+        (shapes("category_ids", &[&[2]]), "remove shape"),
+        (shapes("iscrowd", &[&[2]]), "remove shape"),
+        (vec![ColumnSettings::array("boxes", F32, &[8])], "choose the kind list with shape = [4]"),
+        (vec![named("boxes", points(&[2, 2]))], "set shape = [4]"),
+        (vec![ColumnSettings::text("boxes")], "a list of 2 entries of shape [4]"),
+    ];
+    for (columns, words) in wrong {
+        for column in columns {
+            let text = format!("{column:?}");
+            let (index, reason, problem) = sample_error(open(column));
+            assert_eq!((index, reason), (0, Reason::Field), "{text}: {problem}");
+            assert!(problem.contains(words), "{text}: {problem}");
+        }
+    }
+    // An array holds the objects of images that have the same number of them.
+    for shape in [&[4][..], &[1, 4]] {
+        let one: Arc<dyn Source> = Arc::new(set.usual(&people(json!([
+            person(1, 1, json!(null)),
+            person(2, 2, json!(null)),
+            person(3, 3, json!(null)),
+        ]))));
+        let found = batches(shared(one, vec![ColumnSettings::array("boxes", F32, shape)])).unwrap();
+        let boxes = found[0].column("boxes").unwrap();
+        assert_eq!(boxes.sample::<f32>(1).unwrap(), [0.0, 0.0, 1.0, 1.0]);
+    }
+}
+
+#[test]
+fn objects_without_the_keypoints_of_others_have_zeros() {
     let set = Set::new(3);
     let coco = set.usual(&people(json!([
         person(1, 1, json!([1, 2, 2])),
         person(2, 1, json!([1, 2, 2, 3, 4, 1])),
         person(3, 2, json!([1, 2, 2])),
         person(4, 2, json!(null)),
-        person(5, 3, json!(null)),
+        person(5, 2, json!([])),
+        person(6, 3, json!(null)),
     ])));
-    for (index, numbers) in [(0, ["1", "2"]), (1, ["1", "0"])] {
-        let (reason, problem) = failure(&coco, index, "keypoints", 1000);
-        assert_eq!(reason, Reason::Corrupt);
-        assert!(numbers.iter().all(|it| problem.contains(it)), "{problem}");
-    }
+    let (reason, problem) = failure(&coco, 0, "keypoints", 1000);
+    assert_eq!(reason, Reason::Corrupt);
+    assert!(problem.contains("numbers of keypoints: one has 2, another has 1"), "{problem}");
+    let zeros = json!([1.0, 2.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    assert_eq!(read(&coco, 1, &["keypoints"]), json!([zeros]));
     assert_eq!(read(&coco, 2, &["keypoints"]), json!([null]));
 
     for (keypoints, words) in

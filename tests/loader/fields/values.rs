@@ -45,6 +45,37 @@ fn missing_values_have_the_default_and_are_counted() {
     }
 }
 
+/// The message names a path only where it leads to a value.
+#[test]
+fn the_error_of_a_list_in_a_text_column_names_its_first_entry() {
+    let lines = "{\"path\": \"0.jpg\", \"c\": [\"a\", \"b\"], \"m\": {\"c\": [\"a\"], \"n\": 1}}\n";
+    let open = |field: &str, column| {
+        let (folder, list) = listed("list.jsonl", 1, lines);
+        (folder, builder(list, vec![with_field(field, column)]))
+    };
+    for (field, advised) in
+        [("c", "c:[0]"), ("m:c", "m:c[0]"), ("c:[*]", "c:[0]"), ("m:[\"c\"]", "m:c[0]")]
+    {
+        for column in [ColumnSettings::text("t"), ColumnSettings::bytes("t")] {
+            let (_folder, loader) = open(field, column);
+            let (_, reason, problem) = sample_error(loader);
+            assert_eq!(reason, Reason::Field);
+            let advice = "the value is a list, but the column takes";
+            assert!(problem.contains(advice), "{problem}");
+            let advice = format!("; for its first entry, set field = {advised:?}");
+            assert!(problem.ends_with(&advice), "{problem}");
+        }
+        let (_folder, loader) = open(advised, ColumnSettings::text("t"));
+        assert_eq!(batches(loader).unwrap()[0].column("t").unwrap().text(0), Some("a"));
+    }
+    let (_folder, loader) = open("m:n", ColumnSettings::text("t"));
+    let (_, _, problem) = sample_error(loader);
+    assert!(
+        problem.ends_with("the value is the number 1, but the column takes a text"),
+        "{problem}"
+    );
+}
+
 #[test]
 fn floats_are_the_nearest_ones_and_integers_exact_in_tables_and_in_json() {
     let texts = ["677.171722412109376", "1e-45", "16777216", "0.1", "-0.0", "2218594565777117.0"];

@@ -213,6 +213,10 @@ fn a_wrong_mask_fails_its_sample_and_says_why() {
         (Vec::new(), "is missing; set a default"),
         (png_of_samples(&[0; 30], (5, 6), 8, None), "has 5x6 pixels, and its image has 8x6"),
         (png_of_samples(&[0; 8000 * 4], (8000, 4), 8, None), "has 8000x4 pixels"),
+        (
+            b"P5 8 6 65535\n".iter().copied().chain([1; 96]).collect(),
+            "has the number 257; a mask of u8 holds 0 to 255, so set dtype = \"i64\", or \"f32\"",
+        ),
     ] {
         let source = Annotated::new([(image.clone(), file, Vec::new())]);
         let problem = problem(builder(source, chain(&[SMALL]), vec![ColumnSettings::mask("mask")]));

@@ -112,6 +112,30 @@ fn a_crop_a_flip_and_a_resize_move_points_and_boxes() {
     all(&found, |_, _, moved| assert_eq!(moved, expected));
 }
 
+/// With an offset of 0.5, points are indices of pixels before and after they move.
+#[test]
+fn an_offset_moves_the_indices_of_pixels() {
+    let flip =
+        chain(&["op = \"flip\"\nhorizontal = 1.0", "op = \"resize\"\nwidth = 50\nheight = 40"]);
+    let lists = [vec![40.0, 3.0, 2.0, 0.0, 39.0, 2.0, 49.0, 0.0, 1.0, 7.0, 8.0, 0.0]];
+    let points = numbers(ColumnSettings { shape: vec![3], ..ColumnSettings::points("moved") });
+    for (offset, expected) in [
+        (None, [10.0, 3.0, 2.0, 50.0, 39.0, 0.0, 1.0, 0.0, 1.0, 7.0, 8.0, 0.0]),
+        (Some(0.0), [10.0, 3.0, 2.0, 50.0, 39.0, 0.0, 1.0, 0.0, 1.0, 7.0, 8.0, 0.0]),
+        // A point with the visibility 0 keeps its numbers.
+        (Some(0.5), [9.0, 3.0, 2.0, 49.0, 39.0, 2.0, 0.0, 0.0, 1.0, 7.0, 8.0, 0.0]),
+    ] {
+        let points = ColumnSettings { offset, ..points.clone() };
+        let found = batches(builder(source(&lists), flip.clone(), vec![points])).unwrap();
+        all(&found, |_, _, moved| assert_eq!(moved, expected, "{offset:?}"));
+    }
+    // At twice the size, index i is the centre of the pixels 2i and 2i + 1.
+    let twice = chain(&["op = \"resize\"\nwidth = 100\nheight = 80"]);
+    let points = ColumnSettings { offset: Some(0.5), ..points };
+    let found = batches(builder(source(&lists), twice, vec![points])).unwrap();
+    all(&found, |_, _, moved| assert_eq!(moved[..6], [80.5, 6.5, 2.0, 0.5, 78.5, 2.0]));
+}
+
 #[test]
 fn points_of_the_stored_pixels_are_turned() {
     let file = with_orientation(&jpeg(1, 6, 4), 6);
@@ -121,6 +145,14 @@ fn points_of_the_stored_pixels_are_turned() {
     let found = batches(builder(source, whole, vec![points])).unwrap();
     // The orientation 6 turns the image clockwise, so its lower left corner becomes the upper left.
     all(&found, |_, _, moved| assert_eq!(moved, [0.5, 0.5]));
+
+    let file = with_orientation(&jpeg(1, 6, 4), 6);
+    let source = Annotated::new([(file, Vec::new(), vec![0.0, 3.0])]);
+    let points =
+        ColumnSettings { turn: true, offset: Some(0.5), ..ColumnSettings::points("moved") };
+    let whole = chain(&["op = \"resize\"\nwidth = 4\nheight = 6"]);
+    let found = batches(builder(source, whole, vec![numbers(points)])).unwrap();
+    all(&found, |_, _, moved| assert_eq!(moved, [0.0, 0.0]));
 }
 
 #[test]

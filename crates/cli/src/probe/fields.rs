@@ -1,7 +1,7 @@
 //! Fields of a source: an example of each, and the column that would hold it.
 
 use feedwater::internals::error::beginning;
-use feedwater::source::{FieldValue, Source};
+use feedwater::source::{FieldValue, Flat, Source};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -100,6 +100,18 @@ fn example(value: FieldValue<'_>) -> Option<(String, Option<String>)> {
         FieldValue::Integers(list) => Some((shortened(&format!("{list:?}")), Some(list_of("i64")))),
         FieldValue::Floats(list) => Some((shortened(&format!("{list:?}")), Some(list_of("f32")))),
         FieldValue::Doubles(list) => Some((shortened(&format!("{list:?}")), Some(list_of("f32")))),
+        FieldValue::Entries(values, shape) => {
+            let (text, dtype) = match values {
+                Flat::Bytes(list) => (format!("{list:?}"), "u8"),
+                Flat::Integers(list) => (format!("{list:?}"), "i64"),
+                Flat::Floats(list) => (format!("{list:?}"), "f32"),
+                Flat::Doubles(list) => (format!("{list:?}"), "f32"),
+                _ => return Some(("a list".into(), None)),
+            };
+            let shape =
+                if shape.is_empty() { String::new() } else { format!(", shape = {shape:?}") };
+            Some((shortened(&text), Some(list_of(dtype) + &shape)))
+        }
         FieldValue::Tensor(_, shape) => Some((format!("an array of shape {shape:?}"), None)),
         _ => Some(("a value".into(), None)),
     }

@@ -14,6 +14,9 @@ const MOST_COLUMNS: usize = 64;
 /// Maximum size of a column's values of one sample, in bytes.
 const MOST_CELL_BYTES: usize = 1 << 28;
 
+/// Maximum offset of points, in pixels. No side of an image is longer.
+const MOST_OFFSET: f64 = 65535.0;
+
 /// Maximum number of axes of a sample or an entry. NumPy's arrays have at most 64 axes.
 const MOST_AXES: usize = 16;
 
@@ -25,7 +28,9 @@ impl ColumnSettings {
     pub(in crate::plan) fn check_all(columns: &[Self], on_error: OnError) -> Result<()> {
         if columns.len() > MOST_COLUMNS {
             let problem = format!(
-                "has {} entries, and may have at most {MOST_COLUMNS}; remove some",
+                "has {} entries, and may have at most {MOST_COLUMNS}; put several numbers into one \
+                 field with a list or JSON such as [1, 2, 3], which one column of the kind array \
+                 reads with shape = [3]",
                 columns.len()
             );
             return Err(Error::config("column", problem));
@@ -109,7 +114,7 @@ impl ColumnSettings {
     /// Checks that keys are not set that have no effect on columns of this kind.
     fn check_used(&self) -> Result<(), (&'static str, String)> {
         use ColumnKind::{Array, Boxes, Bytes, List, Mask, Points, Text};
-        let keys: [(&'static str, bool, &[ColumnKind]); 10] = [
+        let keys: [(&'static str, bool, &[ColumnKind]); 11] = [
             ("dtype", self.dtype.is_some(), &[Array, List, Mask, Points, Boxes]),
             ("shape", !self.shape.is_empty(), &[Array, List, Points]),
             ("max_len", self.max_len.is_some(), &[List, Text, Bytes, Points, Boxes]),
@@ -120,6 +125,7 @@ impl ColumnSettings {
             ("scale", self.scale, &[Mask]),
             ("format", self.format != BoxFormat::Xyxy, &[Boxes]),
             ("flip_pairs", !self.flip_pairs.is_empty(), &[Points]),
+            ("offset", self.offset.is_some(), &[Points]),
         ];
         let needless =
             keys.into_iter().find(|(_, is_set, kinds)| *is_set && !kinds.contains(&self.kind));
@@ -174,6 +180,13 @@ impl ColumnSettings {
             );
             return Err(("shape", problem));
         }
+        if let Some(offset) = self.offset.filter(|it| !(-MOST_OFFSET..=MOST_OFFSET).contains(it)) {
+            let problem = format!(
+                "is {offset}, but must be a number of pixels between -{MOST_OFFSET} and \
+                 {MOST_OFFSET}, such as 0.5"
+            );
+            return Err(("offset", problem));
+        }
         let [pairs @ .., _] = &dims[..] else { return Ok(()) };
         let points = pairs.last().copied().unwrap_or(1);
         let mut seen = HashSet::new();
@@ -226,6 +239,9 @@ mod tests {
             ("turn", ColumnSettings { turn: true, ..text("a") }),
             ("flip_pairs", ColumnSettings { flip_pairs: vec![[0, 1]], ..mask() }),
             ("format", ColumnSettings { format: BoxFormat::Xywh, ..mask() }),
+            ("offset", ColumnSettings { offset: Some(0.5), ..mask() }),
+            ("offset", ColumnSettings { offset: Some(f64::NAN), ..points() }),
+            ("offset", ColumnSettings { offset: Some(f64::INFINITY), ..five() }),
             ("like", ColumnSettings { like: Some("image".into()), ..text("a") }),
             ("fill", ColumnSettings { fill: Some(256.0), ..mask() }),
             ("fill", ColumnSettings { fill: Some(0.5), ..mask() }),
@@ -251,6 +267,11 @@ mod tests {
                 other => panic!("{column:?}: {other:?}"),
             }
         }
+        let many: Vec<_> =
+            (0..65).map(|number| ColumnSettings::text(&format!("c{number}"))).collect();
+        let error = ColumnSettings::check_all(&many, OnError::Stop).unwrap_err().to_string();
+        assert!(error.contains("has 65 entries") && error.contains("shape = [3]"), "{error}");
+        assert!(ColumnSettings::check_all(&many[1..], OnError::Stop).is_ok());
         let twice = [text("a"), array(&[])];
         assert!(ColumnSettings::check_all(&twice, OnError::Stop).is_err());
         let number = ColumnSettings::array("n", ElementType::I64, &[]);
