@@ -40,6 +40,7 @@ def test_a_dataloader_of_a_loader_is_an_error_with_what_to_do(folder):
 def test_gradients_may_hold_every_batch(folder, caplog, keep):
     """The autograd graph keeps the input images of a layer with weights until ``backward``, so a
     program may hold every batch of an epoch."""
+    torch.manual_seed(0)
     model = torch.nn.Conv2d(3, 1, 3)
     loader = fw.Loader(folder, SAME, batch_size=2, prefetch=2, epochs=1)
     held = []
@@ -56,7 +57,8 @@ def test_gradients_may_hold_every_batch(folder, caplog, keep):
     whole = torch.stack([torch.as_tensor(pixels_of(index)).permute(2, 0, 1).float() for index in range(20)])
     out = expected(whole)
     (out.square().sum() if keep == "outputs" else out.square().view(10, -1).mean(1).sum()).backward()
-    torch.testing.assert_close(model.weight.grad, expected.weight.grad)
+    # The sums have another order. An image that was overwritten changes them by far more.
+    torch.testing.assert_close(model.weight.grad, expected.weight.grad, rtol=1e-4, atol=1e-4)
     assert sum("prefetch" in record.getMessage() for record in caplog.records) == 1
     assert loader.stats["batches_added"] >= 7
 

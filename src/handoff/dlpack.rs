@@ -306,13 +306,15 @@ unsafe impl<M: Managed> Send for Exported<M> {}
 impl<M: Managed> Exported<M> {
     /// Returns the tensor.
     pub fn tensor(&self) -> &DLTensor {
-        // SAFETY: `Part::export` created the structure, which stays alive until `into_raw` or `drop`.
+        // SAFETY: `Part::export` created the structure, which stays alive until `into_raw` or
+        // `drop`.
         unsafe { self.managed.as_ref() }.tensor()
     }
 
     /// Returns the whole DLPack structure.
     pub fn managed(&self) -> &M {
-        // SAFETY: `Part::export` created the structure, which stays alive until `into_raw` or `drop`.
+        // SAFETY: `Part::export` created the structure, which stays alive until `into_raw` or
+        // `drop`.
         unsafe { self.managed.as_ref() }
     }
 
