@@ -36,7 +36,6 @@ mod equivalents;
 mod former;
 mod homes;
 mod lists;
-mod nearest;
 mod node;
 mod ranges;
 mod source;

@@ -15,6 +15,7 @@ pub use config::ConfigError;
 pub(crate) use feedwater_insight::text::{escaped, escaped_lines};
 pub use location::Location;
 pub use main_error::MainError;
+pub(crate) use nearest::nearest;
 pub(crate) use redacted::Redacted;
 #[cfg(feature = "remote")]
 pub(crate) use redacted::permits;
@@ -26,6 +27,7 @@ mod cause;
 mod config;
 mod location;
 mod main_error;
+mod nearest;
 pub(crate) mod redacted;
 pub(crate) mod shorten;
 

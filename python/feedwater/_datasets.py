@@ -44,6 +44,11 @@ def dataset(source: Dataset, *, image: str | None = None, label: str | None = No
         _check_subset(source)
         return dataset(inner, image=image, label=label).select(subset=[int(index) for index in indices])
     if hasattr(source, "features") and hasattr(source, "cast_column"):
+        if not hasattr(source, "__len__"):
+            raise TypeError(
+                f"source is a {type(source).__name__}, which is a stream without a length and without rows by number; load the data set without "
+                'streaming=True, or read its Parquet files with fw.parquet(["train-0.parquet", ...])'
+            )
         return _table(source, image, label)
     pairs = getattr(source, "samples", None)
     if isinstance(pairs, list) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs[:1]):

@@ -7,13 +7,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, SupportsIndex
 
 from ._checks import dtype_name, operators_of
 from ._names import nearest, suggesting
 from ._settings import Operator, _Settings
+from .errors import ConfigError
 
 __all__ = ["Column", "Ragged", "View", "array", "boxes", "bytes_", "image", "list_", "mask", "points", "text", "view"]
 
@@ -319,6 +322,21 @@ def tables(columns: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
             raise TypeError(f"columns[{name!r}] is {column!r}; it must be made by {', '.join(f'fw.{it}' for it in MAKERS)}{advice}")
         found[isinstance(column, View)].append({"name": name, **column.settings()})
     return found
+
+
+@contextlib.contextmanager
+def named(columns: Sequence[Mapping[str, Any]], views: Sequence[Mapping[str, Any]]) -> Iterator[None]:
+    """Puts the name of a column into the text of a ``ConfigError``, in place of its number among the tables of :func:`tables`."""
+    try:
+        yield
+    except ConfigError as error:
+        if place := re.match(r"(column|view)\[(\d+)\]", error.key):
+            of = columns if place[1] == "column" else views
+            written = f"columns[{of[int(place[2])]['name']!r}]{error.key[place.end() :]}"
+            error.args = (str(error).replace(error.key, written, 1),)
+        elif error.key in ("column", "view"):
+            error.args = (str(error).replace(error.key, "columns", 1),)
+        raise
 
 
 def _dtype(dtype: Any) -> str:

@@ -22,7 +22,7 @@ from ._datasets import Dataset, as_source
 from ._names import ALIASES, RARE, MoreParameters, advice, needing_source, settings_of, settled, suggesting
 from ._settings import BatchOperator, Operator, Samples, Source, written
 from .batch import Batch, Meaning
-from .columns import tables
+from .columns import named, tables
 from .errors import ConfigError, Error, StoppedError
 from .report import Report
 from .sections import SECTIONS, Cache, Decode, Limits, LoaderSettings, Output, Storage, Targets, checked_sections, table_of, written_keys
@@ -257,8 +257,9 @@ class Loader:
         #: Text of the pipeline file, and the sources of :func:`feedwater.samples` that it names.
         self._text = "\n".join(lines) + "\n"
         self._own = own
-        pipeline = _feedwater.Pipeline.from_toml(self._text, os.getcwd(), own)
-        self._begin(pipeline, framework, rest, given.get("epoch", 0), epochs, given.get("positions"), "columns" in given)
+        with named(columns, views):
+            pipeline = _feedwater.Pipeline.from_toml(self._text, os.getcwd(), own)
+            self._begin(pipeline, framework, rest, given.get("epoch", 0), epochs, given.get("positions"), "columns" in given)
 
     @classmethod
     @suggesting("fw.Loader.from_toml", "the pipeline file has the settings of the loader, so write it there")

@@ -9,6 +9,7 @@ mod background;
 mod batch;
 mod capsule;
 mod columns;
+mod encoded;
 mod error;
 mod fields;
 mod loader;

@@ -2,8 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,9 +13,9 @@ use feedwater::internals::storage::is_opening;
 use feedwater::source::custom::{Fields, Hints, Page, PutField};
 use feedwater::source::{Field, FieldKind, NO_LABEL};
 use pyo3::prelude::*;
-use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
+use crate::encoded::{Encoded, read_file};
 use crate::error::raised;
 use crate::fields::Value;
 use crate::thread_state;
@@ -75,20 +74,6 @@ pub type Given = (Py<PyAny>, Option<Vec<i64>>, Vec<String>);
 
 /// Sequences by their names in the pipeline.
 pub type Own = BTreeMap<String, Given>;
-
-/// Encoded image of an item.
-enum Encoded {
-    Bytes(PyBackedBytes),
-    File(PathBuf),
-}
-
-impl Encoded {
-    /// `None` if the object is neither bytes nor a path.
-    fn of(item: &Bound<'_, PyAny>) -> Option<Self> {
-        let bytes = item.extract().map(Encoded::Bytes).ok();
-        bytes.or_else(|| item.extract().map(Encoded::File).ok())
-    }
-}
 
 impl Sequence {
     /// Creates a source. `keeps_fields`: whether batches need [`fields`](Self::fields).
@@ -224,8 +209,16 @@ impl Sequence {
             return Err(wrong("an item is a dictionary without the key \"image\"".into()));
         };
         let encoded = Encoded::of(&image).ok_or_else(|| {
-            let kind = image.get_type();
-            wrong(format!("the image of an item is a {kind}; it must be bytes or a path"))
+            let kind = match image.is_instance_of::<PyDict>() {
+                true => {
+                    "dictionary in which neither \"bytes\" nor \"path\" has a usable value".into()
+                }
+                false => image.get_type().to_string(),
+            };
+            wrong(format!(
+                "the image of an item is a {kind}; it must be bytes, a path, or a dictionary of \
+                 Hugging Face with bytes or a path (cast_column(\"image\", Image(decode=False)))"
+            ))
         })?;
         fields.del_item("image")?;
         let mut label = match self.labels_are_given {
@@ -392,6 +385,18 @@ impl Fields for Sequence {
         true
     }
 
+    /// Says where fields are, if the item has none.
+    fn not_found(&self, index: u64, _: &str) -> Option<String> {
+        Python::attach(|py| {
+            let fields = self.item(py, index).ok()?.fields;
+            let has_fields = fields.cast_bound::<PyDict>(py).is_ok_and(|it| !it.is_empty());
+            let advice = "columns need fields: give fw.samples items that are dictionaries, such \
+                          as {\"image\": ..., \"caption\": ...}, or read the Parquet files of a data \
+                          set with fw.parquet";
+            (!has_fields).then(|| advice.into())
+        })
+    }
+
     /// Keeps the item until its image is read.
     fn read_fields(
         &self,
@@ -488,13 +493,4 @@ fn path_in_list(items: &Bound<'_, PyAny>, index: u64) -> Option<PathBuf> {
         Err(_) => item,
     };
     item.is_exact_instance_of::<PyString>().then(|| item.extract().ok())?
-}
-
-fn read_file(path: &Path, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
-    let unreadable = |error: std::io::Error| {
-        DataError::new(Reason::Unreadable, format!("{}: {error}", path.display()))
-    };
-    let mut file = feedwater::internals::file::open(path).map_err(unreadable)?;
-    let len = file.metadata().map_err(unreadable)?.len();
-    file.read_exact(page.space_within(len, limit)?).map_err(unreadable)
 }

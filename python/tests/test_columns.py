@@ -87,16 +87,21 @@ def test_values_that_do_not_fit_are_errors_or_counted(table):
 
 def test_wrong_columns_are_errors_that_name_the_column(table):
     for columns, error, words in (
-        ({"captoin": fw.text()}, fw.errors.ConfigError, "captoin.*path, caption, score, boxes, label"),
-        ({"image": fw.text("caption")}, fw.errors.ConfigError, "name of another column"),
+        ({"captoin": fw.text()}, fw.errors.ConfigError, r"^columns\['captoin'\]\.name: .*path, caption, score, boxes, label; did you mean caption\?"),
+        ({"score": fw.array(), "a": fw.text("captions")}, fw.errors.ConfigError, r"^columns\['a'\]\.field: .*did you mean caption\?"),
+        ({"image": fw.text("caption")}, fw.errors.ConfigError, r"columns\['image'\]\.name: .*name of another column"),
+        ({"column[0].dtype": fw.array(shape=0)}, fw.errors.ConfigError, r"columns\['column\[0\]\.dtype'\]\.shape: "),
+        ({f"c{number}": fw.array() for number in range(80)}, fw.errors.ConfigError, r"columns: has 80 entries.*shape = \[3\]"),
         ({"score": "f32"}, TypeError, r"fw\.array"),
         ({"score": fw.array}, TypeError, r"did you mean fw\.array\(\)"),
         ({1: fw.text()}, TypeError, "must be a text"),
         ([("score", fw.text())], TypeError, "dictionary"),
-        ({"score": fw.array("f32", default="x")}, fw.errors.ConfigError, "default"),
+        ({"score": fw.array("f32", default="x")}, fw.errors.ConfigError, r"columns\['score'\]\.default: "),
     ):
-        with pytest.raises(error, match=words):
+        with pytest.raises(error, match=words) as raised:
             fw.Loader(table, RESIZE, columns=columns, device="cpu", framework="numpy")
+        if isinstance(raised.value, fw.errors.ConfigError):
+            assert raised.value.key.startswith("column")
     with pytest.raises(TypeError, match="max_len"):
         fw.text(max_length=3)
     for dtype in (numpy.float64, "f64", "int32"):
@@ -238,12 +243,43 @@ def test_items_of_a_sequence_may_be_dictionaries(folder, cache):
         ({"caption": object()}, fw.text(), "is of the type object; it must be a number"),
         ({"caption": "x" * 3000}, fw.text(), "has 3000 bytes; limits.max_field_bytes is 2000"),
         ({"image": 3}, fw.text(), "the image of an item is a"),
+        ({"image": {"bytes": None, "path": None}}, fw.text(), "dictionary in which neither .bytes. nor .path. has a usable value"),
+        ({"image": {"bytes": "x", "path": "x"}}, fw.text(), "dictionary in which neither"),
     ],
 )
 def test_wrong_values_of_an_item_are_errors_of_the_sample(folder, wrong, column, words):
     items = Records(sorted(folder.rglob("*.ppm"))[:2], wrong)
     with pytest.raises(fw.Error, match=words):
         list(fw.Loader(fw.samples(items), RESIZE, batch_size=2, columns={"caption": column}, limits=fw.Limits(max_field_bytes=2000), framework="numpy", epochs=1, device="cpu"))
+
+
+def test_the_image_of_an_item_may_be_a_dictionary_of_hugging_face(folder):
+    paths = sorted(folder.rglob("*.ppm"))[:4]
+    images = [{"bytes": paths[0].read_bytes(), "path": None}, {"bytes": None, "path": str(paths[1])}, {"bytes": paths[2].read_bytes(), "path": "gone.ppm"}]
+    items = [{"image": image, "label": place, "caption": f"no. {place}"} for place, image in enumerate([*images, str(paths[3])])]
+    settings = {"batch_size": 4, "framework": "numpy", "epochs": 1, "device": "cpu"}
+    batch = next(iter(fw.Loader(fw.samples(items), RESIZE, columns={"caption": fw.text()}, **settings)))
+    plain, labels = next(iter(fw.Loader(fw.samples(paths), RESIZE, **settings)))
+    numpy.testing.assert_array_equal(batch["image"], plain)
+    assert batch["label"].tolist() == [0, 1, 2, 3] and batch["caption"] == [f"no. {place}" for place in range(4)]
+    tuples = fw.samples([(image, place) for place, image in enumerate(images)])
+    numpy.testing.assert_array_equal(next(iter(fw.Loader(tuples, RESIZE, **{**settings, "batch_size": 3})))[0], plain[:3])
+
+
+def test_items_without_fields_cannot_have_columns(folder):
+    paths = sorted(folder.rglob("*.ppm"))[:2]
+    for items in (paths, [(path, 0) for path in paths], [{"image": path, "label": 0} for path in paths]):
+        with pytest.raises(fw.errors.ConfigError, match=r"columns\['caption'\].*no fields besides image and label.*dictionaries, such as .*fw\.parquet"):
+            fw.Loader(fw.samples(items), RESIZE, columns={"caption": fw.text()}, framework="numpy", device="cpu")
+
+
+def test_a_list_in_a_column_of_texts_is_explained(folder):
+    items = [{"image": path, "captions": ["a", "b"]} for path in sorted(folder.rglob("*.ppm"))[:2]]
+    settings = {"batch_size": 2, "framework": "numpy", "epochs": 1, "device": "cpu"}
+    with pytest.raises(fw.errors.SampleError, match=r'takes a text; for its first entry, set field = "captions:\[0\]"'):
+        next(iter(fw.Loader(fw.samples(items), RESIZE, columns={"captions": fw.text()}, **settings)))
+    batch = next(iter(fw.Loader(fw.samples(items), RESIZE, columns={"caption": fw.text("captions:[0]")}, **settings)))
+    assert batch["caption"] == ["a", "a"]
 
 
 def test_a_dictionary_needs_an_image(folder):

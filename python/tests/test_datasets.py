@@ -104,6 +104,33 @@ def test_a_table_of_hugging_face(folder):
         fw.dataset(table.with_transform(lambda rows: rows))
 
 
+def test_rows_of_hugging_face_are_items(folder):
+    datasets = pytest.importorskip("datasets")
+    paths = sorted(folder.glob("*/*.ppm"))
+    rows = {"image": [{"bytes": path.read_bytes(), "path": None} for path in paths], "caption": [path.stem for path in paths]}
+    table = datasets.Dataset.from_dict(rows, features=datasets.Features({"image": datasets.Image(decode=False), "caption": datasets.Value("string")}))
+    columns = {"caption": fw.text()}
+    settings = {"batch_size": 20, "framework": "numpy", "device": "cpu", "epochs": 1}
+    batch = next(iter(fw.Loader(fw.samples(table), SAME, columns=columns, dtype="u8", layout="nhwc", **settings)))
+    numpy.testing.assert_array_equal(batch["image"], [pixels_of(index) for index in range(20)])
+    assert batch["caption"] == rows["caption"]
+    for source in (table, fw.dataset(table)):
+        with pytest.raises(fw.errors.ConfigError, match=r"columns\['caption'\].*fw\.samples.*fw\.parquet"):
+            fw.Loader(source, SAME, columns=columns, **settings)
+
+
+def test_a_stream_of_hugging_face_is_named(folder):
+    datasets = pytest.importorskip("datasets")
+    path = next(folder.glob("*/*.ppm"))
+    features = datasets.Features({"image": datasets.Image()})
+    stream = datasets.Dataset.from_dict({"image": [str(path)] * 4}, features=features).to_iterable_dataset()
+    for make in (fw.dataset, lambda source: fw.Loader(source, SAME)):
+        with pytest.raises(TypeError, match=r"source is a IterableDataset, .*without streaming=True.*fw\.parquet"):
+            make(stream)
+    with pytest.raises(TypeError, match="(?s)items is IterableDataset.*it must be a sequence"):
+        fw.samples(stream)
+
+
 def test_other_objects_are_named():
     for source in (5, [b""], object(), {"a": 1}):
         with pytest.raises(TypeError, match="source is a"):

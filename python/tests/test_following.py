@@ -117,8 +117,8 @@ def test_an_offset_moves_the_indices_of_pixels():
         (lambda: fw.points(shape=4), "2 numbers (x, y) or 3"),
         (lambda: fw.points(shape=(2, 3), flip_pairs=[(0, 2)]), "has the point 2"),
         (lambda: fw.boxes(format="yxyx"), "xyxy"),
-        (lambda: fw.points(offset=float("nan")), ".offset: is NaN"),
-        (lambda: fw.points(offset="half"), ".offset: "),
+        (lambda: fw.points(offset=float("nan")), "columns['seg.png'].offset: is NaN"),
+        (lambda: fw.points(offset="half"), "columns['seg.png'].offset: "),
     ],
 )
 def test_wrong_settings_are_errors(archive, column, words):

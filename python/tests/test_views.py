@@ -128,6 +128,8 @@ def test_a_wrong_view_is_an_error_at_its_key(folder, transform, columns, key, wo
     with pytest.raises(fw.errors.ConfigError, match=words) as error:
         loader(folder, transform, columns=columns)
     assert error.value.key == key
+    name = next(iter(columns))
+    assert str(error.value).startswith(key.replace("view[0]", f"columns[{name!r}]"))
 
 
 def test_masks_and_points_follow_a_view(tmp_path):
@@ -172,6 +174,7 @@ def test_a_column_that_cannot_follow_is_an_error(transform, column, words):
     with pytest.raises(fw.errors.ConfigError, match=words) as error:
         loader(fw.samples(items), transform, columns={"a": fw.view(CROP, count=2), "mask": column})
     assert error.value.key == "column[0].like"
+    assert str(error.value).startswith("columns['mask'].like: ")
 
 
 def test_views_are_made_by_their_function(folder):

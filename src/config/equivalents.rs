@@ -3,7 +3,7 @@
 //! To add a name, add an entry to `equivalents/tables.rs`, or to `equivalents/keys.rs` for a
 //! setting. The tests parse every suggestion as a pipeline file.
 
-use super::nearest::nearest;
+use crate::error::nearest;
 use crate::op::NAMES;
 use crate::op::combine::NAMES as COMBINATORS;
 use keys::{KEYS, Key};

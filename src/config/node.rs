@@ -14,9 +14,8 @@ use toml::Value;
 use super::equivalents;
 use super::former;
 use super::homes;
-use super::nearest::nearest;
 use super::ranges;
-use crate::error::Error;
+use crate::error::{Error, nearest};
 use crate::op;
 
 /// TOML value to deserialize.

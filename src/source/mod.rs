@@ -23,6 +23,7 @@ pub(crate) use exclusion::Exclusions;
 pub use exclusion::{Exclusion, ExclusionReason};
 pub(crate) use fingerprint::names_checksum;
 pub use fingerprint::{Fingerprint, Shares};
+pub(crate) use list::NO_LABEL_COLUMN;
 pub(crate) use list_of_sources::{DISABLED, KEYS, read};
 pub use memory::Memory;
 

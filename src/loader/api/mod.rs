@@ -30,7 +30,7 @@ use crate::loader::stats::Counters;
 use crate::loader::watching::watch::DeviceMonitor;
 use crate::measure::Meters;
 use crate::plan::Plan;
-use crate::source::{Fingerprint, Source};
+use crate::source::{Fingerprint, NO_LABEL_COLUMN, Source};
 use crate::storage::Storage;
 use crate::tune::Choice;
 
@@ -203,6 +203,10 @@ impl Loader {
         let anywhere = loader.shuffle && loader.shuffle_window.is_none();
         let slow = anywhere.then(|| self.source.slow_shuffled());
         let mut warnings = self.source.warnings();
+        if !self.plan.settings.columns.is_empty() {
+            // The columns may hold the targets, so a missing label is no mistake.
+            warnings.retain(|warning| !warning.contains(NO_LABEL_COLUMN));
+        }
         warnings.extend(self.warnings.iter().cloned());
         warnings.extend(self.held.warning());
         if self.check_process().is_err() {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::error::{DataError, Error, Reason, Result, reserve};
+use crate::error::{DataError, Error, Reason, Result, nearest, reserve};
 use crate::field::{CellFormat, DefaultValue, FieldValue, Flat, TooLong, Written, quoted};
 use crate::header::Header;
 use crate::op::View;
@@ -181,8 +181,8 @@ impl FieldReader {
     }
 
     /// Moves the masks, points and boxes of the sample that was read last, as the actions of its
-    /// plan move the pixels of its image. `of` returns the plan and the outputs of a view, or of the
-    /// main chain.
+    /// plan move the pixels of its image. `of` returns the plan and the outputs of a view, or of
+    /// the main chain.
     pub fn follow<'a>(
         &mut self,
         masks: &mut Masks,
@@ -457,10 +457,14 @@ fn lacking(source: &dyn Source, fields: Option<&dyn Fields>, name: &str) -> Stri
             fields.map(|it| it.read_fields(0, &[], &mut Vec::new(), u64::MAX, &mut |_, _| Ok(())));
         return match read {
             Some(Err(error)) => error.problem,
-            _ => format!(
-                "{needs}, but the source has no fields besides image and label: {}",
-                source.describe()
-            ),
+            _ => {
+                let remedy = fields.and_then(|it| it.not_found(0, name));
+                format!(
+                    "{needs}, but the source has no fields besides image and label: {}{}",
+                    source.describe(),
+                    remedy.map_or(String::new(), |remedy| format!("; {remedy}"))
+                )
+            }
         };
     }
     let names: Vec<_> = schema.iter().map(|field| field.name.as_str()).collect();
@@ -471,7 +475,7 @@ fn lacking(source: &dyn Source, fields: Option<&dyn Fields>, name: &str) -> Stri
     if let Some(end) = name.find(['.', '[']).filter(|&end| names.contains(&&name[..end])) {
         let rest = name[end..].trim_start_matches('.');
         problem += &format!("; a path begins with a colon: {}:{rest}", &name[..end]);
-    } else if let Some(near) = names.iter().find(|it| it.eq_ignore_ascii_case(name)) {
+    } else if let Some(near) = nearest(name, &names) {
         problem += &format!("; did you mean {near}?");
     }
     problem

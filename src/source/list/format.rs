@@ -59,6 +59,9 @@ pub(super) const PATHS: [&str; 7] =
 /// Default name of the label column.
 const LABEL: &str = "label";
 
+/// Beginning of the warning about a list without a column of labels.
+pub const NO_LABEL_COLUMN: &str = "no column is named \"label\"";
+
 /// Usual names of the label column. A warning suggests a column that has one of these names.
 const USUAL: [&str; 12] = [
     "label",
@@ -132,7 +135,7 @@ impl FileListSettings {
         let usual = |name: &&&str| USUAL.contains(&name.to_lowercase().as_str());
         let example = columns.iter().find(usual).map_or("…", |name| *name);
         Some(format!(
-            "no column is named {LABEL:?}, so no sample has a label (all are -1); the columns are {}: write label = {example:?} \
+            "{NO_LABEL_COLUMN}, so no sample has a label (all are -1); the columns are {}: write label = {example:?} \
              under [source], or label = \"\" if there are no labels",
             columns.join(", ")
         ))

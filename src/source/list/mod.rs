@@ -19,6 +19,7 @@ use blocks::{BLOCK, Blocks};
 use rows::Rows;
 use samples::{LineError, Samples, Written};
 
+pub(crate) use format::NO_LABEL_COLUMN;
 pub use format::{FileListSettings, ListFormat};
 
 mod blocks;

@@ -242,7 +242,9 @@ fn a_field_that_the_source_lacks_is_an_error_before_the_start() {
     let list = Arc::new(list);
     let (key, problem) = config(shared(list.clone(), vec![ColumnSettings::text("captoin")]));
     assert_eq!(key, "column[0].name");
-    assert!(problem.contains("path, caption, label"), "{problem}");
+    assert!(problem.contains("path, caption, label; did you mean caption?"), "{problem}");
+    let (_, problem) = config(shared(list.clone(), vec![ColumnSettings::text("depth")]));
+    assert!(problem.ends_with("path, caption, label"), "{problem}");
     let of_field = with_field("meta:a", ColumnSettings::text("a"));
     let (key, _) = config(shared(list.clone(), vec![ColumnSettings::text("caption"), of_field]));
     assert_eq!(key, "column[1].field");
@@ -253,6 +255,17 @@ fn a_field_that_the_source_lacks_is_an_error_before_the_start() {
     let (_, problem) =
         config(builder(Concat::new(parts).unwrap(), vec![ColumnSettings::text("caption")]));
     assert!(problem.contains("one of the combined sources lacks: memory: 2 samples"), "{problem}");
+}
+
+/// The targets of a model may be columns, so the list needs no labels then.
+#[test]
+fn a_list_without_labels_causes_a_warning_only_without_columns() {
+    for (columns, is_warned) in [(vec![], true), (vec![ColumnSettings::text("caption")], false)] {
+        let (_folder, list) = listed("list.csv", 1, "path,caption\n0.jpg,a\n");
+        let loader = builder(list, columns).build().unwrap();
+        let warned = loader.warnings().iter().any(|it| it.contains("no column is named"));
+        assert_eq!(warned, is_warned);
+    }
 }
 
 #[test]

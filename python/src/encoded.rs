@@ -1,0 +1,43 @@
+//! Encoded images of the items of a Python sequence.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use feedwater::error::{DataError, Reason};
+use feedwater::source::custom::Page;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::PyDict;
+
+/// Encoded image of an item.
+pub enum Encoded {
+    Bytes(PyBackedBytes),
+    File(PathBuf),
+}
+
+impl Encoded {
+    /// `None` if the object is neither bytes nor a path, nor a dictionary with one of them, as the
+    /// data sets of Hugging Face have: `{"bytes": ..., "path": ...}`. If it has both, the path is
+    /// only the name of the bytes.
+    pub fn of(item: &Bound<'_, PyAny>) -> Option<Self> {
+        if let Ok(item) = item.cast::<PyDict>() {
+            let given = |key| item.get_item(key).ok().flatten().filter(|value| !value.is_none());
+            return match given("bytes") {
+                Some(bytes) => bytes.extract().map(Encoded::Bytes).ok(),
+                None => given("path")?.extract().map(Encoded::File).ok(),
+            };
+        }
+        let bytes = item.extract().map(Encoded::Bytes).ok();
+        bytes.or_else(|| item.extract().map(Encoded::File).ok())
+    }
+}
+
+/// Reads the file of an image into a page.
+pub fn read_file(path: &Path, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
+    let unreadable = |error: std::io::Error| {
+        DataError::new(Reason::Unreadable, format!("{}: {error}", path.display()))
+    };
+    let mut file = feedwater::internals::file::open(path).map_err(unreadable)?;
+    let len = file.metadata().map_err(unreadable)?.len();
+    file.read_exact(page.space_within(len, limit)?).map_err(unreadable)
+}
