@@ -78,12 +78,14 @@ def keypoint_names(annotations):
 def shown_points(batch):
     """Returns of each keypoint that is annotated and that the crop shows: the place of its image in the batch, its number, its x and y,
     and the longer side of its object's box, in pixels."""
-    objects, boxes = batch["keypoints"], batch["boxes"].values
+    objects, boxes = batch["keypoints"], batch["boxes"]
     # The values have the objects of all images, one after another.
-    image = torch.arange(len(objects), device=boxes.device).repeat_interleave(objects.offsets.diff())
+    image = torch.arange(len(objects), device=boxes.values.device).repeat_interleave(objects.offsets.diff())
     entry, point = (objects.values[..., 2] > 0).nonzero(as_tuple=True)
-    size = (boxes[:, 2:] - boxes[:, :2]).amax(1)
-    return image[entry], point, objects.values[entry, point, :2], size[entry]
+    # An image whose objects have no keypoints has boxes, but no entries. So entries and boxes are matched within each image.
+    box = entry - objects.offsets[image[entry]] + boxes.offsets[image[entry]]
+    size = (boxes.values[box, 2:] - boxes.values[box, :2]).amax(1)
+    return image[entry], point, objects.values[entry, point, :2], size
 
 
 def arguments():

@@ -64,7 +64,7 @@ impl Batch {
             column_names: column_names(&batch.plan()),
             exported: exported_columns(&batch),
             columns: Mutex::new(None),
-            batch: Mutex::new(Content::Whole(batch)),
+            batch: Mutex::new(Content::Whole(Box::new(batch))),
         }
     }
 
@@ -110,7 +110,7 @@ impl Batch {
             else {
                 return Err(given_away());
             };
-            let columns = dlpack::split_columns(batch, &names);
+            let columns = dlpack::split_columns(*batch, &names);
             *content = Content::Columns(columns.map_err(|error| raised(py, &error))?);
         }
         let Content::Columns(columns) = &mut *content else { return Err(given_away()) };

@@ -12,7 +12,7 @@ use pyo3::types::PyByteArray;
 /// What a batch still has.
 pub enum Content {
     /// The whole batch.
-    Whole(feedwater::Batch),
+    Whole(Box<feedwater::Batch>),
     /// After the first export: the columns that are not exported yet.
     Columns(Vec<OwnedColumn>),
 }

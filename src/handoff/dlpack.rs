@@ -12,7 +12,8 @@
 //!   `dltensor` for the legacy form. The capsule's owner calls the deleter once. Dropping an
 //!   [`Exported`] without calling `into_raw` also calls the deleter.
 //! * Images have their axes in the order of the layout: (batch, channel, row, column) or (batch,
-//!   row, column, channel). Other columns have those of `Column::shape`. Strides count elements. The data begins at a multiple of 256 bytes.
+//!   row, column, channel). Other columns have those of `Column::shape`. Strides count elements.
+//!   The data begins at a multiple of 256 bytes.
 //! * On the device, the consumer's stream waits for the batch. The host does not wait, except for
 //!   [`ConsumerStream::Unnamed`]. The slot is filled again only after the work has ended that the
 //!   consumer's stream contains when the deleter is called. So a consumer may call the deleter as
@@ -24,8 +25,8 @@
 //!   PyTorch's streams live as long as the process. A consumer that destroys its streams earlier
 //!   (CuPy) passes -1 and orders its work itself.
 //! * A shared batch ([`Arc`]) may be exported any number of times, and is marked read-only each
-//!   time. [`split_columns`] makes tensors that may be written, one of each column. The legacy structure has no such mark, so exporting a shared batch in the legacy form is
-//!   an error.
+//!   time. [`split_columns`] makes tensors that may be written, one of each column. The legacy
+//!   structure has no such mark, so exporting a shared batch in the legacy form is an error.
 //!
 //! A Python object implements `__dlpack__(max_version=...)` with [`export`] if the major version in
 //! `max_version` is 1 or higher, and with [`export_legacy`] if `max_version` is absent. It

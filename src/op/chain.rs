@@ -66,8 +66,8 @@ pub struct View {
     pub count: Option<u32>,
     /// Name of the view whose random numbers this view uses, or `image` for those of the main
     /// chain. Operators that have the same name and settings in both chains then draw the same,
-    /// such as the same crop. Their images must have the same size. `None` means random numbers of its own, which depend only on the name
-    /// and the number of the output, not on other views.
+    /// such as the same crop. Their images must have the same size. `None` means random numbers of
+    /// its own, which depend only on the name and the number of the output, not on other views.
     pub like: Option<String>,
     /// Element type. `None` means that of [`Settings::output`](crate::plan::Settings::output).
     pub dtype: Option<DType>,

@@ -126,8 +126,8 @@ impl ViewPlan {
         count.into_iter().chain(self.plan.shape.dims()[1..].iter().copied()).collect()
     }
 
-    /// Plans the columns of a batch: images, labels, soft targets if there are `classes`, views, and
-    /// the columns that are made from fields. Images and soft targets are in `memory`.
+    /// Plans the columns of a batch: images, labels, soft targets if there are `classes`, views,
+    /// and the columns that are made from fields. Images and soft targets are in `memory`.
     pub(super) fn columns(plan: &Plan, classes: Option<u32>, memory: Memory) -> Vec<ColumnPlan> {
         let view = |view: &Self| (view.name.clone(), view.plan.shape.dtype.into(), view.dims());
         let field = |column: &ColumnSettings| {
@@ -380,9 +380,9 @@ impl Plan {
         need
     }
 
-    /// Adds to the memory of a sample that of the views with the numbers `members`, and of the image
-    /// of size `upright` that they share. Stores in `scratch` the bounds on the tables of one output
-    /// of each view.
+    /// Adds to the memory of a sample that of the views with the numbers `members`, and of the
+    /// image of size `upright` that they share. Stores in `scratch` the bounds on the tables of one
+    /// output of each view.
     pub(super) fn add_views(
         &self,
         members: impl ExactSizeIterator<Item = usize>,

@@ -47,7 +47,8 @@ impl Views {
         (need, std::mem::take(&mut scratch.view_tables))
     }
 
-    /// Allocates the coefficient tables of all outputs. `bounds` are those of one output of each of the views, in bytes.
+    /// Allocates the coefficient tables of all outputs. `bounds` are those of one output of each of
+    /// the views, in bytes.
     ///
     /// # Errors
     /// [`Reason::OutOfMemory`](crate::error::Reason::OutOfMemory) if this memory is not available.

@@ -17,7 +17,8 @@ pub struct DLPackVersion {
 /// Version of the exported structures.
 pub const VERSION: DLPackVersion = DLPackVersion { major: 1, minor: 1 };
 
-/// Flag of [`DLManagedTensorVersioned`](super::DLManagedTensorVersioned): the tensor must not be written.
+/// Flag of [`DLManagedTensorVersioned`](super::DLManagedTensorVersioned): the tensor must not be
+/// written.
 pub const READ_ONLY: u64 = 1;
 
 /// Device of a tensor.

@@ -119,7 +119,8 @@ impl SamplePipeline {
     }
 
     /// Reads, decodes and transforms one sample. Writes its image to `out`, or to `cell` without
-    /// `out`, and its views to `cell`. Applies its geometry to the masks, points and boxes in `cell`.
+    /// `out`, and its views to `cell`. Applies its geometry to the masks, points and boxes in
+    /// `cell`.
     pub fn make(
         &mut self,
         key: SampleKey,
@@ -325,8 +326,9 @@ impl SamplePipeline {
         !self.room.is_beyond() && self.need.total() <= self.plan.room.share.total()
     }
 
-    /// Runs the main chain, and writes its tensor to `out`. Decodes the image, unless the main chain
-    /// shares the image that [`make_views`](Self::make_views) decodes, which must be called first.
+    /// Runs the main chain, and writes its tensor to `out`. Decodes the image, unless the main
+    /// chain shares the image that [`make_views`](Self::make_views) decodes, which must be called
+    /// first.
     pub fn finish(
         &mut self,
         Admitted(planned): Admitted<'_>,

@@ -5,8 +5,8 @@ use std::io::Write;
 use super::Coco;
 use crate::annotation::Segmentation;
 use crate::error::{DataError, Reason, Result, reserve};
-use crate::footprint::counted;
 use crate::field::{Field, FieldKind, FieldValue, Flat};
+use crate::footprint::counted;
 use crate::source::{Fields, PutField};
 
 const KEYPOINTS: &str = "keypoints";

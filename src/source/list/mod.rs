@@ -8,8 +8,8 @@ use super::file::{self, Files};
 use super::label;
 use super::side_files::SideFiles;
 use super::{
-    BadShards, Configured, Fields, Heads, Hints, Identity, Notes, Page, RemoteReads, Sealed, Source,
-    settings,
+    BadShards, Configured, Fields, Heads, Hints, Identity, Notes, Page, RemoteReads, Sealed,
+    Source, settings,
 };
 use crate::error::{DataError, Error, Reason, Redacted, Result};
 use crate::footprint::counted;

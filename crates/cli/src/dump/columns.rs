@@ -172,8 +172,8 @@ impl Array {
     }
 }
 
-/// Name of a column in the name of a file. Bytes of UTF-8 other than ASCII letters, digits, `_`, `-`
-/// and `.` become `%` and two hexadecimal digits.
+/// Name of a column in the name of a file. Bytes of UTF-8 other than ASCII letters, digits, `_`,
+/// `-` and `.` become `%` and two hexadecimal digits.
 pub fn file_name(column: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     let encoded = column.bytes().map(|byte| match is_plain(byte) {
