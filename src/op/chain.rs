@@ -40,10 +40,11 @@ pub struct Chain {
 /// A chain may have only views and no operators. Its batches then have no images besides the views.
 ///
 /// ```
-/// use feedwater::op::{Chain, ColorJitter, Flip, Normalize, RandomResizedCrop, View};
+/// use feedwater::op::{Chain, Flip, Grayscale, Normalize, RandomResizedCrop, View};
 ///
-/// let crop = |side| Chain::new().then(RandomResizedCrop::to(side, side)).then(Flip::horizontal(0.5));
-/// let small = crop(96).then(ColorJitter { hue: 0.1, ..ColorJitter::default() }).then(Normalize::IMAGENET);
+/// let flip = Flip { horizontal: 0.5, vertical: 0.0 };
+/// let crop = |side| Chain::new().then(RandomResizedCrop::to(side, side)).then(flip.clone());
+/// let small = crop(96).then(Grayscale {}).then(Normalize::IMAGENET);
 /// let chain = crop(224)
 ///     .then(Normalize::IMAGENET)
 ///     // Eight random crops per sample, of shape [batch, 8, 3, 96, 96].
