@@ -213,3 +213,7 @@ def test_an_image_in_a_field_has_views(tmp_path):
         list(loader(fw.samples(items), CROP, columns={"right": fw.image("right", CROP, like="image")}))
     with pytest.raises(fw.errors.ConfigError, match="image of its own"):
         loader(fw.samples(items), CROP, columns={"right": fw.image("right", CROP), "mask": fw.mask("right", like="right")})
+    with pytest.raises(fw.errors.ConfigError, match="cache.presize resizes only the sample's image") as error:
+        columns = {"right": fw.image("right", CROP, like="image")}
+        loader(fw.samples(items), CROP, columns=columns, cache=fw.Cache(decoded=1 << 20, presize=16))
+    assert error.value.key == "view[0].like"

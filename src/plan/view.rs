@@ -71,27 +71,30 @@ impl ViewPlan {
                 .map_err(|problem| Error::config(key("like"), problem))?;
             let plan = view_plan(view, &key("chain"), main)?;
             if plan.has_floats() && plan.shape.dtype == DType::U8 {
-                let (name, problem) = match view.dtype {
-                    Some(_) => (key("dtype"), "is u8"),
-                    None => ("output.dtype".into(), "is u8"),
-                };
+                let key = if view.dtype.is_some() { key("dtype") } else { "output.dtype".into() };
                 let problem = format!(
-                    "{problem}, but the operator normalize of the view {:?} makes floats; choose \
-                     f32, f16 or bf16, or remove normalize",
+                    "is u8, but the operator normalize of the view {:?} makes floats; choose f32, \
+                     f16 or bf16, or remove normalize",
                     view.name
                 );
-                return Err(Error::config(name, problem));
+                return Err(Error::config(key, problem));
             }
             if view.field.as_ref().is_some_and(String::is_empty) {
                 return wrong("field", "is empty; name a field of the source, or remove it".into());
             }
             let like = views.iter().find(|it| view.like.as_ref() == Some(&it.name));
             let followed = like.and_then(|it| it.field.as_ref());
+            let is_like_other = view.like.is_some() && followed != view.field.as_ref();
+            if is_like_other && main.settings.cache.presize.is_some() {
+                let problem = "names a view of another image, which must have the same size, but \
+                               cache.presize resizes only the sample's image; remove cache.presize";
+                return wrong("like", problem.into());
+            }
             planned.push(Self {
                 name: view.name.clone(),
                 field: view.field.clone(),
                 count: view.count,
-                is_like_other: view.like.is_some() && followed != view.field.as_ref(),
+                is_like_other,
                 random,
                 plan,
             });
@@ -289,11 +292,6 @@ impl Plan {
     /// Whether the chain outputs floats.
     pub(super) fn has_floats(&self) -> bool {
         self.steps.last().is_some_and(|step| step.pixels == PixelType::F32)
-    }
-
-    /// Number of outputs per sample of all views.
-    pub fn outputs(&self) -> usize {
-        self.views.iter().map(|view| view.outputs() as usize).sum()
     }
 
     /// Numbers of the views of the sample's image, and then of each field with an image.

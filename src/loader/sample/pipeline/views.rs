@@ -190,9 +190,11 @@ impl SamplePipeline {
         self.meter.add(Stage::Header, begin, 0);
         self.reserve(&header, self.need.file)?;
         let begin = self.meter.begin(Stage::Decode);
-        let Self { plan, decoder, transform, views, room, .. } = self;
+        let Self { plan, decoder, transform, views, caches, epoch, room, .. } = self;
         let SampleViews { of_fields, image, columns, .. } = views;
-        of_fields[number].decode((bytes, &header), plan, decoder, image)?;
+        caches.decode_indexed((bytes, &header), (plan, *epoch), decoder, |decoder| {
+            of_fields[number].decode((bytes, &header), plan, decoder, image)
+        })?;
         let decode = self.meter.since(begin);
         run(&of_fields[number], (plan, room), (image, transform), columns, cell)?;
         let transform = self.meter.since(begin) - decode;
