@@ -228,7 +228,7 @@ class Batch:
             names = ", ".join(self._inner.columns) or "no columns"
             raise KeyError(f"the batch has {names}, and none has the name {name!r}; add columns with fw.Loader(..., columns={{...}})")
         check_framework(framework)
-        if framework == "batch":
+        if str(framework) == "batch":
             raise ValueError('framework is "batch", which has no arrays; use "torch", "numpy", "jax" or "tensorflow"')
         if name in self._tensors:
             return self._tensors[name].of(framework)

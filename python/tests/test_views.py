@@ -102,7 +102,7 @@ def test_sheets_show_views(folder):
     assert batch.shape == (4, 3, 0, 0)
     with pytest.raises(ValueError, match="no operators of its own; use batch.column.* 'small'"):
         batch.numpy()
-    with pytest.raises(ValueError, match='framework is "np"; it must be'):
+    with pytest.raises(ValueError, match="framework is 'np'; it must be"):
         batch.column("small", "np")
 
 
@@ -128,8 +128,10 @@ def test_a_wrong_view_is_an_error_at_its_key(folder, transform, columns, key, wo
     with pytest.raises(fw.errors.ConfigError, match=words) as error:
         loader(folder, transform, columns=columns)
     assert error.value.key == key
-    name = next(iter(columns))
-    assert str(error.value).startswith(key.replace("view[0]", f"columns[{name!r}]"))
+    shown = key
+    for number, name in enumerate(columns):
+        shown = shown.replace(f"view[{number}]", f"columns[{name!r}]")
+    assert str(error.value).startswith(shown)
 
 
 def test_masks_and_points_follow_a_view(tmp_path):

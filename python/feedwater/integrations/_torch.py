@@ -33,9 +33,12 @@ class Batches(IterableDataset):  # type: ignore[misc]
         for batch in self.loader.batches():
             columns = {name: batch.column(name, "torch") for name in batch.columns}
             batch._inner.forget_columns()
-            has_images = self.loader._inner.has_images
-            images, targets = self.loader.pair(batch) if has_images else (None, batch._targets("torch"))
-            images = images.clone() if self.copies and has_images else images
+            images = None
+            if self.loader._inner.has_images:
+                images, targets = self.loader.pair(batch)
+                images = images.clone() if self.copies else images
+            else:
+                targets = batch._targets("torch")
             if self.padding_label is not None:
                 if batch.classes > 0:
                     raise ValueError("targets are soft (the setting classes is set), so no label can mark padding; remove padding_label or classes")
@@ -46,7 +49,7 @@ class Batches(IterableDataset):  # type: ignore[misc]
                 yield images, targets
                 continue
             names = self.keys or ("image", "target" if batch.classes else "label")
-            yield {**({names[0]: images} if has_images else {}), names[1]: targets, **columns}
+            yield {**({} if images is None else {names[0]: images}), names[1]: targets, **columns}
 
     def set_epoch(self, epoch: int) -> None:
         self.loader.set_epoch(epoch)
