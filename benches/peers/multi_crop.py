@@ -5,7 +5,8 @@
 FOLDER has JPEGs, also in folders below it. Each peer reads the images in a random order, and makes two crops of 224 pixels and eight of 96
 pixels of each (bicubic, a flip with probability 0.5, normalized). `colours` adds DINO's changes of colours and blur. Each peer yields
 batches of 64 images as PyTorch tensors in f32 NCHW. The programs take turns. One epoch of each is not counted. Prints medians of images per
-second (not crops), and ratios to feedwater.
+second (not crops), and ratios to feedwater. feedwater's time includes opening the set and building a loader for each epoch, because a loader
+that is kept prepares batches of its next epoch while other programs run.
 
 `feedwater, one loader per crop` is ten loaders of one crop each, as loaders without views must do. `torchvision` is the code of DINO's
 repository: a transform on PIL images for each crop. `torchvision v2` does the same on tensors.
@@ -37,21 +38,16 @@ def feedwater(folder, workers, colours):
     import feedwater as fw
 
     columns = {name: fw.view(operators(side, scale, colours=colours), count=count) for name, (side, scale, count) in CROPS.items()}
-    loader = fw.Loader(folder, columns=columns, batch_size=BATCH, num_workers=workers, shuffle=True, device="cpu", dtype="f32")
-    return lambda: sum(len(batch["large"]) for batch in loader)
+    settings = {"batch_size": BATCH, "num_workers": workers, "shuffle": True, "device": "cpu", "dtype": "f32", "epochs": 1}
+    return lambda: sum(len(batch["large"]) for batch in fw.Loader(folder, columns=columns, **settings))
 
 
 def one_by_one(folder, workers, colours):
     import feedwater as fw
 
-    settings = {"batch_size": BATCH, "num_workers": workers, "shuffle": True, "device": "cpu", "dtype": "f32"}
+    settings = {"batch_size": BATCH, "num_workers": workers, "shuffle": True, "device": "cpu", "dtype": "f32", "epochs": 1}
     chains = [operators(side, scale, colours=colours) for side, scale, count in CROPS.values() for _ in range(count)]
-    loaders = [fw.Loader(folder, chain, **settings) for chain in chains]
-
-    def epoch():
-        return [sum(len(images) for images, _ in loader) for loader in loaders][0]
-
-    return epoch
+    return lambda: [sum(len(images) for images, _ in fw.Loader(folder, chain, **settings)) for chain in chains][0]
 
 
 class Crops:
