@@ -103,6 +103,19 @@ pub fn random_views_refuse_no_photograph_and_stay_within_the_footprint() {
     eprintln!("{count} sets of views");
 }
 
+/// The image that views share is most of a worker's memory if outputs are small. The prediction is
+/// close to the peak, so it can neither lack the image nor count it for each output.
+pub fn the_image_that_views_share_is_counted_once() {
+    let files = Files::new((0..12).map(|seed| common::jpeg(seed, 1500, 1100)));
+    let crop = || Chain::new().then(op::RandomResizedCrop::to(16, 16));
+    let chain = Chain::new().view(View::new("a", crop()).count(5)).view(View::new("b", crop()));
+    let seen = run(|| files.loader(chain).num_workers(2).batch_size(2), 2);
+    seen.check("large images");
+    let image = 2 * 1500 * 1100 * 3;
+    assert!(seen.peak > image * 9 / 10, "{} of {}", seen.peak, seen.predicted);
+    assert!(seen.predicted < seen.peak + image / 2, "{} of {}", seen.peak, seen.predicted);
+}
+
 /// Draws a chain for images of these sizes, whose sides are at most `most`.
 fn drawn(rng: &mut SampleRng, sizes: &[Size], most: u32) -> Vec<Arc<dyn Operator>> {
     // Operators that keep the aspect ratio may enlarge a thin image beyond
