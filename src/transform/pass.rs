@@ -12,7 +12,7 @@ use crate::op::wide::writer::{LineBuffer, TensorWriter};
 use crate::op::wide::{Instructions, bytes};
 use crate::op::{Actions, resample};
 use crate::output::{RowPlace, Tail};
-use crate::tensor::{CHANNELS, TensorShape};
+use crate::tensor::{CHANNELS, DType, Layout, TensorShape};
 
 use super::images::Images;
 use super::run::{Pixels, Row, Run};
@@ -21,8 +21,9 @@ use super::run::{Pixels, Row, Run};
 pub struct Passes {
     shape: TensorShape,
     run: Run,
-    /// Conversion of rows of bytes to the tensor.
-    bytes: Option<LastTail>,
+    /// Conversions of rows of bytes to tensors, one per element type and layout. Views may have
+    /// different element types, and their conversions alternate.
+    bytes: Vec<LastTail>,
     /// Conversion of rows of floats to the tensor.
     floats: Tail,
     /// Row buffer for non-temporal stores. Without this buffer, tensors are written with ordinary
@@ -33,6 +34,8 @@ pub struct Passes {
 /// Conversion of bytes to tensor elements through a table of floats. It is kept for the next pass,
 /// which often has the same table.
 struct LastTail {
+    dtype: DType,
+    layout: Layout,
     values: Box<Floats>,
     tail: Tail,
 }
@@ -74,15 +77,12 @@ pub struct Source<'a> {
 impl Passes {
     pub fn new(shape: TensorShape) -> Self {
         let floats = Tail::of_floats(shape.dtype, shape.layout);
-        Self { shape, run: Run::default(), bytes: None, floats, line: None }
+        Self { shape, run: Run::default(), bytes: Vec::new(), floats, line: None }
     }
 
     /// Sets the shape of the tensors.
     pub fn set_shape(&mut self, shape: TensorShape) {
-        if (shape.dtype, shape.layout) != (self.shape.dtype, self.shape.layout) {
-            self.bytes = None;
-            self.floats = Tail::of_floats(shape.dtype, shape.layout);
-        }
+        self.floats = Tail::of_floats(shape.dtype, shape.layout);
         self.shape = shape;
     }
 
@@ -262,15 +262,18 @@ pub fn resampling_at(actions: &Actions, place: usize, end: usize) -> Option<Resa
 /// Returns the conversion to tensor elements through the table `values`. It is computed again only
 /// if the table differs from that of the previous pass.
 fn tail_for<'a>(
-    last: &'a mut Option<LastTail>,
+    tails: &'a mut Vec<LastTail>,
     values: Option<&Floats>,
     TensorShape { dtype, layout, .. }: TensorShape,
 ) -> &'a Tail {
     let values = values.unwrap_or(&PLAIN);
-    let LastTail { values: of, tail } = last.get_or_insert_with(|| LastTail {
-        values: Box::new(PLAIN),
-        tail: Tail::new(None, dtype, layout),
+    let place = tails.iter().position(|it| (it.dtype, it.layout) == (dtype, layout));
+    let place = place.unwrap_or_else(|| {
+        let (values, tail) = (Box::new(PLAIN), Tail::new(None, dtype, layout));
+        tails.push(LastTail { dtype, layout, values, tail });
+        tails.len() - 1
     });
+    let LastTail { values: of, tail, .. } = &mut tails[place];
     if **of != *values {
         **of = *values;
         tail.set(values);

@@ -65,6 +65,7 @@ fn main() -> ExitCode {
         hostile_mixtures_stay_within_the_footprint,
         mixed_batches_stay_within_the_footprint,
         blending_a_pair_allocates_nothing,
+        nothing_is_allocated_for_views_once_buffers_have_their_size,
         nothing_is_allocated_for_a_sample_once_buffers_have_their_size,
         aspect::the_prediction_for_wide_and_tall_images_is_close_to_their_peak,
         aspect::a_line_of_text_is_not_refused,
@@ -428,4 +429,44 @@ fn nothing_is_allocated_for_a_sample_once_buffers_have_their_size() {
         let later: i64 = counts[6..].iter().sum();
         assert_eq!(later, 0, "{name}");
     }
+}
+
+/// Views of different element types and sizes, with and without `normalize`.
+fn nothing_is_allocated_for_views_once_buffers_have_their_size() {
+    use feedwater::DType;
+    use feedwater::internals::decode::Decoders;
+    use feedwater::internals::header::Header;
+    use feedwater::internals::plan::{DeviceFacts, Facts, SamplePlan};
+    use feedwater::internals::random::SampleKey;
+    use feedwater::internals::transform::{HostTransform, Views};
+    use feedwater::op::View;
+    use feedwater::plan::{Plan, Settings};
+
+    let bytes = common::jpeg(3, 120, 90);
+    let header = Header::parse(&bytes).unwrap();
+    let chain = Chain::new()
+        .view(View::new("bytes", crop()).count(2).dtype(DType::U8))
+        .view(View::new("floats", floats()))
+        .view(View::new("halves", stored().then(Normalize::IMAGENET)).dtype(DType::F16));
+    let facts = Facts { device: DeviceFacts::None("none".into()), ..Facts::default() };
+    let plan = Plan::new(&chain, &Settings::default(), &facts).unwrap();
+    let mut views = Views::new(&plan, vec![0, 1, 2]);
+    let (mut image, mut transform) = (HostTransform::new(&plan), HostTransform::new(&plan));
+    let (mut decoder, mut main) = (Decoders::new(), SamplePlan::default());
+    let mut out = vec![0_u32; 3 * 96 * 96];
+    let mut make = |seed: u64| {
+        let key = SampleKey { seed: seed % 3, epoch: 0, index: 0 };
+        views.plan(&plan, (key, &header), Some(&mut main)).unwrap();
+        let before = counted::calls();
+        views.decode((&bytes, &header), &plan, &mut decoder, &mut image).unwrap();
+        for (_, plan, output) in views.planned(&plan) {
+            transform.set_shape(plan.shape);
+            let out = &mut bytemuck::cast_slice_mut(&mut out)[..plan.shape.sample_bytes()];
+            let steps = 0..plan.steps.len();
+            transform.run_image(&output.actions, steps, image.image(), Some(out)).unwrap();
+        }
+        counted::calls() - before
+    };
+    let counts: Vec<i64> = (0..30).map(&mut make).collect();
+    assert_eq!(counts[6..].iter().sum::<i64>(), 0, "{counts:?}");
 }
