@@ -116,6 +116,16 @@ pub fn the_image_that_views_share_is_counted_once() {
     assert!(seen.predicted < seen.peak + image / 2, "{} of {}", seen.peak, seen.predicted);
 }
 
+/// With many outputs, their coefficient tables need more memory than the image.
+pub fn the_tables_of_each_output_of_a_view_are_counted() {
+    let files = Files::new((0..3).map(|seed| common::jpeg(seed, 900, 700)));
+    let chain = Chain::new().then(op::RandomResizedCrop::to(8, 8));
+    let views = Chain::new().view(View::new("a", chain).count(250));
+    let seen = run(|| files.loader(views).num_workers(1).batch_size(1), 2);
+    seen.check("many outputs");
+    assert!(seen.peak > 2 * 900 * 700 * 3, "{}", seen.peak);
+}
+
 /// Draws a chain for images of these sizes, whose sides are at most `most`.
 fn drawn(rng: &mut SampleRng, sizes: &[Size], most: u32) -> Vec<Arc<dyn Operator>> {
     // Operators that keep the aspect ratio may enlarge a thin image beyond

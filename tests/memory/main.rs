@@ -73,6 +73,7 @@ fn main() -> ExitCode {
         chains::random_chains_refuse_no_photograph_and_stay_within_the_footprint,
         chains::random_views_refuse_no_photograph_and_stay_within_the_footprint,
         chains::the_image_that_views_share_is_counted_once,
+        chains::the_tables_of_each_output_of_a_view_are_counted,
         chains::a_photograph_that_grew_since_the_plan_was_made_takes_from_the_large_image_room,
         fields::fields_of_any_length_stay_within_the_footprint,
         fields::masks_of_any_size_stay_within_the_footprint,

@@ -2,6 +2,7 @@
 
 mod errors;
 mod places;
+mod views;
 
 use std::fs;
 use std::ops::Range;

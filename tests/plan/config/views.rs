@@ -1,0 +1,89 @@
+//! `[[view]]`: views of an image.
+
+use super::SOURCE;
+use crate::common::config_error;
+use feedwater::DType;
+use feedwater::internals::config::Pipeline;
+use feedwater::op::Placement;
+
+const VIEWS: &str = r#"
+[[view]]
+name = "small"
+count = 8
+dtype = "f16"
+[[view.chain]]
+op = "random_apply"
+probability = 0.5
+[[view.chain.operators]]
+op = "gaussian_blur"
+kernel_size = 3
+[[view.chain]]
+op = "random_resized_crop"
+placement = "cpu"
+width = 96
+height = 64
+[[view]]
+name = "right"
+field = "right.jpg"
+like = "small"
+count = 8
+[[view.chain]]
+op = "random_resized_crop"
+width = 96
+height = 64
+"#;
+
+fn read(text: &str) -> feedwater::Result<Pipeline> {
+    Pipeline::from_toml(&format!("{SOURCE}{text}"), "")
+}
+
+#[test]
+fn views_are_read_and_written_again() {
+    let pipeline = read(VIEWS).unwrap();
+    let [small, right] = pipeline.chain.views() else { panic!("{:?}", pipeline.chain) };
+    assert!(pipeline.chain.steps().is_empty());
+    assert_eq!((&*small.name, small.count, small.dtype), ("small", Some(8), Some(DType::F16)));
+    assert_eq!((&small.field, &small.like), (&None, &None));
+    let places: Vec<_> = small.chain.steps().iter().map(|step| step.placement).collect();
+    assert_eq!(places, [Placement::Auto, Placement::Cpu]);
+    assert_eq!(right.field.as_deref(), Some("right.jpg"));
+    assert_eq!((right.like.as_deref(), right.dtype), (Some("small"), None));
+    let text = pipeline.to_toml().unwrap();
+    let again = Pipeline::from_toml(&text, "").unwrap();
+    assert_eq!(format!("{:?}", again.chain), format!("{:?}", pipeline.chain));
+    assert_eq!(again.to_toml().unwrap(), text);
+}
+
+/// Errors name the key of the view or of its operator, and its line.
+#[test]
+fn errors_in_views_have_their_place() {
+    for (from, to, key, line, words) in [
+        ("count = 8", "counts = 8", "view[0].counts", 6, "did you mean count"),
+        ("count = 8", "count = -1", "view[0].count", 6, "-1"),
+        ("name = \"small\"\n", "", "view[0].name", 4, "is missing"),
+        (
+            "kernel_size = 3",
+            "kernel_size = 4",
+            "view[0].chain[0].operators[0].kernel_size",
+            13,
+            "4",
+        ),
+        ("width = 96", "width = 0", "view[0].chain[1].width", 17, "32767"),
+        (
+            "op = \"gaussian_blur\"",
+            "op = \"gaussian_blr\"",
+            "view[0].chain[0].operators[0].op",
+            12,
+            "did you mean gaussian_blur",
+        ),
+    ] {
+        let error = config_error(read(&VIEWS.replacen(from, to, 1)));
+        assert_eq!(error.key, key, "{error}");
+        assert!(error.to_string().contains(words), "{words}: {error}");
+        assert_eq!(error.at.as_ref().map(|at| at.line), Some(line), "{error:?}");
+    }
+    let error = config_error(read("[view]\nname = \"a\"\n"));
+    let chain = config_error(read("[[view]]\nname = \"a\"\n[view.chain]\nop = \"flip\"\n"));
+    assert!(chain.key == "view[0].chain" && chain.problem.contains("[[view.chain]]"), "{chain}");
+    assert!(error.key == "view" && error.problem.contains("[[view]]"), "{error}");
+}
