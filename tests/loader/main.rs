@@ -11,5 +11,6 @@ mod resume;
 mod ring;
 mod tuning;
 mod views;
+mod with_fields;
 
 use feedwater_tests::{common, simulated};

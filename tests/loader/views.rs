@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use crate::common;
-use feedwater::Source;
-use feedwater::error::{DataError, Error, Result};
+use crate::with_fields::{Values, WithFields};
+use feedwater::error::{Error, Result};
 use feedwater::internals::random::SampleKey;
 use feedwater::loader::{Batch, DeviceChoice, LoaderBuilder};
 use feedwater::op::{Chain, View};
 use feedwater::plan::{LastBatch, OnError};
-use feedwater::source::custom::{Fields, Page, PutField};
-use feedwater::source::{Field, FieldKind, FieldValue, Memory};
+use feedwater::source::Memory;
 use feedwater::{Layout, Pipeline};
 use proptest::prelude::*;
 
@@ -216,55 +215,12 @@ fn views_of_samples_that_fail_are_replaced() {
     assert!(instead != 2 && of(&skipped, 2) == of(&substituted, instead));
 }
 
-/// Source in which each sample has an image, and the files of two other images as fields.
-struct Pairs {
-    images: Memory,
-    others: [Vec<Vec<u8>>; 2],
-}
-
-impl Source for Pairs {
-    fn len(&self) -> u64 {
-        self.images.len()
-    }
-    fn label(&self, index: u64) -> i64 {
-        self.images.label(index)
-    }
-    fn location(&self, index: u64) -> String {
-        self.images.location(index)
-    }
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
-        self.images.read(index, page, limit)
-    }
-    fn fields(&self) -> Option<&dyn Fields> {
-        Some(self)
-    }
-}
-
-impl Fields for Pairs {
-    fn schema(&self) -> Vec<Field> {
-        ["a", "b"].map(|name| Field { name: name.into(), kind: FieldKind::Bytes }).to_vec()
-    }
-    fn read_fields(
-        &self,
-        index: u64,
-        wanted: &[&str],
-        _: &mut Vec<u8>,
-        _: u64,
-        put: &mut PutField<'_>,
-    ) -> Result<(), DataError> {
-        for (number, &name) in wanted.iter().enumerate() {
-            let file = &self.others[usize::from(name == "b")][index as usize];
-            if !file.is_empty() {
-                put(number, FieldValue::Bytes(file))?;
-            }
-        }
-        Ok(())
-    }
-}
-
+/// Loader of images, each with the files of two other images as the fields `a` and `b`.
 fn of_pairs(images: &[Vec<u8>], others: [Vec<Vec<u8>>; 2], chain: Chain) -> LoaderBuilder {
     let images = Memory::new(images.iter().map(|it| (it.clone(), 3)).collect()).unwrap();
-    let builder = LoaderBuilder::new(Arc::new(Pairs { images, others }), chain).num_workers(2);
+    let [a, b] = others;
+    let fields = vec![("a", Values::Files(a)), ("b", Values::Files(b))];
+    let builder = LoaderBuilder::new(Arc::new(WithFields { images, fields }), chain).num_workers(2);
     builder.batch_size(2).device(DeviceChoice::Cpu).epochs(Some(2)).configure(|it| {
         it.loader.last_batch = LastBatch::Partial;
     })

@@ -2,64 +2,11 @@
 
 use super::{batches, builder};
 use crate::common::jpegs;
-use feedwater::error::{DataError, Result};
+use crate::with_fields::{Values, WithFields};
+use feedwater::ElementType;
 use feedwater::plan::{ColumnSettings, DefaultValue, OnError};
-use feedwater::source::custom::{Fields, Page, PutField};
-use feedwater::source::{Field, FieldKind, FieldValue, Memory};
-use feedwater::{ElementType, Source};
+use feedwater::source::Memory;
 use proptest::prelude::*;
-
-/// Source with a list of floats and a text for each sample.
-struct Listed {
-    images: Memory,
-    lists: Vec<Vec<f32>>,
-}
-
-impl Source for Listed {
-    fn len(&self) -> u64 {
-        self.images.len()
-    }
-    fn label(&self, index: u64) -> i64 {
-        self.images.label(index)
-    }
-    fn location(&self, index: u64) -> String {
-        self.images.location(index)
-    }
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
-        self.images.read(index, page, limit)
-    }
-    fn fields(&self) -> Option<&dyn Fields> {
-        Some(self)
-    }
-}
-
-impl Fields for Listed {
-    fn schema(&self) -> Vec<Field> {
-        let field = |name: &str, kind| Field { name: name.into(), kind };
-        vec![field("list", FieldKind::Number), field("text", FieldKind::Text)]
-    }
-    fn read_fields(
-        &self,
-        index: u64,
-        wanted: &[&str],
-        buffer: &mut Vec<u8>,
-        _: u64,
-        put: &mut PutField<'_>,
-    ) -> Result<(), DataError> {
-        let list = &self.lists[index as usize];
-        for (number, &name) in wanted.iter().enumerate() {
-            match name {
-                "list" => put(number, FieldValue::Floats(list))?,
-                _ => {
-                    buffer.clear();
-                    buffer.resize(list.len(), b'a' + index as u8 % 26);
-                    put(number, FieldValue::Text(str::from_utf8(buffer).unwrap()))?;
-                }
-            }
-        }
-        Ok(())
-    }
-}
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..Default::default() })]
@@ -77,7 +24,13 @@ proptest! {
                 sample.0 = b"no image".to_vec();
             }
         }
-        let source = Listed { images: Memory::new(samples).unwrap(), lists: lists.clone() };
+        let letter = |number: usize| char::from(b'a' + number as u8 % 26).to_string();
+        let texts = lists.iter().enumerate().map(|(number, list)| letter(number).repeat(list.len()));
+        let fields = vec![
+            ("list", Values::Lists(lists.clone())),
+            ("text", Values::Texts(texts.collect())),
+        ];
+        let source = WithFields { images: Memory::new(samples).unwrap(), fields };
         let columns = vec![
             ColumnSettings { max_len: Some(40), ..ColumnSettings::list("list", ElementType::F32, &[]) },
             ColumnSettings { default: Some(DefaultValue::Text(String::new())), ..ColumnSettings::text("text") },

@@ -1,6 +1,6 @@
 //! Masks. With nearest interpolation, a chain moves the pixels of an image and of its mask alike.
 
-use super::{Annotated, batches, builder, chain, problem};
+use super::{annotated, batches, builder, chain, problem};
 use crate::common::{interlaced_png, png_of_samples, with_orientation};
 use feedwater::internals::geometry::Orientation;
 use feedwater::loader::{Pair, PairOutcome};
@@ -59,7 +59,7 @@ fn masks(
     chain: Chain,
     column: ColumnSettings,
 ) -> (Vec<u8>, Vec<u8>) {
-    let source = Annotated::new(samples.iter().map(|it| (it.0.clone(), it.1.clone(), Vec::new())));
+    let source = annotated(samples.iter().map(|it| (it.0.clone(), it.1.clone(), Vec::new())));
     let (mut images, mut masks) = (Vec::new(), Vec::new());
     for batch in batches(builder(source, chain, vec![column])).unwrap() {
         images.extend(batch.images().as_slice::<u8>().unwrap().iter().step_by(3));
@@ -124,7 +124,7 @@ fn a_mask_has_the_stored_numbers() {
     ] {
         for element in [ElementType::U8, ElementType::I64, ElementType::F32] {
             let column = ColumnSettings { dtype: Some(element), ..ColumnSettings::mask("mask") };
-            let source = Annotated::new([(image.clone(), file.clone(), Vec::new())]);
+            let source = annotated([(image.clone(), file.clone(), Vec::new())]);
             let whole = chain(&["op = \"resize\"\nwidth = 4\nheight = 4"]);
             let builder = builder(source, whole, vec![column]);
             if element == ElementType::U8 && expected.iter().any(|&it| it > 255) {
@@ -155,8 +155,7 @@ fn a_mask_is_turned_or_scaled_if_the_settings_say_so() {
     let whole = || chain(&["op = \"resize\"\nwidth = 4\nheight = 6"]);
     let jpeg = crate::common::jpeg(3, width, height);
     for value in 1..=8 {
-        let source =
-            || Annotated::new([(with_orientation(&jpeg, value), mask.clone(), Vec::new())]);
+        let source = || annotated([(with_orientation(&jpeg, value), mask.clone(), Vec::new())]);
         let column = |turn, scale| ColumnSettings { turn, scale, ..ColumnSettings::mask("mask") };
         let turned = batches(builder(source(), whole(), vec![column(true, false)])).unwrap();
         let turned = turned[0].column("mask").unwrap().as_slice::<u8>().unwrap();
@@ -179,7 +178,7 @@ fn a_mask_is_turned_or_scaled_if_the_settings_say_so() {
     // Each pixel of a mask of half the size covers four pixels of the image.
     let (image, ..) = sample(2, 12, 8);
     let column = ColumnSettings { scale: true, ..ColumnSettings::mask("mask") };
-    let source = Annotated::new([(image, mask.clone(), Vec::new())]);
+    let source = annotated([(image, mask.clone(), Vec::new())]);
     let scaled = chain(&["op = \"resize\"\nwidth = 12\nheight = 8"]);
     let batch = batches(builder(source, scaled, vec![column.clone()])).unwrap().remove(0);
     let scaled = batch.column("mask").unwrap();
@@ -187,7 +186,7 @@ fn a_mask_is_turned_or_scaled_if_the_settings_say_so() {
         assert_eq!(usize::from(level), at / 12 / 2 * 6 + at % 12 / 2);
     }
     let (image, ..) = sample(2, 5, 4);
-    let source = Annotated::new([(image, mask, Vec::new())]);
+    let source = annotated([(image, mask, Vec::new())]);
     let problem = problem(builder(source, whole(), vec![column]));
     assert!(problem.contains("may not be larger than its image"), "{problem}");
 }
@@ -218,7 +217,7 @@ fn a_wrong_mask_fails_its_sample_and_says_why() {
             "has the number 257; a mask of u8 holds 0 to 255, so set dtype = \"i64\", or \"f32\"",
         ),
     ] {
-        let source = Annotated::new([(image.clone(), file, Vec::new())]);
+        let source = annotated([(image.clone(), file, Vec::new())]);
         let problem = problem(builder(source, chain(&[SMALL]), vec![ColumnSettings::mask("mask")]));
         assert!(problem.starts_with("the field \"mask\""), "{problem}");
         assert!(words == "neither" || problem.contains(words), "{words}: {problem}");
@@ -242,7 +241,7 @@ fn a_failed_or_missing_mask_has_the_fill_or_the_default() {
     };
     let without = ColumnSettings { default: None, ..column.clone() };
     for (column, failed) in [(column, 9), (without, 7)] {
-        let builder = builder(Annotated::new(samples()), chain(&[SMALL]), vec![column]);
+        let builder = builder(annotated(samples()), chain(&[SMALL]), vec![column]);
         let batch = batches(builder.on_error(OnError::Substitute)).unwrap().remove(0);
         let mask = batch.column("mask").unwrap();
         assert_ne!(mask.sample::<u8>(0).unwrap(), [failed; 500]);
@@ -257,7 +256,7 @@ fn cutmix_exchanges_parts_of_masks() {
     let samples: Vec<_> = (0..14).map(|seed| sample(seed, 40, 30)).collect();
     let source = || {
         let samples = samples.iter().map(|it| (it.0.clone(), it.1.clone(), Vec::new()));
-        Annotated::new(samples)
+        annotated(samples)
     };
     let chain = || chain(&["op = \"resize\"\nwidth = 25\nheight = 20\nfilter = \"nearest\""]);
     let with = |dtype, operator: &str| {
@@ -297,7 +296,7 @@ fn interlaced_images_and_masks_have_no_bits_of_others() {
         let most = (1_u32 << bits) - 1;
         let level = |number: u32, x: u32, y: u32| (x * 7 + y * 3 + number * 5) % (most + 1);
         let file = |number| interlaced_png((13, 11), bits, |x, y| level(number, x, y) as u8);
-        let source = Annotated::new((0..6).map(|it| (file(it), file(it), Vec::new())));
+        let source = annotated((0..6).map(|it| (file(it), file(it), Vec::new())));
         let whole = chain(&["op = \"resize\"\nwidth = 13\nheight = 11"]);
         let builder = builder(source, whole, vec![ColumnSettings::mask("mask")]).num_workers(1);
         for batch in batches(builder).unwrap() {

@@ -1,7 +1,8 @@
 //! Points and boxes.
 
-use super::{Annotated, batches, builder, chain, numbers};
+use super::{annotated, batches, builder, chain, numbers};
 use crate::common::{jpeg, with_orientation};
+use crate::with_fields::WithFields;
 use feedwater::internals::geometry::BoundingBox;
 use feedwater::loader::Batch;
 use feedwater::plan::{BoxFormat, ColumnSettings};
@@ -13,9 +14,9 @@ const RANDOM: [&str; 4] = [
     "op = \"random_perspective\"\nprobability = 0.5",
 ];
 
-fn source(lists: &[Vec<f32>]) -> Annotated {
+fn source(lists: &[Vec<f32>]) -> WithFields {
     let samples = lists.iter().enumerate();
-    Annotated::new(samples.map(|(number, list)| {
+    annotated(samples.map(|(number, list)| {
         let size = (50 + number as u32 % 9, 40 + number as u32 % 5);
         (jpeg(number as u64, size.0, size.1), Vec::new(), list.clone())
     }))
@@ -139,7 +140,7 @@ fn an_offset_moves_the_indices_of_pixels() {
 #[test]
 fn points_of_the_stored_pixels_are_turned() {
     let file = with_orientation(&jpeg(1, 6, 4), 6);
-    let source = Annotated::new([(file, Vec::new(), vec![0.5, 3.5])]);
+    let source = annotated([(file, Vec::new(), vec![0.5, 3.5])]);
     let points = numbers(ColumnSettings { turn: true, ..ColumnSettings::points("moved") });
     let whole = chain(&["op = \"resize\"\nwidth = 4\nheight = 6"]);
     let found = batches(builder(source, whole, vec![points])).unwrap();
@@ -147,7 +148,7 @@ fn points_of_the_stored_pixels_are_turned() {
     all(&found, |_, _, moved| assert_eq!(moved, [0.5, 0.5]));
 
     let file = with_orientation(&jpeg(1, 6, 4), 6);
-    let source = Annotated::new([(file, Vec::new(), vec![0.0, 3.0])]);
+    let source = annotated([(file, Vec::new(), vec![0.0, 3.0])]);
     let points =
         ColumnSettings { turn: true, offset: Some(0.5), ..ColumnSettings::points("moved") };
     let whole = chain(&["op = \"resize\"\nwidth = 4\nheight = 6"]);
