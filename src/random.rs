@@ -28,9 +28,9 @@ impl SampleKey {
         }
     }
 
-    /// Key of an output of the view `name` of the sample.
-    pub fn of_view(self, name: &str, output: u32) -> Self {
-        let OperatorPath(view) = OperatorPath::VIEW.child(name, output as usize);
+    /// Key of run `run` of the chain of the view `name` for the sample.
+    pub fn of_view(self, name: &str, run: u32) -> Self {
+        let OperatorPath(view) = OperatorPath::VIEW.child(name, run as usize);
         Self { seed: mix(self.seed ^ view), ..self }
     }
 }

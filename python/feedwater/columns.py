@@ -224,7 +224,8 @@ def view(transform: Operator | Sequence[Operator], *, count: int | None = None, 
       ``transform``; dictionaries then have no key ``image``.
     * ``count``: number of outputs per sample, at least 1, each with its own random numbers, in a tensor ``[samples, count, 3, height, width]``
       (with ``layout="nhwc"``: ``[samples, count, height, width, 3]``). By default, there is one output and no such axis. All views together
-      have at most 1024 outputs.
+      have at most 1024 outputs. With ``FiveCrop`` or ``TenCrop``, the default is 5 or 10, and another count is a multiple of it; the crops of
+      one image have the same random numbers.
     * ``like``: name of another view, or ``"image"`` for the loader's own operators, whose random numbers this view uses. Operators that have
       the same name and settings in both then draw the same, such as the same crop. The other view must have the same ``count`` and no
       ``like``; ``"image"`` needs no ``count``. By default, a view has random numbers of its own, which do not depend on other views.

@@ -29,6 +29,7 @@ __all__ = [
     "Cutout",
     "Elastic",
     "Equalize",
+    "FiveCrop",
     "Flip",
     "Gamma",
     "GaussianBlur",
@@ -74,6 +75,7 @@ __all__ = [
     "Sharpness",
     "Solarize",
     "SomeOf",
+    "TenCrop",
     "ThreeAugment",
     "Thumbnail",
     "TimmAugMix",
@@ -974,6 +976,36 @@ class Elastic(Operator):
         super().__init__(alpha=alpha, sigma=sigma, interpolation=interpolation, fill=fill, placement=placement)
 
 
+class FiveCrop(Operator):
+    """Crops the four corners and the centre of the image: torchvision's ``FiveCrop``.
+
+    The five crops are in this order: top left, top right, bottom left, bottom right, centre. They
+    are the outputs of a ``View``, or ``crop`` chooses one of them.
+
+    If the image is smaller than the window, torchvision raises an error. feedwater fills the
+    missing pixels with 0: beyond the edges that a corner does not touch, and on both sides of the
+    centre.
+
+    Settings:
+
+    * ``width``: Output width, in pixels.
+    * ``height``: Output height, in pixels.
+    * ``crop``: Number of the only crop to make, 0 to 4. By default, all five are made, which is possible only in a view.
+    """
+
+    OP = "five_crop"
+
+    def __init__(
+        self,
+        *,
+        width: int,
+        height: int,
+        crop: int | None = None,
+        placement: Placement | None = None,
+    ) -> None:
+        super().__init__(width=width, height=height, crop=crop, placement=placement)
+
+
 class Letterbox(Operator):
     """Resizes the image to the largest size that fits into the output, and pads the rest. This is
     YOLO's preprocessing: the image is placed as by Ultralytics' ``LetterBox`` 8.4
@@ -1353,6 +1385,36 @@ class ScaleJitter(Operator):
         placement: Placement | None = None,
     ) -> None:
         super().__init__(width=width, height=height, scale_range=scale_range, filter=filter, placement=placement)
+
+
+class TenCrop(Operator):
+    """Crops the four corners and the centre of the image and of its mirror image: torchvision's
+    ``TenCrop``.
+
+    First come the crops of ``FiveCrop``, then those of the mirror image in the same order. They are
+    the outputs of a ``View``, or ``crop`` chooses one of them. Images that are
+    smaller than the window are filled as by ``FiveCrop``.
+
+    Settings:
+
+    * ``width``: Output width, in pixels.
+    * ``height``: Output height, in pixels.
+    * ``vertical_flip``: Whether the image is mirrored top to bottom instead of left to right. Default false.
+    * ``crop``: Number of the only crop to make, 0 to 9. By default, all ten are made, which is possible only in a view.
+    """
+
+    OP = "ten_crop"
+
+    def __init__(
+        self,
+        *,
+        width: int,
+        height: int,
+        vertical_flip: bool | None = None,
+        crop: int | None = None,
+        placement: Placement | None = None,
+    ) -> None:
+        super().__init__(width=width, height=height, vertical_flip=vertical_flip, crop=crop, placement=placement)
 
 
 class Thumbnail(Operator):

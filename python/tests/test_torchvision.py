@@ -117,11 +117,11 @@ def test_all_that_cannot_be_converted_is_named():
     def half(image):
         return image.reduce(2)
 
-    transform = v1.Compose([v1.Lambda(lambda it: it), v1.Grayscale(1), v1.FiveCrop(8), half, str, v1.ToTensor()])
+    transform = v1.Compose([v1.Lambda(lambda it: it), v1.Grayscale(1), v1.LinearTransformation(torch.eye(3), torch.zeros(3)), half, str, v1.ToTensor()])
     with pytest.raises(fw.errors.ConversionError, match="5 of 6") as problem:
         fw.from_torchvision(transform)
     assert len(problem.value.problems) == 5
-    for words in ("Lambda (transform 0): it calls test_torchvision.", "one channel", "FiveCrop", "several images", "half (transform 3): it is test_torchvision.", "str (transform 4)"):
+    for words in ("Lambda (transform 0): it calls test_torchvision.", "one channel", "LinearTransformation", "by a matrix", "half (transform 3): it is test_torchvision.", "str (transform 4)"):
         assert words in str(problem.value)
     assert "builtins.function" not in str(problem.value)
     normalized = v1.Compose([v1.ToTensor(), v1.Normalize([0.5] * 3, [0.5] * 3), v1.ColorJitter(0.4)])
@@ -245,6 +245,15 @@ def test_the_rest_may_stay_python(large):
 
 
 STACK = v1.Lambda(lambda views: torch.stack([v1.ToTensor()(view) for view in views]))
+TO_TENSOR = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
+
+
+def crops_of(index, size, transforms):
+    """Returns the crops that torchvision makes of an image of this size."""
+    crops = Image.fromarray(smooth(index)).resize(size, Image.Resampling.BILINEAR)
+    for step in transforms:
+        crops = step(crops)
+    return torch.stack(tuple(crops))
 
 
 @pytest.mark.parametrize(
@@ -252,20 +261,42 @@ STACK = v1.Lambda(lambda views: torch.stack([v1.ToTensor()(view) for view in vie
     [
         ([v1.FiveCrop(10), STACK], 5),
         ([v1.TenCrop((8, 10), vertical_flip=True), STACK], 10),
-        ([v2.FiveCrop((8, 10)), v2.ToImage(), v2.ToDtype(torch.float32, scale=True)], 5),
+        ([v2.FiveCrop((8, 10)), *TO_TENSOR], 5),
     ],
 )
-def test_views_of_an_image_are_an_axis_of_the_batch(large, views, count):
-    with pytest.raises(fw.errors.ConversionError, match="Crop.*several images from one"):
-        fw.from_torchvision([v1.Resize((12, 16)), *views])
+def test_crops_that_stay_in_python_are_an_axis_of_the_batch(large, views, count):
     recipe = fw.from_torchvision([v1.Resize((12, 16)), *views], keep_rest=True)
+    assert len(recipe) == 1
     images, _ = next(iter(fw.Loader(large, recipe, batch_size=4)))
     assert images.shape[:3] == (4, count, 3)
     for index, image in enumerate(images):
-        expected = Image.fromarray(smooth(index)).resize((16, 12), Image.Resampling.BILINEAR)
-        for step in views:
-            expected = step(expected)
-        torch.testing.assert_close(image, torch.stack(tuple(expected)), rtol=0, atol=0)
+        torch.testing.assert_close(image, crops_of(index, (16, 12), views), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("crops", "count"),
+    [(v2.FiveCrop((7, 10)), 5), (v2.FiveCrop((12, 16)), 5), (v2.TenCrop(9), 10), (v2.TenCrop((8, 11), vertical_flip=True), 10), (v1.TenCrop(12), 10)],
+)
+def test_crops_are_a_view(large, crops, count):
+    chain = fw.from_torchvision([v1.Resize((12, 16)), crops, *TO_TENSOR])
+    batch = next(iter(fw.Loader(large, columns={"crops": fw.view(chain)}, batch_size=4)))
+    assert batch["crops"].shape[:3] == (4, count, 3)
+    for index, image in enumerate(batch["crops"]):
+        expected = crops_of(index, (16, 12), [crops, lambda made: torch.stack(tuple(v2.Compose(TO_TENSOR)(it) for it in made))])
+        torch.testing.assert_close(image, expected, rtol=0, atol=6e-8)
+
+
+def test_crops_belong_into_a_view(large):
+    chain = fw.from_torchvision([v1.Resize(12), v1.FiveCrop(8), v1.ToTensor()])
+    with pytest.raises(fw.errors.ConfigError, match="five_crop makes 5 outputs.*fw.view"):
+        fw.Loader(large, chain, batch_size=4)
+    with pytest.raises(fw.errors.ConfigError, match="is 7, but an operator of the chain makes 5 outputs"):
+        fw.Loader(large, columns={"crops": fw.view(chain, count=7)}, batch_size=4)
+    with pytest.raises(fw.errors.ConversionError, match="(?s)keep_rest=True keeps TenCrop and what.*Lambda.*After TenCrop, write the transforms of a single crop") as problem:
+        fw.from_torchvision([v1.Resize((12, 16)), v1.TenCrop(8), STACK])
+    assert len(problem.value.problems) == 1
+    with pytest.raises(fw.errors.ConversionError, match="move it out"):
+        fw.from_torchvision([v1.RandomApply([v1.FiveCrop(8)])])
 
 
 def test_recipes_of_timm(large):

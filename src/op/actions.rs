@@ -32,6 +32,9 @@ pub struct Actions {
     names: Vec<&'static str>,
     /// Boxes of the sample's objects in the upright image, for operators that read them.
     pub boxes: Vec<BoundingBox>,
+    /// Number of the output, for an operator that has several ([`Operator::outputs`]). Random
+    /// numbers do not depend on it.
+    pub output: u32,
     /// Boxes of the objects, as they are in the image that the next operator receives. Stored here
     /// only so that the memory is reused.
     present: Vec<BoundingBox>,
@@ -107,7 +110,8 @@ impl Actions {
             let record = record.as_deref_mut();
             let present = &mut self.present;
             let boxes = Boxes { upright: &self.boxes, trace: &*trace, first, present };
-            let mut draw = Draw { size, sample: key, path, rng, actions, tables, boxes, record };
+            let (sample, output) = (key, self.output);
+            let mut draw = Draw { size, sample, output, path, rng, actions, tables, boxes, record };
             operator.draw(&mut draw);
             size = draw.size;
             Action::trace_all(&self.list[first..], trace);

@@ -6,7 +6,7 @@ use crate::geometry::Size;
 use crate::image::PixelType;
 
 use super::settings::{check_side, one_or_each};
-use super::shared::padding::{PadMode, Padding};
+use super::shared::padding::{PadMode, Padding, centred};
 use super::spatial::{border, pad};
 use super::{BuiltIn, Draw, FieldError, Kinds, Operator};
 
@@ -40,17 +40,6 @@ impl CenterCrop {
     }
 }
 
-/// Padding before and after the image along one axis, and the first pixel of the window in the
-/// padded image.
-fn placed(side: u32, wanted: u32) -> (i32, i32, i64) {
-    if wanted > side {
-        let missing = wanted - side;
-        ((missing / 2) as i32, missing.div_ceil(2) as i32, 0)
-    } else {
-        (0, 0, (f64::from(side - wanted) / 2.0).round_ties_even() as i64)
-    }
-}
-
 impl Operator for CenterCrop {
     fn name(&self) -> &'static str {
         Self::NAME
@@ -62,8 +51,8 @@ impl Operator for CenterCrop {
 
     fn draw(&self, draw: &mut Draw<'_>) {
         let (input, size) = (draw.size(), Size::new(self.width, self.height));
-        let (left, right, x) = placed(input.width, self.width);
-        let (top, bottom, y) = placed(input.height, self.height);
+        let (left, right, x) = centred(input.width, self.width);
+        let (top, bottom, y) = centred(input.height, self.height);
         let padding = Padding { left, top, right, bottom };
         border::draw_padded(draw, padding, self.mode, self.fill, (x, y), size);
     }
@@ -93,23 +82,5 @@ impl BuiltIn for CenterCrop {
         all.push(Self { fill: [1.0, 128.0, 255.0], ..Self::to(90, 70) });
         all.push(Self { mode: PadMode::Reflect, ..Self::to(90, 70) });
         all
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The expected numbers are those of Python's `int(round((side - wanted) / 2.0))`.
-    #[test]
-    fn half_pixels_round_to_even() {
-        let firsts = [(10, 8), (11, 8), (13, 8), (15, 8), (9, 8)].map(|(s, w)| placed(s, w).2);
-        assert_eq!(firsts, [1, 2, 2, 4, 0]);
-    }
-
-    #[test]
-    fn odd_padding_puts_the_smaller_half_first() {
-        let paddings = [(8, 11), (8, 12), (7, 8)].map(|(s, w)| placed(s, w));
-        assert_eq!(paddings, [(1, 2, 0), (2, 2, 0), (0, 1, 0)]);
     }
 }

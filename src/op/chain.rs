@@ -64,6 +64,11 @@ pub struct View {
     pub field: Option<String>,
     /// Number of outputs per sample, each with its own random numbers. They are an axis of the
     /// column, after that of the samples. `None` means one output and no such axis.
+    ///
+    /// If an operator has several outputs ([`Operator::outputs`]), `None` means all of them once,
+    /// and a count must be a multiple of their number. Outputs of one run of the chain have the
+    /// same random numbers: with [`TenCrop`](super::TenCrop) and the count 20, the chain draws
+    /// twice, and ten crops are taken of the result of each.
     pub count: Option<u32>,
     /// Name of the view whose random numbers this view uses, or `image` for those of the main
     /// chain. Operators that have the same name and settings in both chains then draw the same,
@@ -166,6 +171,11 @@ impl Chain {
     /// The same chain without batch operators and views.
     pub(crate) fn of_one_image(self) -> Self {
         Self { steps: self.steps, ..Self::default() }
+    }
+
+    /// Maximum number of outputs of an operator of the chain.
+    pub(crate) fn outputs(&self) -> u32 {
+        self.steps.iter().map(|step| step.operator.outputs()).max().unwrap_or(1)
     }
 
     /// Steps of the chain, in order.

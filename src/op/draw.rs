@@ -29,6 +29,7 @@ use super::{ActionParams, Operator, ParamBytes, Trace};
 pub struct Draw<'a> {
     pub(super) size: Size,
     pub(super) sample: SampleKey,
+    pub(super) output: u32,
     pub(super) path: OperatorPath,
     pub(super) rng: SampleRng,
     pub(super) actions: &'a mut Vec<Action>,
@@ -68,6 +69,12 @@ impl Draw<'_> {
     /// Size of the image after the actions that were added so far.
     pub fn size(&self) -> Size {
         self.size
+    }
+
+    /// Number of the output, from 0 up to, but without, [`Operator::outputs`]. 0 for operators with
+    /// one output.
+    pub fn output(&self) -> u32 {
+        self.output
     }
 
     /// Random numbers of this operator for this sample.
@@ -228,6 +235,7 @@ impl Draw<'_> {
             let mut draw = Draw {
                 size: self.size,
                 sample: self.sample,
+                output: self.output,
                 path,
                 rng: SampleRng::of_operator(self.sample, path),
                 actions: &mut *self.actions,

@@ -185,6 +185,7 @@ operators! {
     spatial [border] {
         affine::Affine,
         elastic::Elastic,
+        five_crop::FiveCrop,
         letterbox::Letterbox,
         pad::Pad,
         perspective::Perspective,
@@ -198,6 +199,7 @@ operators! {
         resize_keep_ratio::ResizeKeepRatio,
         rotate::Rotate,
         scale_jitter::ScaleJitter,
+        ten_crop::TenCrop,
         thumbnail::Thumbnail,
     }
     policy [apply, steps, timm] {
@@ -270,10 +272,17 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
         let (size, actions, tables) = (Size::new(500, 375), &mut Vec::new(), &mut Vec::new());
         let (trace, present) = (&Trace::new(size), &mut Vec::new());
         let boxes = draw::Boxes { upright: &[], trace, first: 0, present };
-        let record = None;
-        let mut draw = Draw { size, sample, path, rng, actions, tables, boxes, record };
+        let (output, record) = (0, None);
+        let mut draw = Draw { size, sample, output, path, rng, actions, tables, boxes, record };
         self.draw(&mut draw);
         draw.rng.has_drawn()
+    }
+
+    /// Number of different outputs that the operator makes of one image. Default 1. An operator
+    /// with several outputs must be in the chain of a [`View`], whose column has an axis for them.
+    /// [`Draw::output`] returns the number of the output.
+    fn outputs(&self) -> u32 {
+        1
     }
 
     /// Whether [`draw`](Self::draw) reads the boxes of the sample's objects ([`Draw::by_boxes`]).

@@ -54,19 +54,44 @@ pub(super) fn planned_steps(
 ) -> Result<(Vec<PlannedStep>, Option<Size>)> {
     let mut pixels = PixelType::U8;
     let mut size = None;
-    let mut steps = Vec::new();
+    let mut steps: Vec<PlannedStep> = Vec::new();
     for (number, (step, place)) in chain.steps().iter().zip(places).enumerate() {
         let key = format!("{list}[{number}]");
         let operator = step.operator.clone();
         operator
             .check()
             .map_err(|error| Error::config(format!("{key}.{}", error.field), error.problem))?;
+        let earlier = steps.iter().find(|it| it.operator.outputs() > 1);
+        if let (Some(earlier), true) = (earlier, operator.outputs() > 1) {
+            let problem = format!(
+                "{} follows {}, but only one operator of a chain may make several outputs; remove \
+                 one of them",
+                operator.name(),
+                earlier.operator.name()
+            );
+            return Err(Error::config(key, problem));
+        }
         pixels = operator.pixels(pixels).map_err(|problem| Error::config(&key, problem))?;
         size = operator.fixed_output(size);
         let (kinds, is_random) = (operator.kinds(), operator.is_random());
         steps.push(PlannedStep { operator, kinds, is_random, place, pixels });
     }
     Ok((steps, size))
+}
+
+/// Checks that no operator of the main chain makes several outputs.
+pub(super) fn refuse_outputs(steps: &[PlannedStep]) -> Result<()> {
+    let several = steps.iter().position(|step| step.operator.outputs() > 1);
+    several.map_or(Ok(()), |number| {
+        let operator = &steps[number].operator;
+        let problem = format!(
+            "{} makes {} outputs of each image, but the images of a batch have one per sample; move \
+             the chain to a view (fw.view in Python, [[view]] in TOML)",
+            operator.name(),
+            operator.outputs()
+        );
+        Err(Error::config(format!("chain[{number}]"), problem))
+    })
 }
 
 /// Error for a chain whose outputs have different sizes. `list` is the key of the chain.

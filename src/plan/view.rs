@@ -33,6 +33,8 @@ pub struct ViewPlan {
     pub field: Option<String>,
     /// Number of outputs per sample. `None` means one output, for which the column has no axis.
     pub count: Option<u32>,
+    /// Number of outputs of one run of the chain. They have the same random numbers.
+    pub of_run: u32,
     /// Whether the view uses the random numbers of a view of another image. The two images must
     /// have the same size.
     pub is_like_other: bool,
@@ -55,10 +57,18 @@ impl ViewPlan {
             let wrong = |name: &str, problem: String| Err(Error::config(key(name), problem));
             check_name(view, &views[..number], main)
                 .map_err(|problem| Error::config(key("name"), problem))?;
-            let count = view.count.unwrap_or(1);
+            let of_run = view.chain.outputs();
+            let count = view.count.unwrap_or(of_run);
             outputs = outputs.saturating_add(count);
             if count == 0 {
                 return wrong("count", "is 0, but must be at least 1".into());
+            }
+            if !count.is_multiple_of(of_run) {
+                let problem = format!(
+                    "is {count}, but an operator of the chain makes {of_run} outputs; remove \
+                     count, or write a multiple of {of_run}"
+                );
+                return wrong("count", problem);
             }
             if outputs > MOST_OUTPUTS {
                 let problem = format!(
@@ -93,7 +103,8 @@ impl ViewPlan {
             planned.push(Self {
                 name: view.name.clone(),
                 field: view.field.clone(),
-                count: view.count,
+                count: (view.count.is_some() || of_run > 1).then_some(count),
+                of_run,
                 is_like_other,
                 random,
                 plan,
@@ -157,7 +168,7 @@ impl ViewPlan {
     /// Key of the random numbers of one output.
     pub fn key(&self, sample: SampleKey, output: u32) -> SampleKey {
         match &self.random {
-            Some(name) => sample.of_view(name, output),
+            Some(name) => sample.of_view(name, output / self.of_run),
             None => sample,
         }
     }
@@ -190,7 +201,7 @@ fn random_name(view: &View, views: &[View], main: &Plan) -> Result<Option<String
         IMAGE if !main.has_images() => {
             return Err("is \"image\", but the main chain has no operators; name a view".into());
         }
-        IMAGE if view.count.is_some() => {
+        IMAGE if runs(view) != 1 || view.count == Some(1) => {
             return Err("is \"image\", which has one output per sample; remove count".into());
         }
         IMAGE => return Ok(None),
@@ -210,15 +221,25 @@ fn random_name(view: &View, views: &[View], main: &Plan) -> Result<Option<String
     if let Some(its) = &of.like {
         return Err(format!("is {like:?}, which has like = {its:?} itself; write like = {its:?}"));
     }
-    if of.count != view.count {
-        let number = |count: Option<u32>| count.map_or("none".into(), |it| it.to_string());
+    if runs(of) != runs(view) {
+        let times = |view| match runs(view) {
+            1 => "once".into(),
+            runs => format!("{runs} times"),
+        };
         return Err(format!(
-            "is {like:?}, whose count is {}, but count is {} here; both must be equal",
-            number(of.count),
-            number(view.count)
+            "is {like:?}, which draws random numbers {} per sample, and this view draws them {}; \
+             make both counts equal",
+            times(of),
+            times(view)
         ));
     }
     Ok(Some(like.clone()))
+}
+
+/// Number of runs of a view's chain per sample, each with its own random numbers.
+fn runs(view: &View) -> u32 {
+    let of_run = view.chain.outputs();
+    view.count.unwrap_or(of_run) / of_run
 }
 
 /// Checks that there is a view or image that a column can follow.

@@ -23,9 +23,15 @@ pub struct Views {
 impl Views {
     /// Creates the buffers for the views with the numbers `members`.
     pub fn new(plan: &Plan, members: Vec<usize>) -> Self {
-        let count = |&number: &usize| plan.views[number].outputs() as usize;
-        let outputs = vec![SamplePlan::default(); members.iter().map(count).sum()];
-        Self { members, outputs, shared: SamplePlan::default() }
+        let outputs = members.iter().flat_map(|&number| {
+            let view = &plan.views[number];
+            (0..view.outputs()).map(|output| {
+                let mut planned = SamplePlan::default();
+                planned.actions.output = output % view.of_run;
+                planned
+            })
+        });
+        Self { outputs: outputs.collect(), members, shared: SamplePlan::default() }
     }
 
     /// Whether the image has no views.

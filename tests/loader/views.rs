@@ -194,6 +194,45 @@ fn views_do_not_depend_on_batches_and_workers() {
     }
 }
 
+/// The crops of one run of a chain have the same random numbers, also those of the operators after
+/// the crops.
+#[test]
+fn crops_of_one_run_are_of_one_image() {
+    let ten = "op = \"ten_crop\"\nwidth = 17\nheight = 12";
+    let around = |crop: &str| {
+        chain(&[OPERATORS[4], OPERATORS[6], OPERATORS[2], crop, OPERATORS[12], NORMALIZE])
+    };
+    let files = files(3);
+    let like = chain(&[OPERATORS[4]]);
+    let both = Chain::new()
+        .view(View::new("crops", around(ten)).count(20))
+        .view(View::new("whole", like.clone()).count(2).like("crops"));
+    let made = batches(builder(&files, both).seed(7)).unwrap();
+    let shape = made[0].column("crops").unwrap().shape();
+    assert_eq!(shape, [2, 20, 3, 12, 17]);
+    for at in 0..20 {
+        let one = format!("{ten}\ncrop = {}", at % 10);
+        let one = around(&one);
+        let alone = batches(builder(&files, one).seed(seed_of("crops", at / 10))).unwrap();
+        let each = alone[0].shape().sample_bytes();
+        let output = output(&column(&made, "crops"), (at, 20), each);
+        assert!(output == column(&alone, "image"), "crop {at}");
+    }
+    for run in 0..2 {
+        let alone = batches(builder(&files, like.clone()).seed(seed_of("crops", run))).unwrap();
+        let each = alone[0].shape().sample_bytes();
+        let output = output(&column(&made, "whole"), (run, 2), each);
+        assert!(output == column(&alone, "image"), "run {run}");
+    }
+    let main = chain(&[OPERATORS[4], LAST[1]]);
+    let five = chain(&[OPERATORS[4], "op = \"five_crop\"\nwidth = 9\nheight = 8"]);
+    let made = batches(builder(&files, main.view(View::new("five", five).like("image")))).unwrap();
+    let alone = chain(&[OPERATORS[4], "op = \"five_crop\"\nwidth = 9\nheight = 8\ncrop = 3"]);
+    let alone = batches(builder(&files, alone)).unwrap();
+    let each = alone[0].shape().sample_bytes();
+    assert!(output(&column(&made, "five"), (3, 5), each) == column(&alone, "image"));
+}
+
 /// A sample that fails has zeros in all views, or another sample with its own views.
 #[test]
 fn views_of_samples_that_fail_are_replaced() {

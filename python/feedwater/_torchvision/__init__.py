@@ -15,7 +15,7 @@ from ..recipes import Recipe
 from . import colours, combinations, geometry, policies, types  # noqa: F401
 from .chain import has_one_size, is_random
 from .combinations import is_of_batches
-from .state import OF_BOXES, Form, Inconvertible, Misplaced, State, converted, flat, name_of
+from .state import OF_BOXES, SEVERAL, Form, Inconvertible, Misplaced, State, converted, flat, name_of
 
 __all__ = ["from_torchvision"]
 
@@ -34,6 +34,9 @@ def from_torchvision(transform: Any, *, keep_rest: bool = False, as_pil: bool = 
     of 255 per transform. A transform whose results differ more is an error; the message names the transform. With ``as_pil``, pixels equal those
     of the transforms on PIL images instead.
 
+    ``FiveCrop`` and ``TenCrop`` become operators for :func:`feedwater.view`, whose tensors have an axis for the crops. With ``keep_rest`` they
+    run in Python instead.
+
     ``MixUp`` and ``CutMix`` of torchvision, or timm's ``Mixup``, at the end of the list become batch operators of the
     recipe.
 
@@ -47,12 +50,16 @@ def from_torchvision(transform: Any, *, keep_rest: bool = False, as_pil: bool = 
     Raises :class:`feedwater.errors.ConversionError`, which names each transform that cannot be converted and why.
     """
     steps = list(flat(transform))
-    state = State(as_pil)
+    state = State(as_pil, keep_rest)
     problems: list[str] = []
+    # Place of the first transform that makes several images of one, with the operators and the state before it.
+    several: tuple[int, list[Any], Any] | None = None
     # Recipe of the transforms before the first one that cannot be converted; `None` if all can be converted.
     whole: Recipe | None = None
     for place, step in enumerate(steps):
         before = state.saved()
+        if several is None and name_of(step) in SEVERAL:
+            several = (place, list(state.operators), before)
         try:
             state.operators += _checked(converted(step, state))
         except Exception as error:
@@ -60,8 +67,13 @@ def from_torchvision(transform: Any, *, keep_rest: bool = False, as_pil: bool = 
             known = isinstance(error, (Inconvertible, ConversionError))
             problem = error if known else Inconvertible(f"its settings cannot be read: {type(error).__name__}: {error}")
             state.restore(before)
+            if several is not None and several[0] < place:
+                problem = Inconvertible(f"{problem}. After {name_of(steps[several[0]])}, write the transforms of a single crop, such as ToTensor()")
             if whole is None:
-                whole = _recipe(state, steps[place:])
+                # What runs in Python begins with the transform that makes several images, because only views can have its operator.
+                begin, state.operators, saved = several or (place, state.operators, before)
+                state.restore(saved)
+                whole = _recipe(state, steps[begin:])
                 if keep_rest and has_one_size(whole) and not is_of_batches(whole.rest):
                     return whole
             elif isinstance(problem, Misplaced):

@@ -13,6 +13,7 @@ _FIXED = {
     "center_crop",
     "crop",
     "equalize",
+    "five_crop",
     "grayscale",
     "invert",
     "normalize",
@@ -21,9 +22,10 @@ _FIXED = {
     "resize",
     "sharpness",
     "solarize",
+    "ten_crop",
 }
 #: Operators whose settings determine the size of their output.
-_SIZING = {"center_crop", "crop", "letterbox", "random_crop", "random_resized_crop"}
+_SIZING = {"center_crop", "crop", "five_crop", "letterbox", "random_crop", "random_resized_crop", "ten_crop"}
 #: Operators whose output sizes may differ even if all input images have one size.
 _UNSIZING = {"random_iou_crop", "random_resize", "random_shortest_size", "random_zoom_out", "scale_jitter"}
 

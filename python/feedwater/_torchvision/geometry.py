@@ -57,6 +57,20 @@ def _center_crop(step: Any, state: State) -> list[Operator]:
     return [ops.CenterCrop(width=width, height=height)]
 
 
+@converts("FiveCrop")
+def _five_crop(step: Any, state: State) -> list[Operator]:
+    state.in_view()
+    height, width = pair(step.size)
+    return [ops.FiveCrop(width=width, height=height)]
+
+
+@converts("TenCrop")
+def _ten_crop(step: Any, state: State) -> list[Operator]:
+    state.in_view()
+    height, width = pair(step.size)
+    return [ops.TenCrop(width=width, height=height, vertical_flip=step.vertical_flip)]
+
+
 @converts("CenterCropOrPad")
 def _center_crop_or_pad(step: Any, state: State) -> list[Operator]:
     """Converts timm's ``CenterCropOrPad``."""

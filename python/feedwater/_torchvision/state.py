@@ -35,8 +35,10 @@ class State:
     """State of a conversion after the transforms so far. ``as_pil``: operators may have the pixels of PIL images even
     where torchvision computes on tensors."""
 
-    def __init__(self, as_pil: bool) -> None:
+    def __init__(self, as_pil: bool, keep_rest: bool = False) -> None:
         self.as_pil = as_pil
+        #: Whether transforms that cannot be converted run in Python.
+        self.keep_rest = keep_rest
         self.form = Form.PIL
         self.dtype = "u8"
         #: Name of the transform that converted the image to a tensor.
@@ -69,6 +71,15 @@ class State:
         """Returns the operators of the chain. If torchvision's values end as 0 to 1, adds an operator that scales to 0 to 1."""
         scaling = [ops.Normalize(mean=(0, 0, 0), std=(1, 1, 1))] if self.form is Form.SCALED else []
         return self.operators + scaling
+
+    def in_view(self) -> None:
+        """Fails for a transform that makes several images of one if it can run in Python. The converted operator would need a view, and a
+        view has no transforms in Python."""
+        if self.keep_rest:
+            raise Inconvertible(
+                "it makes several images of one; with keep_rest=True it runs in Python, and the batch gets an axis for the images. Without "
+                "keep_rest it is an operator for fw.view"
+            )
 
     def needs_bytes(self) -> None:
         """Checks that the values are bytes, for operators that work on bytes."""
@@ -192,14 +203,13 @@ def converted(step: Any, state: State) -> list[Operator]:
 
 
 _BOXES = "it changes boxes, which batch.objects() returns; remove it"
+#: Transforms that make several images of one.
+SEVERAL = ("FiveCrop", "TenCrop")
 #: Transforms that change only boxes and points.
 OF_BOXES = ("ConvertBoundingBoxFormat", "ClampBoundingBoxes", "SanitizeBoundingBoxes", "ClampKeyPoints", "SanitizeKeyPoints", "SetClampingMode")
-_VIEWS = "it makes several images from one, but a sample has one; with keep_rest=True it runs in Python, and the batch gets an axis for the images"
 _VIDEO = "it is for videos"
 #: Reasons why transforms cannot be converted, by the name of the transform.
 _REFUSED = {
-    "FiveCrop": _VIEWS,
-    "TenCrop": _VIEWS,
     **dict.fromkeys(OF_BOXES, _BOXES),
     "VideoClassification": _VIDEO,
     "UniformTemporalSubsample": _VIDEO,

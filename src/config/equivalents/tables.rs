@@ -38,6 +38,16 @@ pub const OPERATORS: &[Operator] = &[
     },
     Operator { names: &["CenterCrop"], write: &[CENTER_CROP], note: "" },
     Operator {
+        names: &["FiveCrop"],
+        write: &["op = \"five_crop\"\nwidth = 224\nheight = 224"],
+        note: "in the chain of a [[view]], whose column has an axis for the crops",
+    },
+    Operator {
+        names: &["TenCrop"],
+        write: &["op = \"ten_crop\"\nwidth = 224\nheight = 224"],
+        note: "in the chain of a [[view]], whose column has an axis for the crops",
+    },
+    Operator {
         names: &["RandomCrop"],
         write: &["op = \"random_crop\"\nwidth = 224\nheight = 224"],
         note: "it also has padding, pad_if_needed and fill",
@@ -119,8 +129,6 @@ pub const OPERATORS: &[Operator] = &[
             "OpticalDistortion",
             "CLAHE",
             "LinearTransformation",
-            "FiveCrop",
-            "TenCrop",
             "Permute",
         ],
         write: &[],

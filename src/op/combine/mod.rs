@@ -125,6 +125,15 @@ fn check(operators: &Inner) -> Result<(), FieldError> {
         operator.check().map_err(|FieldError { field, problem }| {
             FieldError::new(format!("operators[{place}].{field}"), problem)
         })?;
+        let outputs = operator.outputs();
+        if outputs > 1 {
+            let problem = format!(
+                "{} makes {outputs} outputs of one image, which an operator inside of another \
+                 cannot do; move it out",
+                operator.name()
+            );
+            return Err(FieldError::new(format!("operators[{place}]"), problem));
+        }
     }
     Ok(())
 }

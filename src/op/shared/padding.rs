@@ -175,9 +175,33 @@ impl PaddedAxis {
     }
 }
 
+/// Padding before and after the image along one axis, and the first pixel in the padded image, of a
+/// centred window of `wanted` pixels.
+pub fn centred(side: u32, wanted: u32) -> (i32, i32, i64) {
+    if wanted > side {
+        let missing = wanted - side;
+        ((missing / 2) as i32, missing.div_ceil(2) as i32, 0)
+    } else {
+        (0, 0, (f64::from(side - wanted) / 2.0).round_ties_even() as i64)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The expected numbers are those of Python's `int(round((side - wanted) / 2.0))`.
+    #[test]
+    fn half_pixels_round_to_even() {
+        let firsts = [(10, 8), (11, 8), (13, 8), (15, 8), (9, 8)].map(|(s, w)| centred(s, w).2);
+        assert_eq!(firsts, [1, 2, 2, 4, 0]);
+    }
+
+    #[test]
+    fn odd_padding_puts_the_smaller_half_first() {
+        let paddings = [(8, 11), (8, 12), (7, 8)].map(|(s, w)| centred(s, w));
+        assert_eq!(paddings, [(1, 2, 0), (2, 2, 0), (0, 1, 0)]);
+    }
 
     #[test]
     fn runs_are_the_inputs_of_their_outputs() {

@@ -4,7 +4,9 @@ use super::SOURCE;
 use crate::common::config_error;
 use feedwater::DType;
 use feedwater::internals::config::Pipeline;
+use feedwater::internals::plan::Facts;
 use feedwater::op::Placement;
+use feedwater::plan::Plan;
 
 const VIEWS: &str = r#"
 [[view]]
@@ -86,4 +88,43 @@ fn errors_in_views_have_their_place() {
     let chain = config_error(read("[[view]]\nname = \"a\"\n[view.chain]\nop = \"flip\"\n"));
     assert!(chain.key == "view[0].chain" && chain.problem.contains("[[view.chain]]"), "{chain}");
     assert!(error.key == "view" && error.problem.contains("[[view]]"), "{error}");
+}
+
+/// Operators with several outputs belong into views, whose count is a multiple of their number.
+#[test]
+fn operators_with_several_outputs_belong_into_views() {
+    let five = "op = \"five_crop\"\nwidth = 8\nheight = 8\n";
+    let ten = "op = \"ten_crop\"\nwidth = 8\nheight = 8\n";
+    let planned = |text: String| -> feedwater::Result<Vec<Option<u32>>> {
+        let pipeline = read(&text)?;
+        let facts = Facts::default();
+        let plan = Plan::new(&pipeline.chain, &pipeline.settings, &facts)?;
+        Ok(plan.views.iter().map(|view| view.count).collect())
+    };
+    let view = |count: &str, operators: &[&str]| {
+        let steps = operators.iter().map(|it| format!("[[view.chain]]\n{it}"));
+        format!("[[view]]\nname = \"crops\"\n{count}\n{}", steps.collect::<String>())
+    };
+    let one = format!("{ten}crop = 9\n");
+    assert_eq!(planned(view("", &[five])).unwrap(), [Some(5)]);
+    assert_eq!(planned(view("count = 20", &[ten])).unwrap(), [Some(20)]);
+    assert_eq!(planned(view("", &[&one])).unwrap(), [None]);
+    assert_eq!(planned(format!("[[chain]]\n{one}")).unwrap(), []);
+    let inner = "op = \"random_apply\"\n[[view.chain.operators]]\nop = \"five_crop\"\nwidth = 8\nheight = 8\n";
+    for (text, key, words) in [
+        (format!("[[chain]]\n{five}"), "chain[0]", "five_crop makes 5 outputs"),
+        (view("count = 7", &[five]), "view[0].count", "is 7, but an operator of the chain makes 5"),
+        (view("count = 5", &[ten]), "view[0].count", "a multiple of 10"),
+        (view("", &[five, ten]), "view[0].chain[1]", "ten_crop follows five_crop"),
+        (view("", &[inner]), "view[0].chain[0].operators[0]", "move it out"),
+        (
+            view("", &[&format!("{five}crop = 5\n")]),
+            "view[0].chain[0].crop",
+            "must be 0 to 4, is 5",
+        ),
+    ] {
+        let error = config_error(planned(text));
+        assert_eq!(error.key, key, "{error}");
+        assert!(error.problem.contains(words), "{words}: {error}");
+    }
 }
