@@ -29,7 +29,7 @@ use feedwater::internals::geometry::Size;
 use feedwater::internals::gpu::LaunchGoal;
 use feedwater::internals::gpu::{DeviceBuffer, DevicePool, Kernel};
 use feedwater::internals::op::kernel_text::{KernelText, Leaf, kernel_text};
-use feedwater::internals::tensor::{DType, Layout};
+use feedwater::internals::tensor::{DType, Layout, TensorShape};
 use feedwater::op::{Flip, Normalize, Operator, RandomResizedCrop};
 
 const IMAGE: Size = Size::new(500, 375);
@@ -79,7 +79,9 @@ const TRAINING_OUTPUT: (DType, Layout) = (DType::F16, Layout::Nchw);
 fn training_text() -> KernelText {
     let chain = training_chain();
     let kinds: Vec<_> = chain.iter().flat_map(|op| op.kinds().list().to_vec()).collect();
-    kernel_text(Leaf::Roi, &kinds, TRAINING_OUTPUT.0, TRAINING_OUTPUT.1)
+    let (dtype, layout) = TRAINING_OUTPUT;
+    let shape = TensorShape { batch: 1, width: 1, height: 1, channels: 3, dtype, layout };
+    kernel_text(Leaf::Roi, &kinds, shape)
 }
 
 /// Prints the time to compile and load the training kernel, and the time to load it from the cache

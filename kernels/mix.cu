@@ -44,6 +44,9 @@ __device__ inline long long place_of(Nchw, int x, int y, int channel, int width,
 __device__ inline long long place_of(Nhwc, int x, int y, int channel, int width, int) {
     return 3 * ((long long)y * width + x) + channel;
 }
+__device__ inline long long place_of(Gray, int x, int y, int, int width, int) {
+    return (long long)y * width + x;
+}
 
 struct Row {
     int labels[2];
@@ -82,7 +85,7 @@ extern "C" __global__ void mix(const Sample* pairs, int count, int width, int he
     for (int at = 0; at < pair.count; at++) {
         const Blend& blend = pair.blends[at];
         if (x < blend.x || y < blend.y || x >= blend.right || y >= blend.bottom) continue;
-        for (int channel = 0; channel < 3; channel++) {
+        for (int channel = 0; channel < Order::CHANNELS; channel++) {
             const long long place = place_of(Order(), x, y, channel, width, height);
             Out::type *first = pair.images[0] + place, *second = pair.images[1] + place;
             const Out::type a = *first, b = *second;

@@ -60,6 +60,7 @@ template <class T> __device__ inline void store_side_by_side(T* at, T a, T b, T 
 // four adjacent pixels that are already converted, given as four elements per channel. The tensor
 // must be aligned for four elements, and the width and the first column must be multiples of four.
 struct Nchw {
+    static const int CHANNELS = 3;
     template <class Out, class Pixel>
     static __device__ void store(typename Out::type* out, int x, int y, int width, int height, Pixel p) {
         const typename Out::type elements[3] = {Out::of(p.r), Out::of(p.g), Out::of(p.b)};
@@ -84,6 +85,7 @@ struct Nchw {
 };
 
 struct Nhwc {
+    static const int CHANNELS = 3;
     template <class Out, class Pixel>
     static __device__ void store(typename Out::type* out, int x, int y, int width, int height, Pixel p) {
         const typename Out::type elements[3] = {Out::of(p.r), Out::of(p.g), Out::of(p.b)};
@@ -102,5 +104,24 @@ struct Nhwc {
         store_side_by_side(at, p[0][0], p[1][0], p[2][0], p[0][1]);
         store_side_by_side(at + 4, p[1][1], p[2][1], p[0][2], p[1][2]);
         store_side_by_side(at + 8, p[2][2], p[0][3], p[1][3], p[2][3]);
+    }
+};
+
+// The first of the three equal channels of a gray image.
+struct Gray {
+    static const int CHANNELS = 1;
+    template <class Out, class Pixel>
+    static __device__ void store(typename Out::type* out, int x, int y, int width, int, Pixel p) {
+        out[y * width + x] = Out::of(p.r);
+    }
+    template <class Out>
+    static __device__ void store_elements(typename Out::type* out, int x, int y, int width, int,
+                                          const typename Out::type p[3]) {
+        out[y * width + x] = p[0];
+    }
+    template <class Out>
+    static __device__ void store_four(typename Out::type* out, int x, int y, int width, int,
+                                      const typename Out::type p[3][4]) {
+        store_side_by_side(out + (y * width + x), p[0][0], p[0][1], p[0][2], p[0][3]);
     }
 };

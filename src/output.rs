@@ -1,8 +1,9 @@
 //! Converts the pixels of the final window to elements of the tensor.
 //!
 //! Bytes keep their value (0 to 255) in every element type. Floats are rounded to nearest even for
-//! f16 and bf16. They cannot be stored as bytes. The tensor of a sample is dense: three planes
-//! (NCHW) or interleaved pixels (NHWC).
+//! f16 and bf16. They cannot be stored as bytes. The tensor of a sample is dense: planes (NCHW) or
+//! interleaved pixels (NHWC). A tensor with one channel has the first of the three equal channels
+//! of a gray image.
 
 use bytemuck::Pod;
 use half::{bf16, f16};
@@ -12,7 +13,7 @@ use crate::op::kind::table::{self, Floats};
 use crate::op::wide::elements::ElementTables;
 use crate::op::wide::writer::TensorWriter;
 use crate::op::wide::{Instructions, bytes};
-use crate::tensor::{CHANNELS, DType, Layout};
+use crate::tensor::{CHANNELS, DType, Layout, TensorShape};
 
 /// Checks that pixels of this type can be stored as elements of `dtype`. The error message names
 /// alternatives.
@@ -30,19 +31,19 @@ pub fn check(pixels: PixelType, dtype: DType) -> Result<(), String> {
 /// aligned for `dtype`. This is the reference implementation.
 ///
 /// The combination of pixels and element type must pass [`check`].
-pub fn store(image: &HostImage, dtype: DType, layout: Layout, out: &mut [u8]) {
-    match (image, dtype) {
-        (HostImage::U8(image), DType::U8) => each(image, layout, out, |value| value),
+pub fn store(image: &HostImage, shape: TensorShape, out: &mut [u8]) {
+    match (image, shape.dtype) {
+        (HostImage::U8(image), DType::U8) => each(image, shape, out, |value| value),
         (HostImage::U8(image), DType::F16) => {
-            each(image, layout, out, |value| f16::from_f32(value.into()));
+            each(image, shape, out, |value| f16::from_f32(value.into()));
         }
         (HostImage::U8(image), DType::BF16) => {
-            each(image, layout, out, |value| bf16::from_f32(value.into()));
+            each(image, shape, out, |value| bf16::from_f32(value.into()));
         }
-        (HostImage::U8(image), DType::F32) => each(image, layout, out, f32::from),
-        (HostImage::F32(image), DType::F16) => each(image, layout, out, f16::from_f32),
-        (HostImage::F32(image), DType::BF16) => each(image, layout, out, bf16::from_f32),
-        (HostImage::F32(image), DType::F32) => each(image, layout, out, |value| value),
+        (HostImage::U8(image), DType::F32) => each(image, shape, out, f32::from),
+        (HostImage::F32(image), DType::F16) => each(image, shape, out, f16::from_f32),
+        (HostImage::F32(image), DType::BF16) => each(image, shape, out, bf16::from_f32),
+        (HostImage::F32(image), DType::F32) => each(image, shape, out, |value| value),
         (HostImage::F32(_), DType::U8) => {
             unreachable!("check() refuses an output of bytes after an operator that makes floats")
         }
@@ -51,18 +52,18 @@ pub fn store(image: &HostImage, dtype: DType, layout: Layout, out: &mut [u8]) {
 
 fn each<T: Copy + Default, E: Pod>(
     image: &Image<T>,
-    layout: Layout,
+    TensorShape { channels, layout, .. }: TensorShape,
     out: &mut [u8],
     convert: impl Fn(T) -> E,
 ) {
     let out: &mut [E] = bytemuck::cast_slice_mut(out);
-    assert_eq!(out.len(), image.data().len(), "elements of a sample");
-    let plane = out.len() / CHANNELS;
-    for (at, pixel) in image.data().as_chunks::<CHANNELS>().0.iter().enumerate() {
-        for (channel, &value) in pixel.iter().enumerate() {
+    let pixels = image.data().as_chunks::<CHANNELS>().0;
+    assert_eq!(out.len(), channels * pixels.len(), "elements of a sample");
+    for (at, pixel) in pixels.iter().enumerate() {
+        for (channel, &value) in pixel[..channels].iter().enumerate() {
             let place = match layout {
-                Layout::Nchw => channel * plane + at,
-                Layout::Nhwc => CHANNELS * at + channel,
+                Layout::Nchw => channel * pixels.len() + at,
+                Layout::Nhwc => channels * at + channel,
             };
             out[place] = convert(value);
         }
@@ -76,7 +77,32 @@ fn each<T: Copy + Default, E: Pod>(
 pub struct Tail {
     elements: Elements,
     dtype: DType,
-    layout: Layout,
+    order: Order,
+}
+
+/// Places of the elements of a pixel in the tensor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Order {
+    /// Planes of this many channels, of which the pixels have more.
+    Planes(usize),
+    /// All channels of a pixel side by side.
+    Interleaved,
+}
+
+impl Order {
+    fn of(TensorShape { channels, layout, .. }: TensorShape) -> Self {
+        match layout {
+            Layout::Nhwc if channels == CHANNELS => Order::Interleaved,
+            _ => Order::Planes(channels),
+        }
+    }
+
+    const fn channels(self) -> usize {
+        match self {
+            Order::Planes(channels) => channels,
+            Order::Interleaved => CHANNELS,
+        }
+    }
 }
 
 /// Tensor element for each byte value of each channel.
@@ -103,12 +129,12 @@ pub struct RowPlace {
 impl Tail {
     /// Creates a converter that maps bytes to floats with the table `values` and then to elements.
     /// Without a table, bytes keep their value.
-    pub fn new(values: Option<&Floats>, dtype: DType, layout: Layout) -> Self {
+    pub fn new(values: Option<&Floats>, shape: TensorShape) -> Self {
         let floats = || values.copied().unwrap_or_else(|| table::of(|_, byte| f32::from(byte)));
         let halves = |convert: fn(f32) -> u16| {
             Elements::Halves(Box::new(ElementTables::new(floats().map(|table| table.map(convert)))))
         };
-        let elements = match dtype {
+        let elements = match shape.dtype {
             DType::U8 if values.is_some() => unreachable!(
                 "check() refuses an output of bytes after an operator that makes floats"
             ),
@@ -117,7 +143,7 @@ impl Tail {
             DType::BF16 => halves(brain_bits),
             DType::F32 => Elements::Floats(Box::new(ElementTables::new(floats()))),
         };
-        Self { elements, dtype, layout }
+        Self { elements, dtype: shape.dtype, order: Order::of(shape) }
     }
 
     /// Replaces the table that maps bytes to floats.
@@ -133,17 +159,17 @@ impl Tail {
     }
 
     /// Creates a converter for rows of floats only.
-    pub fn of_floats(dtype: DType, layout: Layout) -> Self {
-        Self { elements: Elements::Bytes, dtype, layout }
+    pub fn of_floats(shape: TensorShape) -> Self {
+        Self { elements: Elements::Bytes, dtype: shape.dtype, order: Order::of(shape) }
     }
 
     /// Stores a row of red, green and blue bytes. `out` writes to the tensor of the whole sample.
     pub fn store_bytes(&self, row: &[u8], place: RowPlace, out: &mut TensorWriter<'_>) {
         let pixels = row.as_chunks().0;
         match &self.elements {
-            Elements::Bytes => place.store_channels(self.layout, pixels, out),
-            Elements::Halves(tables) => place.store_elements(self.layout, pixels, out, tables),
-            Elements::Floats(tables) => place.store_elements(self.layout, pixels, out, tables),
+            Elements::Bytes => place.store_channels(self.order, pixels, out),
+            Elements::Halves(tables) => place.store_elements(self.order, pixels, out, tables),
+            Elements::Floats(tables) => place.store_elements(self.order, pixels, out, tables),
         }
     }
 
@@ -156,9 +182,9 @@ impl Tail {
             ),
             DType::F16 | DType::BF16 => {
                 let convert = if self.dtype == DType::F16 { half_bits } else { brain_bits };
-                place.store(self.layout, pixels, out, |_, value| convert(value));
+                place.store(self.order, pixels, out, |_, value| convert(value));
             }
-            DType::F32 => place.store(self.layout, pixels, out, |_, value| value),
+            DType::F32 => place.store(self.order, pixels, out, |_, value| value),
         }
     }
 }
@@ -172,28 +198,28 @@ fn brain_bits(value: f32) -> u16 {
 }
 
 impl RowPlace {
-    fn store_channels(self, layout: Layout, pixels: &[[u8; CHANNELS]], out: &mut TensorWriter<'_>) {
-        if layout == Layout::Nhwc {
-            return self.store(layout, pixels, out, |_, byte| byte);
+    fn store_channels(self, order: Order, pixels: &[[u8; CHANNELS]], out: &mut TensorWriter<'_>) {
+        if order == Order::Interleaved {
+            return self.store(order, pixels, out, |_, byte| byte);
         }
         let instructions = Instructions::here();
-        self.put_lines(pixels, out, |channel, line| {
+        self.put_lines(order, pixels, out, |channel, line| {
             bytes::channel(channel, pixels, self.mirrored, line, instructions);
         });
     }
 
     fn store_elements<E: Pod, const N: usize>(
         self,
-        layout: Layout,
+        order: Order,
         pixels: &[[u8; CHANNELS]],
         out: &mut TensorWriter<'_>,
         tables: &ElementTables<E, N>,
     ) {
-        if layout == Layout::Nhwc {
-            return self.store(layout, pixels, out, |channel, byte| tables.of(channel, byte));
+        if order == Order::Interleaved {
+            return self.store(order, pixels, out, |channel, byte| tables.of(channel, byte));
         }
         let instructions = Instructions::here();
-        self.put_lines(pixels, out, |channel, line| {
+        self.put_lines(order, pixels, out, |channel, line| {
             tables.line(channel, pixels, self.mirrored, line, instructions);
         });
     }
@@ -201,13 +227,13 @@ impl RowPlace {
     #[inline(always)]
     fn store<T: Copy, E: Pod>(
         self,
-        layout: Layout,
+        order: Order,
         pixels: &[[T; CHANNELS]],
         out: &mut TensorWriter<'_>,
         element: impl Fn(usize, T) -> E,
     ) {
-        if layout == Layout::Nchw {
-            return self.put_lines(pixels, out, |channel, line: &mut [E]| {
+        if order != Order::Interleaved {
+            return self.put_lines(order, pixels, out, |channel, line: &mut [E]| {
                 let (line, values) = (line.iter_mut(), pixels.iter().map(|pixel| pixel[channel]));
                 if self.mirrored {
                     line.rev().zip(values).for_each(|(e, it)| *e = element(channel, it));
@@ -216,7 +242,7 @@ impl RowPlace {
                 }
             });
         }
-        self.check::<_, E>(pixels, out);
+        self.check::<_, E>(order, pixels, out);
         let start = CHANNELS * self.y * self.width;
         out.put(start..start + CHANNELS * self.width, |line: &mut [E]| {
             let line = line.as_chunks_mut::<CHANNELS>().0.iter_mut();
@@ -231,23 +257,24 @@ impl RowPlace {
         });
     }
 
-    /// Stores the row in each of the three planes.
+    /// Stores the row in each plane.
     #[inline(always)]
     fn put_lines<T, E: Pod>(
         self,
+        order: Order,
         pixels: &[[T; CHANNELS]],
         out: &mut TensorWriter<'_>,
         make: impl Fn(usize, &mut [E]),
     ) {
-        self.check::<_, E>(pixels, out);
-        for channel in 0..CHANNELS {
+        self.check::<_, E>(order, pixels, out);
+        for channel in 0..order.channels() {
             let start = (channel * self.height + self.y) * self.width;
             out.put(start..start + self.width, |line| make(channel, line));
         }
     }
 
-    fn check<T, E: Pod>(self, pixels: &[[T; CHANNELS]], out: &TensorWriter<'_>) {
-        let elements = CHANNELS * self.width * self.height;
+    fn check<T, E: Pod>(self, order: Order, pixels: &[[T; CHANNELS]], out: &TensorWriter<'_>) {
+        let elements = order.channels() * self.width * self.height;
         assert_eq!(out.elements::<E>(), elements, "elements of a sample");
         assert_eq!(pixels.len(), self.width, "pixels of a row");
     }
@@ -260,14 +287,24 @@ mod tests {
     use crate::op::kind::mix::Mixer;
     use crate::op::kind::{ActionKind, flip};
 
+    /// Shape of a tensor whose sides do not matter.
+    fn shape(channels: usize, dtype: DType, layout: Layout) -> TensorShape {
+        TensorShape { batch: 1, width: 1, height: 1, channels, dtype, layout }
+    }
+
     #[test]
     fn nchw_stores_planes_and_nhwc_interleaved_pixels() {
         let image = Image::from_data(Roi::new(5, 5, 2, 1), vec![1u8, 2, 3, 4, 5, 6]);
+        let image = HostImage::U8(image);
         let mut out = [0; 6];
-        store(&HostImage::U8(image.clone()), DType::U8, Layout::Nchw, &mut out);
+        store(&image, shape(3, DType::U8, Layout::Nchw), &mut out);
         assert_eq!(out, [1, 4, 2, 5, 3, 6]);
-        store(&HostImage::U8(image), DType::U8, Layout::Nhwc, &mut out);
+        store(&image, shape(3, DType::U8, Layout::Nhwc), &mut out);
         assert_eq!(out, [1, 2, 3, 4, 5, 6]);
+        for layout in Layout::ALL {
+            store(&image, shape(1, DType::U8, layout), &mut out[..2]);
+            assert_eq!(out, [1, 4, 3, 4, 5, 6]);
+        }
     }
 
     #[test]
@@ -277,9 +314,9 @@ mod tests {
         let data = vec![1.0 + 0.5f32.powi(11), 1.0 + 3.0 * 0.5f32.powi(11), 1.0 + 0.5f32.powi(8)];
         let image = HostImage::F32(Image::from_data(Roi::new(0, 0, 1, 1), data));
         let mut out = vec![0u16; 3];
-        store(&image, DType::F16, Layout::Nchw, bytemuck::cast_slice_mut(&mut out));
+        store(&image, shape(3, DType::F16, Layout::Nchw), bytemuck::cast_slice_mut(&mut out));
         assert_eq!(out, [0x3c00, 0x3c02, 0x3c04]);
-        store(&image, DType::BF16, Layout::Nchw, bytemuck::cast_slice_mut(&mut out));
+        store(&image, shape(3, DType::BF16, Layout::Nchw), bytemuck::cast_slice_mut(&mut out));
         assert_eq!(out, [0x3f80, 0x3f80, 0x3f80]);
     }
 
@@ -297,12 +334,13 @@ mod tests {
         let floats = data.iter().enumerate().map(|(at, &byte)| values[at % 3][usize::from(byte)]);
         let floats = HostImage::F32(Image::from_data(size.window(), floats.collect()));
         let bytes = HostImage::U8(Image::from_data(size.window(), data));
-        for (mirrored, dtype, layout) in [false, true].into_iter().flat_map(|mirrored| {
-            DType::ALL
-                .into_iter()
-                .flat_map(move |dtype| Layout::ALL.map(move |layout| (mirrored, dtype, layout)))
-        }) {
-            let elements = 3 * size.pixels() as usize;
+        let shapes = DType::ALL.into_iter().flat_map(|dtype| {
+            let of = move |channels| Layout::ALL.map(|layout| shape(channels, dtype, layout));
+            [1, 3].into_iter().flat_map(of)
+        });
+        for (mirrored, shape) in shapes.flat_map(|it| [(false, it), (true, it)]) {
+            let dtype = shape.dtype;
+            let elements = shape.channels * size.pixels() as usize;
             let filled = |fill: &dyn Fn(&mut [u8])| {
                 let mut out = vec![0u32; elements];
                 fill(&mut bytemuck::cast_slice_mut(&mut out)[..elements * dtype.bytes()]);
@@ -316,7 +354,7 @@ mod tests {
                     &mut mirror,
                     &mut Mixer::default(),
                 );
-                filled(&|out| store(&mirror, dtype, layout, out))
+                filled(&|out| store(&mirror, shape, out))
             };
             let rows = |image: &HostImage, tail: &Tail| {
                 filled(&|out| {
@@ -330,11 +368,11 @@ mod tests {
                     }
                 })
             };
-            let case = format!("{dtype} {layout} mirrored {mirrored}");
-            let plain = Tail::new(None, dtype, layout);
+            let case = format!("{shape:?} mirrored {mirrored}");
+            let plain = Tail::new(None, shape);
             assert_eq!(rows(&bytes, &plain), expected(&bytes), "{case}");
             if dtype != DType::U8 {
-                let tail = Tail::new(Some(&values), dtype, layout);
+                let tail = Tail::new(Some(&values), shape);
                 assert_eq!(rows(&bytes, &tail), expected(&floats), "{case}");
                 let mut changed = plain;
                 changed.set(&values);

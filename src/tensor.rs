@@ -87,7 +87,8 @@ impl fmt::Display for Layout {
     }
 }
 
-/// Number of channels of every image: red, green, blue.
+/// Number of channels of images between decoder and tensor: red, green, blue. They are equal in
+/// gray images.
 pub const CHANNELS: usize = 3;
 
 /// Memory layout of one batch: dense, without padding between rows, planes or samples.
@@ -99,6 +100,8 @@ pub struct TensorShape {
     pub width: u32,
     /// Height of a sample in pixels.
     pub height: u32,
+    /// Number of channels: 3 (red, green, blue), or 1 (gray).
+    pub channels: usize,
     /// Element type.
     pub dtype: DType,
     /// Order of the axes.
@@ -106,10 +109,10 @@ pub struct TensorShape {
 }
 
 impl TensorShape {
-    /// Number of elements in one sample: 3 x height x width. This number and the sizes in bytes
-    /// saturate at `usize::MAX`.
+    /// Number of elements in one sample: channels x height x width. This number and the sizes in
+    /// bytes saturate at `usize::MAX`.
     pub const fn sample_len(self) -> usize {
-        CHANNELS.saturating_mul(self.width as usize).saturating_mul(self.height as usize)
+        self.channels.saturating_mul(self.width as usize).saturating_mul(self.height as usize)
     }
 
     /// Size of one sample in bytes.
@@ -126,8 +129,8 @@ impl TensorShape {
     pub const fn dims(self) -> [usize; 4] {
         let (width, height) = (self.width as usize, self.height as usize);
         match self.layout {
-            Layout::Nchw => [self.batch, CHANNELS, height, width],
-            Layout::Nhwc => [self.batch, height, width, CHANNELS],
+            Layout::Nchw => [self.batch, self.channels, height, width],
+            Layout::Nhwc => [self.batch, height, width, self.channels],
         }
     }
 }
@@ -242,8 +245,14 @@ mod tests {
 
     #[test]
     fn bytes_and_axes_follow_the_layout() {
-        let shape =
-            TensorShape { batch: 2, width: 5, height: 3, dtype: DType::F16, layout: Layout::Nchw };
+        let shape = TensorShape {
+            batch: 2,
+            width: 5,
+            height: 3,
+            dtype: DType::F16,
+            layout: Layout::Nchw,
+            channels: 3,
+        };
         assert_eq!(shape.bytes(), 2 * 3 * 5 * 3 * 2);
         assert_eq!(shape.dims(), [2, 3, 3, 5]);
         assert_eq!(TensorShape { layout: Layout::Nhwc, ..shape }.dims(), [2, 3, 5, 3]);
@@ -257,14 +266,21 @@ mod tests {
             height: u32::MAX,
             dtype: DType::F32,
             layout: Layout::Nchw,
+            channels: 3,
         };
         assert_eq!((shape.sample_bytes(), shape.bytes()), (usize::MAX, usize::MAX));
     }
 
     #[test]
     fn a_tensor_returns_only_its_own_element_type_and_a_failed_allocation_is_an_error() {
-        let shape =
-            TensorShape { batch: 1, width: 2, height: 1, dtype: DType::F16, layout: Layout::Nhwc };
+        let shape = TensorShape {
+            batch: 1,
+            width: 2,
+            height: 1,
+            dtype: DType::F16,
+            layout: Layout::Nhwc,
+            channels: 3,
+        };
         let mut tensor = Tensor::zeros(shape).unwrap();
         tensor.bytes_mut()[..2].copy_from_slice(&f16::ONE.to_ne_bytes());
         assert_eq!((tensor.array_shape(), tensor.bytes().len()), ([1, 1, 2, 3], 12));

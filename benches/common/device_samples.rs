@@ -76,7 +76,14 @@ impl DeviceSamples {
     ) -> feedwater::Result<Self> {
         const ALIGN: usize = 256;
         let kinds: Vec<_> = chain.iter().map(|op| op.kinds()).collect();
-        let shape = |Size { width, height }| TensorShape { batch: 1, width, height, dtype, layout };
+        let shape = |Size { width, height }| TensorShape {
+            batch: 1,
+            width,
+            height,
+            dtype,
+            layout,
+            channels: 3,
+        };
         let texts =
             DeviceChain::new(Leaf::Roi, &kinds.iter().collect::<Vec<_>>(), shape(Size::default()));
         let programs = (count * texts.fused_bytes()).next_multiple_of(ALIGN);

@@ -204,8 +204,14 @@ struct Job {
 
 impl Job {
     fn new(name: &str, chain: Chain, size: usize) -> Self {
-        let shape =
-            TensorShape { batch: 1, width: 1, height: 1, dtype: DType::F32, layout: Layout::Nchw };
+        let shape = TensorShape {
+            batch: 1,
+            width: 1,
+            height: 1,
+            dtype: DType::F32,
+            layout: Layout::Nchw,
+            channels: 3,
+        };
         Self {
             name: name.into(),
             chain,
@@ -222,8 +228,14 @@ impl Job {
     fn recipe(name: &str, chain: Chain) -> Self {
         let mut job = Self::new(name, chain, 1);
         let Size { width, height } = job.draw(0, SIZES[1]);
-        let shape =
-            TensorShape { batch: 1, width, height, dtype: DType::F32, layout: Layout::Nchw };
+        let shape = TensorShape {
+            batch: 1,
+            width,
+            height,
+            dtype: DType::F32,
+            layout: Layout::Nchw,
+            channels: 3,
+        };
         job.transform = HostTransform::of_shape(shape);
         job.tensor = Some(vec![0; shape.sample_bytes()]);
         job

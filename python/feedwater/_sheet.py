@@ -100,23 +100,23 @@ def _failed(errors: Sequence[tuple[int, str]]) -> list[str]:
 
 
 def _levels(image: ndarray[Any, Any], layout: str, ends: Sequence[Sequence[float]] | None) -> ndarray[Any, Any]:
-    """Returns a small copy of an image as bytes, ``[rows, columns, 3]``. Undoes the chain's normalization."""
+    """Returns a small copy of an image as bytes, ``[rows, columns, 3]``, also if the image has one channel. Undoes the chain's normalization."""
     import numpy
 
     image = image if layout == "nhwc" else image.transpose(1, 2, 0)
-    height, width, _ = image.shape
+    height, width, channels = image.shape
     block = -(-max(height, width) // _SIDE)
     if block > 1:
         # Average blocks of pixels. Leave out incomplete blocks at the edges, unless the image is smaller than a block.
         tall, wide = min(block, height), min(block, width)
         image = image[: height // tall * tall, : width // wide * wide]
-        image = image.reshape(height // tall, tall, width // wide, wide, 3).mean(axis=(1, 3))
+        image = image.reshape(height // tall, tall, width // wide, wide, channels).mean(axis=(1, 3))
     if ends is not None:
-        low, high = numpy.asarray(ends, numpy.float32).T
+        low, high = numpy.asarray(ends[:channels], numpy.float32).T
         # If all bytes map to the same value in a channel, `high` equals `low`. Avoid the division by 0.
         image = (image - low) / numpy.where(high == low, 1, high - low) * 255
     levels: ndarray[Any, Any] = numpy.nan_to_num(image).clip(0, 255).round().astype(numpy.uint8)
-    return levels
+    return levels if channels == 3 else levels.repeat(3, axis=2)
 
 
 def _picture(levels: ndarray[Any, Any]) -> str:

@@ -271,8 +271,8 @@ class Normalize(Operator):
 
     Settings:
 
-    * ``mean``: Means of red, green and blue for channels from 0 to 1, each from -1 to 1. DALI's means are for channels from 0 to 255: divide them by 255.
-    * ``std``: Standard deviations of red, green and blue for channels from 0 to 1: above 0, at most ``Normalize::MAX_STD``. The standard deviation of real images never exceeds 0.5.
+    * ``mean``: Means of red, green and blue for channels from 0 to 1, each from -1 to 1. In TOML, one number sets all three. DALI's means are for channels from 0 to 255: divide them by 255.
+    * ``std``: Standard deviations of red, green and blue for channels from 0 to 1: above 0, at most ``Normalize::MAX_STD``. In TOML, one number sets all three. The standard deviation of real images never exceeds 0.5.
     """
 
     OP = "normalize"
@@ -280,8 +280,8 @@ class Normalize(Operator):
     def __init__(
         self,
         *,
-        mean: Sequence[float],
-        std: Sequence[float],
+        mean: float | Sequence[float],
+        std: float | Sequence[float],
         placement: Placement | None = None,
     ) -> None:
         super().__init__(mean=mean, std=std, placement=placement)
@@ -451,16 +451,28 @@ class Gamma(Operator):
 
 
 class Grayscale(Operator):
-    """Replaces each channel by the pixel's luma, like torchvision's ``Grayscale(3)``."""
+    """Replaces each channel by the pixel's luma: torchvision's ``Grayscale``, and ``convert("L")`` of
+    Pillow.
+
+    With ``channels = 1`` the tensor has one channel, and the operators behind this one process images
+    with one channel. Operators that change colours are then refused, and so are fill colours,
+    means and standard deviations whose three values differ. Noise is drawn for three channels, of
+    which the first is used.
+
+    Settings:
+
+    * ``channels``: Number of channels of the output: 3 (default), which are equal, or 1.
+    """
 
     OP = "grayscale"
 
     def __init__(
         self,
         *,
+        channels: int | None = None,
         placement: Placement | None = None,
     ) -> None:
-        super().__init__(placement=placement)
+        super().__init__(channels=channels, placement=placement)
 
 
 class Hue(Operator):

@@ -148,7 +148,7 @@ def _erased(value):
         params = actions[0]["params"]
         x, y, right, bottom = (params[key] for key in ("x", "y", "right", "bottom"))
         fill = torch.tensor(value, dtype=torch.float32).to(image.dtype)[:, None, None]
-        return F.erase(image, y, x, bottom - y, right - x, fill.expand(3, bottom - y, right - x))
+        return F.erase(image, y, x, bottom - y, right - x, fill.expand(image.shape[-3], bottom - y, right - x))
 
     return run
 
@@ -166,6 +166,8 @@ class Grammar:
         self.resized = 1.001 if self.tensors else 0.0
         self.levels = 0.0
         self.grown = False
+        # Whether the images have one channel.
+        self.gray = form == "pil" and rng.random() < 0.3
 
     def _library(self, name, *arguments, **settings):
         """Returns the transform of v1 or v2, chosen at random."""
@@ -302,7 +304,9 @@ class Grammar:
         if self.tensors:
             return None
         if self.rng.random() < 0.5:
-            return self._maybe("random_grayscale", "RandomGrayscale", lambda image: F.rgb_to_grayscale(image, 3))
+            return self._maybe("random_grayscale", "RandomGrayscale", lambda image: F.rgb_to_grayscale(image, 1 if self.gray else 3))
+        if self.gray:
+            return None
         transform = self._library("Grayscale", 3)
         return Leaf(transform, "grayscale", lambda image, _: transform(image))
 
@@ -313,6 +317,9 @@ class Grammar:
         return Leaf(transform, "color_jitter", _jittered(settings), count=(len(settings),), levels=1.0 if self.floats else 0, grows=True)
 
     def _permutation(self):
+        if self.gray:
+            return None
+
         def run(image, actions):
             return F.permute_channels(image, [int(channel) for channel in actions[0]["params"]["order"]])
 
@@ -360,6 +367,9 @@ class Grammar:
         if self.floats:
             start = [Leaf(v1.ToTensor(), "", lambda image, _: v1.ToTensor()(image), count=(0,))]
         nodes = [self.node(self.rng.randint(0, 3)) for _ in range(self.rng.randint(1, 4))]
+        if self.gray:
+            one = self._library("Grayscale", 1)
+            nodes.insert(self.rng.choice([0, 0, len(nodes)]), Leaf(one, "grayscale", lambda image, _: one(image)))
         size = self._center_crop()
         end = self.rng.choice(["scaled", "normalized"] if self.floats else ["bytes", "scaled", "normalized"])
         nodes = [*start, *nodes, size] if self.tensors else [*nodes, size, *start]
@@ -368,11 +378,11 @@ class Grammar:
             nodes.append(scaled)
         if end != "bytes":
             if self.rng.random() < 0.3:
-                nodes.append(self._erasing([51 / 255, 102 / 255, 1.0]))
+                nodes.append(self._erasing([51 / 255] if self.gray else [51 / 255, 102 / 255, 1.0]))
         if end == "normalized":
-            normalize = v1.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+            normalize = v1.Normalize([0.485], [0.224]) if self.gray else v1.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
             nodes.append(Leaf(normalize, "normalize", lambda image, _: normalize(image), count=(1,)))
-            nodes.append(self._erasing([-0.5, 0.25, 2.0]))
+            nodes.append(self._erasing([-0.5] if self.gray else [-0.5, 0.25, 2.0]))
         return nodes, end
 
     def _erasing(self, value):

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::geometry::Size;
 use crate::image::PixelType;
 
-use super::settings::{check_side, one_or_each};
+use super::settings::{check_side, equal_values, one_or_each};
 use super::shared::padding::{PadMode, Padding, centred};
 use super::spatial::{border, pad};
 use super::{BuiltIn, Draw, FieldError, Kinds, Operator};
@@ -66,6 +66,10 @@ impl Operator for CenterCrop {
 
     fn pixels(&self, input: PixelType) -> Result<PixelType, String> {
         pad::filled(Self::NAME, self.fill, input)
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        equal_values(Self::NAME, "fill", self.fill, input)
     }
 
     fn fixed_output(&self, _: Option<Size>) -> Option<Size> {

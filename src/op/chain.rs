@@ -44,7 +44,7 @@ pub struct Chain {
 ///
 /// let flip = Flip { horizontal: 0.5, vertical: 0.0 };
 /// let crop = |side| Chain::new().then(RandomResizedCrop::to(side, side)).then(flip.clone());
-/// let small = crop(96).then(Grayscale {}).then(Normalize::IMAGENET);
+/// let small = crop(96).then(Grayscale::default()).then(Normalize::IMAGENET);
 /// let chain = crop(224)
 ///     .then(Normalize::IMAGENET)
 ///     // Eight random crops per sample, of shape [batch, 8, 3, 96, 96].

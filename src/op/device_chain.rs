@@ -8,7 +8,7 @@
 
 use crate::geometry::{Roi, Size};
 use crate::image::PixelType;
-use crate::tensor::{DType, Layout, TensorShape};
+use crate::tensor::{CHANNELS, DType, Layout, TensorShape};
 
 use super::kernel_text::{KernelText, Leaf, kernel_text, write_sample};
 use super::kind::{Execution, crop};
@@ -82,7 +82,8 @@ impl DeviceChain {
             // The fused kernel ends with a crop. So the image in scratch memory begins at the first
             // pixel that the other operators need.
             let kinds = [&fused_kinds[..], &[Kind::Crop]].concat();
-            kernel_text(leaf, &kinds, DType::U8, Layout::Nhwc)
+            let (channels, dtype, layout) = (CHANNELS, DType::U8, Layout::Nhwc);
+            kernel_text(leaf, &kinds, TensorShape { channels, dtype, layout, ..shape })
         });
         let rest = Self::program(leaf, &operators[end..], pixels(operators), shape);
         Self { fused, fused_operators: end, fused_kinds, unfused, ..rest }
@@ -90,7 +91,7 @@ impl DeviceChain {
 
     /// A fused kernel without a program kernel, for actions of these kinds in this order.
     pub fn fused(leaf: Leaf, kinds: Vec<Kind>, shape: TensorShape) -> Self {
-        let fused = Some(kernel_text(leaf, &kinds, shape.dtype, shape.layout));
+        let fused = Some(kernel_text(leaf, &kinds, shape));
         Self { leaf, fused, fused_operators: 0, fused_kinds: kinds, program: None, unfused: None }
     }
 
@@ -103,7 +104,7 @@ impl DeviceChain {
         shape: TensorShape,
     ) -> Self {
         let operators = operators.iter().copied();
-        let program = Some(ProgramText::new(operators, pixels, shape.dtype, shape.layout));
+        let program = Some(ProgramText::new(operators, pixels, shape));
         let (fused_operators, fused_kinds) = (0, Vec::new());
         Self { leaf, fused: None, fused_operators, fused_kinds, program, unfused: None }
     }

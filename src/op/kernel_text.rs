@@ -16,7 +16,7 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::geometry::{Orientation, Roi, Size};
 use crate::image::PixelType;
-use crate::tensor::{DType, Layout};
+use crate::tensor::{DType, Layout, TensorShape};
 
 use super::kind::Tiling;
 use super::{Cuda, Kind, ParamBytes};
@@ -129,7 +129,7 @@ pub struct KernelText {
     /// Sample* samples, int count, int width, int height, int shared_bytes)` works with any number
     /// of blocks, which divide the tensor among themselves.
     pub source: String,
-    /// C++ type of the chain, element type and layout, such as
+    /// C++ type of the chain, element type, and layout or `gray`, such as
     /// `FloatTable<Flip<Resample<Roi>>> f16 nchw`.
     pub name: String,
     /// Size in bytes of one sample's parameters, which [`write_sample`] writes.
@@ -146,8 +146,8 @@ impl KernelText {
 }
 
 /// Text of the kernel that evaluates actions of these kinds in this order on the image `leaf`, and
-/// stores the tensor.
-pub fn kernel_text(leaf: Leaf, kinds: &[Kind], dtype: DType, layout: Layout) -> KernelText {
+/// stores the tensor. The size in `shape` does not matter.
+pub fn kernel_text(leaf: Leaf, kinds: &[Kind], shape: TensorShape) -> KernelText {
     let wrappers: Vec<Cuda> = kinds
         .iter()
         .map(|kind| kind.cuda().expect("the plan places operators without CUDA source on the CPU"))
@@ -165,7 +165,7 @@ pub fn kernel_text(leaf: Leaf, kinds: &[Kind], dtype: DType, layout: Layout) -> 
         text.add_once(&cuda.type_name.to_lowercase(), cuda.text);
     }
     text.add("store", include_str!("../../kernels/store.cu"));
-    let (out, order) = (out_type(dtype), order_type(layout));
+    let (out, order) = (out_type(shape.dtype), order_type(shape));
     let types = format!(
         "typedef {chain} Pixels;\ntypedef {out} Out;\ntypedef {order} Order;\n\
          #define SAMPLE_BYTES {sample_bytes}"
@@ -183,7 +183,7 @@ pub fn kernel_text(leaf: Leaf, kinds: &[Kind], dtype: DType, layout: Layout) -> 
     }
     KernelText {
         source: text.source,
-        name: format!("{chain} {dtype} {layout}"),
+        name: format!("{chain} {} {}", shape.dtype, order.to_lowercase()),
         sample_bytes,
         tiled,
     }
@@ -268,8 +268,9 @@ pub(crate) const fn out_type(dtype: DType) -> &'static str {
     }
 }
 
-pub(crate) const fn order_type(layout: Layout) -> &'static str {
-    match layout {
+pub(crate) const fn order_type(shape: TensorShape) -> &'static str {
+    match shape.layout {
+        _ if shape.channels == 1 => "Gray",
         Layout::Nchw => "Nchw",
         Layout::Nhwc => "Nhwc",
     }
@@ -279,10 +280,16 @@ pub(crate) const fn order_type(layout: Layout) -> &'static str {
 mod tests {
     use super::*;
 
+    fn shape(channels: usize, layout: Layout) -> TensorShape {
+        TensorShape { batch: 1, width: 1, height: 1, channels, dtype: DType::F16, layout }
+    }
+
     #[test]
     fn types_nest_in_order_and_each_text_occurs_once() {
         let kinds = [Kind::Resample, Kind::Crop, Kind::Flip, Kind::Crop, Kind::FloatTable];
-        let text = kernel_text(Leaf::Roi, &kinds, DType::F16, Layout::Nhwc);
+        let text = kernel_text(Leaf::Roi, &kinds, shape(3, Layout::Nhwc));
+        let gray = kernel_text(Leaf::Roi, &kinds, shape(1, Layout::Nhwc));
+        assert_eq!(gray.name, "FloatTable<Crop<Flip<Crop<Resample<Roi>>>>> f16 gray");
         assert_eq!(text.name, "FloatTable<Crop<Flip<Crop<Resample<Roi>>>>> f16 nhwc");
         assert_eq!(text.source.matches("struct CropParams").count(), 1);
         assert_eq!(text.source.matches("#line 1 \"crop.cu\"").count(), 1);
@@ -291,8 +298,7 @@ mod tests {
     #[test]
     fn the_tiled_kernel_needs_a_resampling_and_only_followers_after_it() {
         use Kind::{Crop, Flip, FloatTable, Resample};
-        let entry =
-            |kinds: &[Kind]| kernel_text(Leaf::Roi, kinds, DType::F16, Layout::Nchw).entry();
+        let entry = |kinds: &[Kind]| kernel_text(Leaf::Roi, kinds, shape(3, Layout::Nchw)).entry();
         assert_eq!(entry(&[Crop, Resample, Flip, Crop, FloatTable]), "tiled");
         assert_eq!(entry(&[Resample, Resample]), "tiled");
         assert_eq!(entry(&[Crop, Flip, FloatTable]), "fused");

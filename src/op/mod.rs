@@ -243,6 +243,13 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
         pixels(self.name(), &self.kinds(), input)
     }
 
+    /// Number of channels of the output, 3 or 1, for an input with `input` channels. An image with
+    /// one channel is gray: its red, green and blue are equal, and the tensor has only the first of
+    /// them. The error tells the user what to do instead. Default: `input`.
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        Ok(input)
+    }
+
     /// Output size if it is the same for all samples, else `None`. `input` is the input size if it
     /// is the same for all samples.
     fn fixed_output(&self, input: Option<Size>) -> Option<Size> {

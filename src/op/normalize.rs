@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::image::PixelType;
 
+use super::settings::{equal_values, one_or_each};
 use super::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 
 /// Computes `(value / 255 - mean) / std` and rounds each step to f32: torchvision's `ToTensor`,
@@ -11,11 +12,14 @@ use super::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Normalize {
-    /// Means of red, green and blue for channels from 0 to 1, each from -1 to 1. DALI's means are
-    /// for channels from 0 to 255: divide them by 255.
+    /// Means of red, green and blue for channels from 0 to 1, each from -1 to 1. In TOML, one
+    /// number sets all three. DALI's means are for channels from 0 to 255: divide them by 255.
+    #[serde(deserialize_with = "one_or_each")]
     pub mean: [f32; 3],
     /// Standard deviations of red, green and blue for channels from 0 to 1: above 0, at most
-    /// [`Normalize::MAX_STD`]. The standard deviation of real images never exceeds 0.5.
+    /// [`Normalize::MAX_STD`]. In TOML, one number sets all three. The standard deviation of real
+    /// images never exceeds 0.5.
+    #[serde(deserialize_with = "one_or_each")]
     pub std: [f32; 3],
 }
 
@@ -101,6 +105,11 @@ impl Operator for Normalize {
                     .into())
             }
         }
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        equal_values(Self::NAME, "mean", self.mean, input)?;
+        equal_values(Self::NAME, "std", self.std, input)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::geometry::Size;
 use crate::image::PixelType;
 use crate::random::SampleRng;
 
-use super::settings::{check_side, one_or_each};
+use super::settings::{check_side, equal_values, one_or_each};
 use super::shared::padding::{PadMode, Padding};
 use super::spatial::{border, pad};
 use super::{BuiltIn, Draw, FieldError, Kinds, Operator};
@@ -109,6 +109,10 @@ impl Operator for RandomCrop {
 
     fn pixels(&self, input: PixelType) -> Result<PixelType, String> {
         pad::filled(Self::NAME, self.fill, input)
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        equal_values(Self::NAME, "fill", self.fill, input)
     }
 
     fn fixed_output(&self, _: Option<Size>) -> Option<Size> {

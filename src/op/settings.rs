@@ -22,6 +22,35 @@ pub(super) fn check_side(field: &str, pixels: u32) -> Result<(), FieldError> {
     Err(FieldError::new(field, problem))
 }
 
+/// Number of channels of the output of an operator that keeps it and has values for red, green and
+/// blue. An error if they differ and the image has only one channel.
+pub(super) fn equal_values<T: PartialEq + fmt::Debug>(
+    name: &str,
+    setting: &str,
+    values: [T; 3],
+    input: usize,
+) -> Result<usize, String> {
+    let [red, green, blue] = &values;
+    if input == 1 && (red != green || green != blue) {
+        return Err(format!(
+            "{setting} of {name} is {values:?}, but its input has only one channel; write one \
+             number, or three equal ones"
+        ));
+    }
+    Ok(input)
+}
+
+/// Error for an operator that changes colours, if the image has only one channel.
+pub(super) fn needs_colours(name: &str, input: usize) -> Result<usize, String> {
+    match input {
+        1 => Err(format!(
+            "{name} changes colours, but its input has only one channel; remove {name}, or put it \
+             before grayscale"
+        )),
+        _ => Ok(input),
+    }
+}
+
 /// Checks a range `[low, high]` of positive numbers.
 pub(super) fn check_range(field: &str, [low, high]: [f64; 2]) -> Result<(), FieldError> {
     if low > 0.0 && low <= high && high.is_finite() {
@@ -96,7 +125,7 @@ pub(super) fn around_zero_or_none<'de, D: Deserializer<'de>>(
     around_zero(deserializer).map(Some)
 }
 
-/// Reads one value, which stands for all `N` values, or a list of `N` values.
+/// Reads one value, which stands for all `N` values and may be in a list, or a list of `N` values.
 pub(super) fn one_or_each<'de, D, T, const N: usize>(deserializer: D) -> Result<[T; N], D::Error>
 where
     D: Deserializer<'de>,
@@ -142,6 +171,9 @@ impl<'de, T: Deserialize<'de> + Copy + Default, const N: usize> Visitor<'de> for
                 *place = value;
             }
             count += 1;
+        }
+        if count == 1 {
+            return Ok([values[0]; N]);
         }
         match count == N {
             true => Ok(values),

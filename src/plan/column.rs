@@ -259,7 +259,8 @@ mod tests {
     #[test]
     fn columns_have_shapes_sizes_and_a_place_in_their_memory() {
         let layout = Layout::Nhwc;
-        let shape = TensorShape { batch: 4, width: 5, height: 6, dtype: DType::F16, layout };
+        let shape =
+            TensorShape { batch: 4, width: 5, height: 6, dtype: DType::F16, layout, channels: 3 };
         for memory in [Memory::Host, Memory::Device] {
             let columns = ColumnPlan::all(shape, None, empty(), empty(), memory);
             let [images, labels] = &columns[..] else { panic!("{columns:?}") };
@@ -278,6 +279,7 @@ mod tests {
             height: u32::MAX,
             dtype: DType::F32,
             layout: Layout::Nchw,
+            channels: 3,
         };
         let columns = ColumnPlan::all(shape, None, empty(), empty(), Memory::Host);
         assert_eq!(columns[0].bytes(usize::MAX), usize::MAX);

@@ -143,7 +143,7 @@ impl Plan {
     pub fn new(chain: &Chain, settings: &Settings, facts: &Facts) -> Result<Self> {
         settings.check()?;
         let (decode, places) = place(chain, &settings.decode, &facts.device)?;
-        let (steps, size) = planned_steps(chain, places, "chain")?;
+        let (steps, size, channels) = planned_steps(chain, places, "chain")?;
         refuse_outputs(&steps)?;
         let only_views = steps.is_empty() && !chain.views().is_empty();
         let size = match size {
@@ -158,6 +158,7 @@ impl Plan {
             height: size.height,
             dtype,
             layout: settings.output.layout,
+            channels,
         };
         let mut plan = Self {
             settings: settings.clone(),

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::geometry::Size;
 use crate::image::PixelType;
 use crate::op::{Chain, Kinds, Operator};
+use crate::tensor::CHANNELS;
 
 /// Place where an operator or the decoder runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -46,13 +47,14 @@ pub struct PlannedStep {
 }
 
 /// Checks the operators of a chain and plans them at these places. `list` is the key of the chain.
-/// Returns also the size of the chain's output, `None` if samples have different sizes.
+/// Returns also the size of the chain's output, `None` if samples have different sizes, and the
+/// number of its channels.
 pub(super) fn planned_steps(
     chain: &Chain,
     places: Vec<Place>,
     list: &str,
-) -> Result<(Vec<PlannedStep>, Option<Size>)> {
-    let mut pixels = PixelType::U8;
+) -> Result<(Vec<PlannedStep>, Option<Size>, usize)> {
+    let (mut pixels, mut channels) = (PixelType::U8, CHANNELS);
     let mut size = None;
     let mut steps: Vec<PlannedStep> = Vec::new();
     for (number, (step, place)) in chain.steps().iter().zip(places).enumerate() {
@@ -72,11 +74,12 @@ pub(super) fn planned_steps(
             return Err(Error::config(key, problem));
         }
         pixels = operator.pixels(pixels).map_err(|problem| Error::config(&key, problem))?;
+        channels = operator.channels(channels).map_err(|problem| Error::config(&key, problem))?;
         size = operator.fixed_output(size);
         let (kinds, is_random) = (operator.kinds(), operator.is_random());
         steps.push(PlannedStep { operator, kinds, is_random, place, pixels });
     }
-    Ok((steps, size))
+    Ok((steps, size, channels))
 }
 
 /// Checks that no operator of the main chain makes several outputs.

@@ -285,7 +285,8 @@ fn view_plan(view: &View, list: &str, main: &Plan) -> Result<Plan> {
         let problem = "has batch operators or views, but a view's chain has only operators on single images; remove them";
         return Err(Error::config(list, problem));
     }
-    let (steps, size) = planned_steps(chain, vec![Place::Cpu; chain.steps().len()], list)?;
+    let (steps, size, channels) =
+        planned_steps(chain, vec![Place::Cpu; chain.steps().len()], list)?;
     if steps.is_empty() {
         let problem =
             "has no operators; add one with a fixed output size, such as random_resized_crop";
@@ -295,6 +296,7 @@ fn view_plan(view: &View, list: &str, main: &Plan) -> Result<Plan> {
     let shape = TensorShape {
         width: size.width,
         height: size.height,
+        channels,
         dtype: view.dtype.unwrap_or(main.settings.output.dtype),
         ..main.shape
     };

@@ -16,7 +16,7 @@ use crate::op::{Action, Actions, Chain, Crop, Kind, Kinds, Operator, Placement, 
 use crate::output;
 use crate::plan::{DeviceFacts, Facts, Plan, SamplePlan, Settings};
 use crate::random::SampleKey;
-use crate::tensor::{DType, Layout, TensorShape};
+use crate::tensor::{CHANNELS, DType, Layout, TensorShape};
 use crate::transform::{HostTransform, PlannedImage};
 
 use super::error::{Difference, Implementation, ParityError};
@@ -88,13 +88,14 @@ impl Case<'_> {
     fn plan(&self) -> Result<(Roi, Actions), ParityError> {
         let decoded = self.orientation.upright_size(self.stored.window().size());
         let full = Size::new(decoded.width * self.reduction, decoded.height * self.reduction);
-        let (mut size, mut pixels) = (full, PixelType::U8);
+        let (mut size, mut pixels, mut channels) = (full, PixelType::U8, CHANNELS);
         let mut actions = Actions::default();
         for (place, op) in self.operators.iter().enumerate() {
             op.check().map_err(|error| {
                 self.invalid(format!("{}.{}: {}", op.name(), error.field, error.problem))
             })?;
             pixels = op.pixels(pixels).map_err(|problem| self.invalid(problem))?;
+            channels = op.channels(channels).map_err(|problem| self.invalid(problem))?;
             let operators = self.operators[..=place].iter().map(|op| &**op);
             let output = actions.draw(operators, self.key, full, &mut Trace::default());
             if let Some(fixed) = op.fixed_output(Some(size))
@@ -185,10 +186,11 @@ impl Case<'_> {
     }
 
     fn store(&self, image: &HostImage) -> Vec<u8> {
-        let bytes = self.shape(image.window().size()).bytes();
+        let shape = self.shape(image.window().size());
+        let bytes = shape.bytes();
         let mut out = vec![0u32; bytes.div_ceil(4)];
         let out = &mut bytemuck::cast_slice_mut::<_, u8>(&mut out)[..bytes];
-        output::store(image, self.dtype, self.layout, out);
+        output::store(image, shape, out);
         out.to_vec()
     }
 
@@ -377,7 +379,10 @@ impl Case<'_> {
     }
 
     fn shape(&self, Size { width, height }: Size) -> TensorShape {
-        TensorShape { batch: 1, width, height, dtype: self.dtype, layout: self.layout }
+        let channels = |input, op: &Arc<dyn Operator>| op.channels(input).unwrap_or(input);
+        let channels = self.operators.iter().fold(CHANNELS, channels);
+        let (dtype, layout) = (self.dtype, self.layout);
+        TensorShape { batch: 1, width, height, channels, dtype, layout }
     }
 
     fn same(&self, form: Implementation, found: Option<Found>) -> Result<(), ParityError> {

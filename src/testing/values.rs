@@ -27,10 +27,10 @@ pub fn of_images(expected: &HostImage, found: &HostImage) -> Option<Found> {
 pub fn of_tensors(shape: TensorShape, expected: &[u8], found: &[u8]) -> Option<Found> {
     let byte = expected.iter().zip(found).position(|(a, b)| a != b)?;
     let (at, bytes) = (byte / shape.dtype.bytes(), shape.dtype.bytes());
-    let (width, pixels) = (shape.width as usize, shape.sample_len() / CHANNELS);
+    let (width, pixels) = (shape.width as usize, shape.sample_len() / shape.channels);
     let (pixel, channel) = match shape.layout {
         Layout::Nchw => (at % pixels, at / pixels),
-        Layout::Nhwc => (at / CHANNELS, at % CHANNELS),
+        Layout::Nhwc => (at / shape.channels, at % shape.channels),
     };
     let value = |tensor: &[u8]| value(shape.dtype, &tensor[at * bytes..][..bytes]);
     let (x, y) = ((pixel % width) as u32, (pixel / width) as u32);
@@ -65,7 +65,14 @@ mod tests {
 
     #[test]
     fn the_first_differing_value_is_found_with_its_position() {
-        let shape = |dtype, layout| TensorShape { batch: 1, width: 3, height: 2, dtype, layout };
+        let shape = |dtype, layout| TensorShape {
+            batch: 1,
+            width: 3,
+            height: 2,
+            dtype,
+            layout,
+            channels: 3,
+        };
         let (a, mut b) = ([0u8; 18], [0u8; 18]);
         b[16] = 5;
         let planes = of_tensors(shape(DType::U8, Layout::Nchw), &a, &b);

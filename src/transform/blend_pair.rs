@@ -8,7 +8,7 @@ use half::{bf16, f16};
 
 use crate::geometry::Size;
 use crate::op::Blend;
-use crate::tensor::{CHANNELS, DType, Layout, TensorShape};
+use crate::tensor::{DType, Layout, TensorShape};
 
 /// Applies blends, in order, to the tensors of two samples of a batch. `shape` is the shape of a
 /// sample's tensor. Allocates nothing.
@@ -58,8 +58,8 @@ fn runs(shape: TensorShape, blend: &Blend) -> impl Iterator<Item = Range<usize>>
         [window.x, window.y, window.width, window.height].map(|it| it as usize);
     let (width, height) = (shape.width as usize, shape.height as usize);
     let (planes, interleaved) = match shape.layout {
-        Layout::Nchw => (CHANNELS, 1),
-        Layout::Nhwc => (1, CHANNELS),
+        Layout::Nchw => (shape.channels, 1),
+        Layout::Nhwc => (1, shape.channels),
     };
     if columns == width {
         (columns, rows) = (columns * rows, 1);
@@ -141,10 +141,10 @@ pub fn reference(shape: TensorShape, blend: &Blend, pair: [&mut [u8]; 2]) {
     let [first, second] = pair;
     for y in window.y as usize..window.bottom() as usize {
         for x in window.x as usize..window.right() as usize {
-            for channel in 0..CHANNELS {
+            for channel in 0..shape.channels {
                 let place = match shape.layout {
                     Layout::Nchw => (channel * height + y) * width + x,
-                    Layout::Nhwc => (y * width + x) * CHANNELS + channel,
+                    Layout::Nhwc => (y * width + x) * shape.channels + channel,
                 };
                 let bytes = place * shape.dtype.bytes()..(place + 1) * shape.dtype.bytes();
                 let (first, second) = (&mut first[bytes.clone()], &mut second[bytes]);

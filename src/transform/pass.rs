@@ -21,8 +21,8 @@ use super::run::{Pixels, Row, Run};
 pub struct Passes {
     shape: TensorShape,
     run: Run,
-    /// Conversions of rows of bytes to tensors, one per element type and layout. Views may have
-    /// different element types, and their conversions alternate.
+    /// Conversions of rows of bytes to tensors, one per number of channels, element type and
+    /// layout. Views may have different ones, and their conversions alternate.
     bytes: Vec<LastTail>,
     /// Conversion of rows of floats to the tensor.
     floats: Tail,
@@ -34,6 +34,7 @@ pub struct Passes {
 /// Conversion of bytes to tensor elements through a table of floats. It is kept for the next pass,
 /// which often has the same table.
 struct LastTail {
+    channels: usize,
     dtype: DType,
     layout: Layout,
     values: Box<Floats>,
@@ -76,13 +77,13 @@ pub struct Source<'a> {
 
 impl Passes {
     pub fn new(shape: TensorShape) -> Self {
-        let floats = Tail::of_floats(shape.dtype, shape.layout);
+        let floats = Tail::of_floats(shape);
         Self { shape, run: Run::default(), bytes: Vec::new(), floats, line: None }
     }
 
     /// Sets the shape of the tensors.
     pub fn set_shape(&mut self, shape: TensorShape) {
-        self.floats = Tail::of_floats(shape.dtype, shape.layout);
+        self.floats = Tail::of_floats(shape);
         self.shape = shape;
     }
 
@@ -264,13 +265,14 @@ pub fn resampling_at(actions: &Actions, place: usize, end: usize) -> Option<Resa
 fn tail_for<'a>(
     tails: &'a mut Vec<LastTail>,
     values: Option<&Floats>,
-    TensorShape { dtype, layout, .. }: TensorShape,
+    shape: TensorShape,
 ) -> &'a Tail {
     let values = values.unwrap_or(&PLAIN);
-    let place = tails.iter().position(|it| (it.dtype, it.layout) == (dtype, layout));
-    let place = place.unwrap_or_else(|| {
-        let (values, tail) = (Box::new(PLAIN), Tail::new(None, dtype, layout));
-        tails.push(LastTail { dtype, layout, values, tail });
+    let TensorShape { channels, dtype, layout, .. } = shape;
+    let is_same = |it: &LastTail| (it.channels, it.dtype, it.layout) == (channels, dtype, layout);
+    let place = tails.iter().position(is_same).unwrap_or_else(|| {
+        let (values, tail) = (Box::new(PLAIN), Tail::new(None, shape));
+        tails.push(LastTail { channels, dtype, layout, values, tail });
         tails.len() - 1
     });
     let LastTail { values: of, tail, .. } = &mut tails[place];

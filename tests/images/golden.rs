@@ -58,8 +58,14 @@ fn bytes(image: &HostImage) -> &[u8] {
 }
 
 /// Shape of the output tensors. The tests compare images, so the values do not matter.
-const SHAPE: TensorShape =
-    TensorShape { batch: 1, width: 1, height: 1, dtype: DType::F32, layout: Layout::Nchw };
+const SHAPE: TensorShape = TensorShape {
+    batch: 1,
+    width: 1,
+    height: 1,
+    dtype: DType::F32,
+    layout: Layout::Nchw,
+    channels: 3,
+};
 
 /// Returns the output of a chain for a whole image twice: computed by the reference implementation
 /// and by the CPU transform.
@@ -102,7 +108,7 @@ fn assert_tensors(image: &HostImage, case: &Value) {
         let len = 3 * image.window().size().pixels() as usize;
         let mut out = vec![0u32; len];
         let out = &mut bytemuck::cast_slice_mut::<_, u8>(&mut out)[..len * dtype.bytes()];
-        output::store(image, dtype, Layout::Nchw, out);
+        output::store(image, TensorShape { dtype, ..SHAPE }, out);
         assert_eq!(sha256(out), case[key], "{dtype}: {case}");
     }
 }

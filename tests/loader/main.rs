@@ -4,6 +4,7 @@ mod cache;
 mod columns;
 mod fields;
 mod following;
+mod gray;
 mod lifecycle;
 mod order;
 mod preprocessor;

@@ -381,7 +381,8 @@ fn blending_a_pair_allocates_nothing() {
         [std::sync::Arc::new(MixupOrCutMix::default())];
     for dtype in feedwater::DType::ALL {
         let layout = feedwater::Layout::Nhwc;
-        let shape = feedwater::TensorShape { batch: 2, width: 32, height: 24, dtype, layout };
+        let shape =
+            feedwater::TensorShape { batch: 2, width: 32, height: 24, dtype, layout, channels: 3 };
         let (mut a, mut b) = (vec![0u32; shape.sample_len()], vec![1u32; shape.sample_len()]);
         let bytes = shape.sample_bytes();
         let pair = [&mut a, &mut b].map(|it| bytemuck::cast_slice_mut(it));

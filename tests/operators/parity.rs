@@ -21,7 +21,7 @@ use feedwater::internals::random::{SampleKey, SampleRng};
 use feedwater::internals::tensor::{DType, Layout};
 use feedwater::internals::testing::{Case, Kernels, extreme_images, random_image};
 use feedwater::op::custom::Wanted;
-use feedwater::op::{self, CenterCrop, Flip, Kind, Normalize, Operator, RandomCrop};
+use feedwater::op::{self, CenterCrop, Flip, Grayscale, Kind, Normalize, Operator, RandomCrop};
 use feedwater::op::{RandomResizedCrop, Resize};
 
 type Operators = Vec<Arc<dyn Operator>>;
@@ -97,16 +97,26 @@ fn evaluation() -> Operators {
     ]
 }
 
+/// Chain whose tensors have one channel. The tiled kernel executes it.
+fn gray() -> Operators {
+    vec![
+        Arc::new(Resize::shorter(24)),
+        Arc::new(Grayscale { channels: 1 }),
+        Arc::new(CenterCrop::to(23, 20)),
+        Arc::new(Normalize { mean: [0.4; 3], std: [0.3; 3] }),
+    ]
+}
+
 /// Returns a random chain of example operators, in which each operator accepts the pixels of the
 /// previous one.
 fn drawn(seed: u64) -> Operators {
     let mut rng = SampleRng::new(SampleKey { seed, epoch: 0, index: 0 }, 9);
-    let (mut chain, mut pixels) = (Operators::new(), PixelType::U8);
+    let (mut chain, mut pixels, mut channels) = (Operators::new(), PixelType::U8, 3);
     while chain.len() < 5 {
         let examples = feedwater::internals::op::examples();
         let op = examples[rng.below(examples.len() as u64) as usize].clone();
-        if let Ok(after) = op.pixels(pixels) {
-            pixels = after;
+        if let (Ok(after), Ok(left)) = (op.pixels(pixels), op.channels(channels)) {
+            (pixels, channels) = (after, left);
             chain.push(op);
         }
     }
@@ -147,7 +157,7 @@ fn every_operator_and_chain_in_element_types_and_layouts() {
     let image = random_image(Size::new(50, 37), 3);
     let mut chains: Vec<Operators> =
         feedwater::internals::op::examples().into_iter().map(|op| vec![op]).collect();
-    chains.extend([Operators::new(), training(), evaluation()]);
+    chains.extend([Operators::new(), training(), evaluation(), gray(), gray()[..3].to_vec()]);
     for (number, chain) in chains.iter().enumerate() {
         let pixels = last_pixels(chain);
         let dtypes = DType::ALL.into_iter().filter(|&dtype| output::check(pixels, dtype).is_ok());

@@ -215,6 +215,8 @@ impl<'a> Sheet<'a> {
     fn level(&self, data: &[u8], (x, y): (usize, usize), channel: usize) -> u8 {
         let (width, height) = (self.shape.width as usize, self.shape.height as usize);
         let at = match self.shape.layout {
+            // Images with one channel are gray.
+            _ if self.shape.channels == 1 => y * width + x,
             Layout::Nchw => (channel * height + y) * width + x,
             Layout::Nhwc => (y * width + x) * CHANNELS + channel,
         };

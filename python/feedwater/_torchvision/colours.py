@@ -42,9 +42,10 @@ def _photometric(step: Any, state: State) -> list[Operator]:
 @converts("Grayscale", "RandomGrayscale")
 def _grayscale(step: Any, state: State) -> list[Operator]:
     state.rounds()
-    if getattr(step, "num_output_channels", 3) != 3:
-        raise Inconvertible("its output has one channel, but batches have three; use num_output_channels=3")
-    return [ops.RandomGrayscale(probability=step.p)] if hasattr(step, "p") else [ops.Grayscale()]
+    if hasattr(step, "p"):
+        return [ops.RandomGrayscale(probability=step.p)]
+    state.channels = step.num_output_channels
+    return [ops.Grayscale(channels=state.channels)]
 
 
 @converts("RandomChannelPermutation")

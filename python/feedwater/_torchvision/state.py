@@ -40,6 +40,8 @@ class State:
         #: Whether transforms that cannot be converted run in Python.
         self.keep_rest = keep_rest
         self.form = Form.PIL
+        #: Number of channels of the image.
+        self.channels = 3
         self.dtype = "u8"
         #: Name of the transform that converted the image to a tensor.
         self.tensor_by = ""
@@ -50,11 +52,11 @@ class State:
 
     def saved(self) -> tuple[Any, ...]:
         """Returns everything that a transform may change, except the operators."""
-        return self.form, self.dtype, self.tensor_by, list(self.batch_operators), dict(self.targets)
+        return self.form, self.channels, self.dtype, self.tensor_by, list(self.batch_operators), dict(self.targets)
 
     def restore(self, saved: tuple[Any, ...]) -> None:
         """Restores a saved state."""
-        self.form, self.dtype, self.tensor_by, self.batch_operators, self.targets = saved
+        self.form, self.channels, self.dtype, self.tensor_by, self.batch_operators, self.targets = saved
 
     def becomes(self, form: Form, dtype: str, by: Any) -> None:
         """Sets the type of the image. ``by`` is the transform that changes it."""
@@ -233,7 +235,7 @@ def sequence(transforms: Any, state: State) -> list[Operator]:
             raise Inconvertible(f"it contains {name_of(step)}, which cannot be converted: {problem}") from None
         if state.saved() != before:
             state.restore(before)
-            raise Inconvertible(f"it contains {name_of(step)}, which changes the type of the image or mixes batches; move {name_of(step)} out of it")
+            raise Inconvertible(f"it contains {name_of(step)}, which changes the type of the image or its number of channels, or mixes batches; move {name_of(step)} out of it")
     return operators
 
 

@@ -198,7 +198,7 @@ impl Pools {
         stream: &Stream,
         clocks: &Clocks,
     ) -> Result<Mixer> {
-        let text = mix_kernel_text(plan.shape.dtype, plan.shape.layout);
+        let text = mix_kernel_text(plan.shape);
         let kernel = Kernel::load(device, &text, "mix", size_of::<PairParams>())?;
         kernel.warm_up(stream)?;
         let blocks = (0..LAUNCH_BLOCKS).map(|_| self.staged(rows::PAIRS, on_device.pairs_bytes()));

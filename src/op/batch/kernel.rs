@@ -5,14 +5,14 @@ use std::fmt::Write;
 use bytemuck::{Pod, Zeroable};
 
 use crate::op::kernel_text::{order_type, out_type};
-use crate::tensor::{DType, Layout};
+use crate::tensor::TensorShape;
 
 use super::{Blend, Blends, TargetRow};
 
 /// Text of the kernel `mix(const Sample* pairs, int count, int width, int height)`. The grid covers
 /// `width` x `height` pixels of `count` pairs. A [`PairParams`] describes each pair.
-pub fn mix_kernel_text(dtype: DType, layout: Layout) -> String {
-    let (out, order) = (out_type(dtype), order_type(layout));
+pub fn mix_kernel_text(shape: TensorShape) -> String {
+    let (out, order) = (out_type(shape.dtype), order_type(shape));
     let bytes = size_of::<PairParams>();
     let types = format!("typedef {out} Out;\ntypedef {order} Order;\n#define PAIR_BYTES {bytes}");
     let mut source = String::new();

@@ -3,6 +3,7 @@
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
+use crate::op::settings::needs_colours;
 use crate::op::kind::ColourFormula;
 use crate::op::wide::pixels::Planes;
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
@@ -38,6 +39,10 @@ impl Operator for ChannelPermutation {
             return Ok(());
         }
         Err(FieldError::new("order", format!("must contain 0, 1 and 2 once each, is {order:?}")))
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        needs_colours(Self::NAME, input)
     }
 }
 

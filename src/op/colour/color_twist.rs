@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 use crate::op::kind::ColourFormula;
-use crate::op::settings::{check_pair, drawn, one_or_each};
+use crate::op::settings::{check_pair, drawn, needs_colours, one_or_each};
 use crate::op::shared::pillow_blend::MAX_FACTOR;
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
@@ -57,6 +57,10 @@ impl Operator for ColorTwist {
         check_pair("contrast", self.contrast, 0.0, MAX_FACTOR)?;
         check_pair("saturation", self.saturation, 0.0, MAX_FACTOR)?;
         check_pair("hue", self.hue, -360.0, 360.0)
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        needs_colours(Self::NAME, input)
     }
 }
 

@@ -5,12 +5,27 @@ use serde::{Deserialize, Serialize};
 use crate::op::kind::ColourFormula;
 use crate::op::shared::{luma, luma_of};
 use crate::op::wide::pixels::Planes;
-use crate::op::{BuiltIn, Cuda, Draw, Kind, Kinds, Operator};
+use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
-/// Replaces each channel by the pixel's luma, like torchvision's `Grayscale(3)`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Grayscale {}
+/// Replaces each channel by the pixel's luma: torchvision's `Grayscale`, and `convert("L")` of
+/// Pillow.
+///
+/// With `channels = 1` the tensor has one channel, and the operators behind this one process images
+/// with one channel. Operators that change colours are then refused, and so are fill colours,
+/// means and standard deviations whose three values differ. Noise is drawn for three channels, of
+/// which the first is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Grayscale {
+    /// Number of channels of the output: 3 (default), which are equal, or 1.
+    pub channels: u32,
+}
+
+impl Default for Grayscale {
+    fn default() -> Self {
+        Self { channels: 3 }
+    }
+}
 
 impl Operator for Grayscale {
     fn name(&self) -> &'static str {
@@ -24,13 +39,26 @@ impl Operator for Grayscale {
     fn draw(&self, draw: &mut Draw<'_>) {
         self::draw(draw);
     }
+
+    fn check(&self) -> Result<(), FieldError> {
+        match self.channels {
+            1 | 3 => Ok(()),
+            channels => {
+                Err(FieldError::new("channels", format!("must be 1 or 3, is {channels}")))
+            }
+        }
+    }
+
+    fn channels(&self, _: usize) -> Result<usize, String> {
+        Ok(self.channels as usize)
+    }
 }
 
 impl BuiltIn for Grayscale {
     const NAME: &'static str = "grayscale";
 
     fn examples() -> Vec<Self> {
-        vec![Self {}]
+        [3, 1].map(|channels| Self { channels }).to_vec()
     }
 }
 

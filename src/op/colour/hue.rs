@@ -5,7 +5,7 @@ use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::op::kind::ColourFormula;
-use crate::op::settings::{check_pair, drawn, one_or_each};
+use crate::op::settings::{check_pair, drawn, needs_colours, one_or_each};
 use crate::op::wide::truncated;
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
@@ -35,6 +35,10 @@ impl Operator for Hue {
 
     fn check(&self) -> Result<(), FieldError> {
         check_pair("shift", self.shift, -0.5, 0.5)
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        needs_colours(Self::NAME, input)
     }
 }
 

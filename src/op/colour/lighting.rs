@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::op::settings::check_number;
+use crate::op::settings::{check_number, needs_colours};
 use crate::op::shared::noise::normals;
 use crate::op::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 use crate::random::SampleRng;
@@ -39,6 +39,10 @@ impl Operator for Lighting {
 
     fn check(&self) -> Result<(), FieldError> {
         check_number("std", self.std, 0.0, 100.0)
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        needs_colours(Self::NAME, input)
     }
 
     fn is_random(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::op::settings::{check_number, check_pair};
+use crate::op::settings::{check_number, check_pair, needs_colours};
 use crate::op::shared::pillow_blend::MAX_FACTOR;
 use crate::op::{BuiltIn, Draw, FieldError, Kinds, Operator};
 use crate::random::SampleRng;
@@ -80,6 +80,10 @@ impl Operator for PhotometricDistort {
         check_pair("saturation", self.saturation, 0.0, MAX_FACTOR)?;
         check_pair("hue", self.hue, -0.5, 0.5)?;
         check_number("probability", self.probability, 0.0, 1.0)
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        needs_colours(Self::NAME, input)
     }
 
     fn is_random(&self) -> bool {

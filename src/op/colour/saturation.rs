@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 use crate::op::kind::ColourFormula;
-use crate::op::settings::{check_pair, drawn, one_or_each};
+use crate::op::settings::{check_pair, drawn, needs_colours, one_or_each};
 use crate::op::shared::pillow_blend::{MAX_FACTOR, blend, blend_pixel};
 use crate::op::shared::{luma, luma_of};
 use crate::op::wide::pixels::{BLOCK, Planes};
@@ -36,6 +36,10 @@ impl Operator for Saturation {
 
     fn check(&self) -> Result<(), FieldError> {
         check_pair("factor", self.factor, 0.0, MAX_FACTOR)
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        needs_colours(Self::NAME, input)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::op::settings::needs_colours;
 use crate::op::kind::ColourFormula;
 use crate::op::{BuiltIn, Cuda, Draw, Kind, Kinds, Operator};
 
@@ -21,6 +22,10 @@ impl Operator for ToYcbcr {
 
     fn draw(&self, draw: &mut Draw<'_>) {
         draw.colour::<Self>(&[0; 2]);
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        needs_colours(Self::NAME, input)
     }
 }
 

@@ -162,6 +162,20 @@ fn kept_pixels(name: &str, operators: &Inner, input: PixelType) -> Result<PixelT
     Ok(input)
 }
 
+/// Number of channels after a combinator, which must keep it.
+fn kept_channels(name: &str, operators: &Inner, input: usize) -> Result<usize, String> {
+    for (place, operator) in operators.iter().enumerate() {
+        if operator.channels(input)? != input {
+            let inner = operator.name();
+            return Err(format!(
+                "operators[{place}], {inner}, makes one channel of three, but {name} does not apply \
+                 it to every sample; move {inner} out of {name}, or remove its setting channels"
+            ));
+        }
+    }
+    Ok(input)
+}
+
 /// Output size of a combinator that runs any of the operators, or none. It is known only if every
 /// operator keeps the size.
 fn kept_output(operators: &Inner, input: Option<Size>) -> Option<Size> {

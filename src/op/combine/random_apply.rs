@@ -60,6 +60,10 @@ impl Operator for RandomApply {
         super::kept_pixels(Self::NAME, &self.operators, input)
     }
 
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        super::kept_channels(Self::NAME, &self.operators, input)
+    }
+
     fn fixed_output(&self, input: Option<Size>) -> Option<Size> {
         let output = self.operators.iter().fold(input, |size, it| it.fixed_output(size));
         match self.probability {

@@ -57,6 +57,10 @@ impl Operator for RandomOrder {
         super::kept_pixels(Self::NAME, &self.operators, input)
     }
 
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        super::kept_channels(Self::NAME, &self.operators, input)
+    }
+
     fn fixed_output(&self, input: Option<Size>) -> Option<Size> {
         super::kept_output(&self.operators, input)
     }

@@ -4,6 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::Size;
+use crate::op::settings::equal_values;
 use crate::op::kind::{Channel, PositionFormula, RowPosition};
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 use crate::random::SampleRng;
@@ -50,6 +51,10 @@ impl Operator for Cutout {
             }
         }
         Ok(())
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        equal_values(Self::NAME, "fill", self.fill, input)
     }
 }
 

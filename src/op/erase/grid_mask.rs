@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 use crate::op::kind::PositionFormula;
-use crate::op::settings::{check_pair, drawn, one_or_each};
+use crate::op::settings::{check_pair, drawn, equal_values, one_or_each};
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
 /// Overwrites the squares of a rotated grid with a colour: DALI's `grid_mask`. Pixels less than
@@ -71,6 +71,10 @@ impl Operator for GridMask {
         check_pair("angle", self.angle, -360.0, 360.0)?;
         check_pair("shift_x", self.shift_x, -65_535.0, 65_535.0)?;
         check_pair("shift_y", self.shift_y, -65_535.0, 65_535.0)
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        equal_values(Self::NAME, "fill", self.fill, input)
     }
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::geometry::Size;
 use crate::op::kind::{Channel, PositionFormula, RowPosition};
-use crate::op::settings::{check_count, check_number, check_pair, one_or_each};
+use crate::op::settings::{check_count, check_number, check_pair, equal_values, one_or_each};
 use crate::op::shared::noise::{key, normals, words};
 use crate::op::wide::truncated;
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
@@ -142,6 +142,10 @@ impl Operator for RandomErasing {
             check_number(&format!("std[{channel}]"), self.std[channel], 0.0, 1000.0)?;
         }
         Ok(())
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        equal_values(Self::NAME, "value", self.value, input)
     }
 
     fn is_random(&self) -> bool {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::Size;
-use crate::op::settings::{check_count, one_or_each};
+use crate::op::settings::{check_count, equal_values, one_or_each};
 use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kinds, Operator};
 use crate::random::SampleRng;
 
@@ -65,6 +65,10 @@ impl Operator for RandAugment {
         check_count("num_ops", self.num_ops, 0, MOST_OPS)?;
         check_count("num_magnitude_bins", self.num_magnitude_bins, 2, MOST_BINS)?;
         check_count("magnitude", self.magnitude, 0, self.num_magnitude_bins - 1)
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        equal_values(Self::NAME, "fill", self.fill, input)
     }
 }
 

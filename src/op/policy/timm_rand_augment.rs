@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::op::settings::one_or_each;
+use crate::op::settings::{equal_values, one_or_each};
 use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kinds, Operator};
 
 use super::apply::{self, Warping};
@@ -87,6 +87,10 @@ impl Operator for TimmRandAugment {
             return Err(FieldError::new("config", problem));
         }
         Ok(())
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        equal_values(Self::NAME, "fill", self.fill, input)
     }
 }
 

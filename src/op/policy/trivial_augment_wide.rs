@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::Size;
-use crate::op::settings::{check_count, one_or_each};
+use crate::op::settings::{check_count, equal_values, one_or_each};
 use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kinds, Operator};
 use crate::random::SampleRng;
 
@@ -52,6 +52,10 @@ impl Operator for TrivialAugmentWide {
 
     fn check(&self) -> Result<(), FieldError> {
         check_count("num_magnitude_bins", self.num_magnitude_bins, 2, MOST_BINS)
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        equal_values(Self::NAME, "fill", self.fill, input)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::image::PixelType;
 use crate::op::kernel_text::{Text, order_type, out_type};
 use crate::op::kind::{Cases, Codes, Execution};
 use crate::op::{Kind, Kinds, MAX_PARAMS_BYTES};
-use crate::tensor::{DType, Layout};
+use crate::tensor::TensorShape;
 
 use super::data::{FORMULAS, LEAF_BYTES, Pass, Program, STATISTICS_BYTES, Step};
 use super::launches::{COUNTED_PIXELS, TILE_PIXELS};
@@ -33,8 +33,7 @@ impl ProgramText {
     pub fn new<'a>(
         operators: impl IntoIterator<Item = &'a Kinds>,
         pixels: PixelType,
-        dtype: DType,
-        layout: Layout,
+        shape: TensorShape,
     ) -> Self {
         let (mut formulas, mut passes, mut steps) = (Vec::<Kind>::new(), 1, 0);
         for kinds in operators {
@@ -50,10 +49,11 @@ impl ProgramText {
                 }
             }
         }
-        let source = source(&formulas, pixels, dtype, layout);
+        let source = source(&formulas, pixels, shape);
         let names: Vec<_> =
             formulas.iter().filter_map(|kind| Some(kind.cuda()?.type_name)).collect();
-        let name = format!("program of {} {dtype} {layout}", names.join(", "));
+        let order = order_type(shape).to_lowercase();
+        let name = format!("program of {} {} {order}", names.join(", "), shape.dtype);
         let has_statistics = formulas.iter().any(|kind| kind.is_executed(Execution::Statistics));
         let statistics_bytes = if has_statistics { STATISTICS_BYTES } else { 0 };
         Self { source, name, formulas, passes, steps, statistics_bytes }
@@ -100,7 +100,7 @@ fn code(place: usize, pixels: PixelType) -> i32 {
     FORMULAS + 2 * place as i32 + i32::from(pixels == PixelType::F32)
 }
 
-fn source(formulas: &[Kind], pixels: PixelType, dtype: DType, layout: Layout) -> String {
+fn source(formulas: &[Kind], pixels: PixelType, shape: TensorShape) -> String {
     let mut text = Text::default();
     text.add("image", include_str!("../../../kernels/image.cu"));
     text.add("colour", include_str!("../../../kernels/colour.cu"));
@@ -116,8 +116,8 @@ fn source(formulas: &[Kind], pixels: PixelType, dtype: DType, layout: Layout) ->
         "typedef {} Out;\ntypedef {} Order;\n#define FLOATS {floats}\n#define MAX_PARAMS_BYTES {MAX_PARAMS_BYTES}\n\
          #define LEAF_BYTES {LEAF_BYTES}\n#define STATISTICS_BYTES {STATISTICS_BYTES}\n#define TILE_PIXELS {TILE_PIXELS}\n\
          #define COUNTED_PIXELS {COUNTED_PIXELS}",
-        out_type(dtype),
-        order_type(layout),
+        out_type(shape.dtype),
+        order_type(shape),
     );
     text.add("chain", &types);
     text.add("steps", include_str!("../../../kernels/steps.cu"));

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::Size;
-use crate::op::settings::{check_number, one_or_each};
+use crate::op::settings::{check_number, equal_values, one_or_each};
 use crate::op::warp::field::Smoothness;
 use crate::op::{Bounds, BuiltIn, Draw, FieldError, Interpolation, Kind, Kinds, Operator};
 
@@ -78,6 +78,10 @@ impl Operator for Elastic {
             return Err(FieldError::new("interpolation", problem));
         }
         Ok(())
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        equal_values(Self::NAME, "fill", self.fill, input)
     }
 
     fn coefficients(&self, bounds: Bounds) -> usize {

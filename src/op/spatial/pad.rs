@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::geometry::Size;
 use crate::image::PixelType;
-use crate::op::settings::{check_side, one_or_each};
+use crate::op::settings::{check_side, equal_values, one_or_each};
 use crate::op::shared::padding::{PadMode, Padding};
 use crate::op::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 
@@ -118,6 +118,10 @@ impl Operator for Pad {
 
     fn pixels(&self, input: PixelType) -> Result<PixelType, String> {
         filled(Self::NAME, self.fill, input)
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        equal_values(Self::NAME, "fill", self.fill, input)
     }
 
     fn fixed_output(&self, input: Option<Size>) -> Option<Size> {

@@ -2,9 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::op::settings::{
-    around_zero, around_zero_or_none, check_number, check_pair, one_or_each,
-};
+use crate::op::settings::{around_zero, around_zero_or_none, check_number, check_pair, equal_values, one_or_each};
 use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kind, Kinds, Operator};
 
 use super::affine::formula::Ranges;
@@ -107,6 +105,10 @@ impl Operator for RandomAffine {
             }
         }
         check_center(self.center)
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        equal_values(Self::NAME, "fill", self.fill, input)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::op::settings::{check_number, one_or_each};
+use crate::op::settings::{check_number, equal_values, one_or_each};
 use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kind, Kinds, Operator};
 
 use super::perspective::formula::draw;
@@ -53,6 +53,10 @@ impl Operator for RandomPerspective {
     fn check(&self) -> Result<(), FieldError> {
         check_number("distortion_scale", self.distortion_scale, 0.0, 1.0)?;
         check_number("probability", self.probability, 0.0, 1.0)
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        equal_values(Self::NAME, "fill", self.fill, input)
     }
 
     fn is_random(&self) -> bool {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::Size;
-use crate::op::settings::{around_zero, check_pair, one_or_each};
+use crate::op::settings::{around_zero, check_pair, equal_values, one_or_each};
 use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kind, Kinds, Operator};
 
 use super::rotate::{MOST, Rotate, check_center};
@@ -61,6 +61,10 @@ impl Operator for RandomRotation {
     fn check(&self) -> Result<(), FieldError> {
         check_pair("degrees", self.degrees, -MOST, MOST)?;
         check_center(self.center)
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        equal_values(Self::NAME, "fill", self.fill, input)
     }
 
     fn fixed_output(&self, input: Option<Size>) -> Option<Size> {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::geometry::Size;
 use crate::image::PixelType;
-use crate::op::settings::{check_number, check_pair, drawn_f32, one_or_each};
+use crate::op::settings::{check_number, check_pair, drawn_f32, equal_values, one_or_each};
 use crate::op::shared::padding::Padding;
 use crate::op::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 use crate::random::SampleRng;
@@ -61,6 +61,10 @@ impl Operator for RandomZoomOut {
 
     fn pixels(&self, input: PixelType) -> Result<PixelType, String> {
         filled(Self::NAME, self.fill, input)
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        equal_values(Self::NAME, "fill", self.fill, input)
     }
 
     fn fixed_output(&self, input: Option<Size>) -> Option<Size> {

@@ -77,15 +77,20 @@ fn repeats_equal_the_cpu() {
 fn every_dtype_and_layout_equals_the_cpu() {
     let Some(machine) = machine() else { return };
     machine.schedule(Schedule::Random(7));
-    let bytes = Chain::new().then(op::Resize::to(17, 23));
+    let bytes = || Chain::new().then(op::Resize::to(17, 23));
+    let gray = op::Grayscale { channels: 1 };
+    let normalize = op::Normalize { mean: [0.4; 3], std: [0.25; 3] };
     for (dtype, layout) in DType::ALL.into_iter().flat_map(|it| Layout::ALL.map(|to| (it, to))) {
-        let chain = || match dtype {
-            DType::U8 => bytes.clone(),
-            _ => training(),
+        let colours = || if dtype == DType::U8 { bytes() } else { training() };
+        let gray = || match dtype {
+            DType::U8 => bytes().then(gray),
+            _ => Chain::new().then(op::RandomResizedCrop::to(24, 20)).then(gray).then(normalize),
         };
-        let both = || chain().then_batch(op::CutMix::alpha(1.0)).then_batch(op::Mixup::alpha(0.8));
-        let make = || mixing(builder(jpegs(12), both())).output(dtype, layout);
-        same_targets(make, &format!("{dtype} {layout}"));
+        for (chain, channels) in [(colours(), 3), (gray(), 1)] {
+            let both = chain.then_batch(op::CutMix::alpha(1.0)).then_batch(op::Mixup::alpha(0.8));
+            let make = || mixing(builder(jpegs(12), both.clone())).output(dtype, layout);
+            same_targets(make, &format!("{dtype} {layout} {channels}"));
+        }
     }
 }
 

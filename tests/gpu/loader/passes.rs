@@ -151,8 +151,14 @@ fn a_pass_is_a_launch_and_a_table_two_more() {
 #[test]
 fn histograms_begin_with_zeros_whatever_the_memory_held() {
     let (equalize, size) = (Equalize::default(), Size::new(9, 7));
-    let shape =
-        TensorShape { batch: 1, width: 9, height: 7, dtype: DType::U8, layout: Layout::Nchw };
+    let shape = TensorShape {
+        batch: 1,
+        width: 9,
+        height: 7,
+        dtype: DType::U8,
+        layout: Layout::Nchw,
+        channels: 3,
+    };
     let chain = DeviceChain::new(Leaf::Roi, &[&equalize.kinds()], shape);
     let actions = Actions::of([&equalize as &dyn Operator], SampleKey::default(), size);
     let leaf = RoiParams::new(0, 27, size.window(), size, Orientation::UPRIGHT);

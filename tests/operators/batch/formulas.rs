@@ -21,7 +21,7 @@ use crate::golden::{digest, integers, picture, rows, size};
 const GOLDEN: &str = include_str!("../../golden/operators/batch.json");
 
 fn shape(size: Size, dtype: DType, layout: Layout) -> TensorShape {
-    TensorShape { batch: 2, width: size.width, height: size.height, dtype, layout }
+    TensorShape { batch: 2, width: size.width, height: size.height, dtype, layout, channels: 3 }
 }
 
 /// A batch operator that draws one fixed blend: its box, its weight and its target weight.
@@ -51,11 +51,11 @@ fn pair(shape: TensorShape) -> [Vec<u8>; 2] {
         let mut out = vec![0u32; shape.sample_len()];
         let bytes = &mut bytemuck::cast_slice_mut(&mut out)[..shape.sample_bytes()];
         match shape.dtype {
-            DType::U8 => store(&HostImage::U8(image), shape.dtype, shape.layout, bytes),
+            DType::U8 => store(&HostImage::U8(image), shape, bytes),
             _ => {
                 let data = image.data().iter().map(|&byte| f32::from(byte) - 120.0).collect();
                 let image = feedwater::internals::image::Image::from_data(image.window(), data);
-                store(&HostImage::F32(image), shape.dtype, shape.layout, bytes);
+                store(&HostImage::F32(image), shape, bytes);
             }
         }
         bytes.to_vec()
@@ -177,6 +177,7 @@ fn bytes_are_rounded_to_nearest_even() {
             height: 1,
             dtype: DType::U8,
             layout: Layout::Nhwc,
+            channels: 3,
         };
         a.resize(shape.sample_len(), 0);
         b.resize(shape.sample_len(), 0);

@@ -51,13 +51,14 @@ pub fn size(rng: &mut SampleRng, most: u32) -> Size {
 pub fn chain(rng: &mut SampleRng, size: Size, pixels: u64) -> Operators {
     let wanted = 1 + rng.below(6) as usize;
     let (mut chain, mut kind, mut size) = (Operators::new(), PixelType::U8, size);
+    let mut channels = 3;
     while chain.len() < wanted {
         let operator = operator(rng);
         let output = operator.largest_output(size);
-        if let Ok(next) = operator.pixels(kind)
+        if let (Ok(next), Ok(left)) = (operator.pixels(kind), operator.channels(channels))
             && output.pixels() <= pixels
         {
-            (kind, size) = (next, output);
+            (kind, channels, size) = (next, left, output);
             chain.push(operator);
         }
     }

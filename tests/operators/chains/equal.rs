@@ -11,10 +11,10 @@ use feedwater::internals::op::Actions;
 use feedwater::internals::random::SampleKey;
 use feedwater::internals::tensor::{DType, Layout};
 use feedwater::internals::testing::{Case, Kernels, extreme_images, random_image};
-use feedwater::op::{Kind, Operator};
+use feedwater::op::{Grayscale, Kind, Operator};
 
 use super::drawn::{EXAMPLES, chain, numbers};
-use crate::common::some_of;
+use crate::common::{some_of, tests_all_cases};
 
 /// Compiler that builds kernels for the host. It keeps compiled kernels in a folder, because other
 /// tests compile the same CUDA sources.
@@ -84,7 +84,9 @@ fn chains_of_two_operators_equal_their_reference() {
     each(pairs.len(), |number| {
         let (first, second) = pairs[number];
         let pair = [EXAMPLES[first].clone(), EXAMPLES[second].clone()];
-        if pair[0].pixels(PixelType::U8).and_then(|it| pair[1].pixels(it)).is_ok() {
+        if pair[0].pixels(PixelType::U8).and_then(|it| pair[1].pixels(it)).is_ok()
+            && pair[0].channels(3).and_then(|it| pair[1].channels(it)).is_ok()
+        {
             let image = &images[(first + second) % images.len()];
             let seed = (first * count + second) as u64;
             check(&pair, image, 1, seed, &format!("examples {first} and {second}"));
@@ -125,7 +127,7 @@ fn chains_of_every_operator_and_normalize_are_never_nan() {
                 let last = &normalize[(place + number) % normalize.len()];
                 let name = format!("example {place}, {size}, image {number}");
                 match example.pixels(PixelType::U8) {
-                    Ok(PixelType::U8) => {
+                    Ok(PixelType::U8) if example.channels(3) == Ok(3) => {
                         check(&[example.clone(), last.clone()], image, 1, 1, &name);
                     }
                     _ => check(std::slice::from_ref(example), image, 1, 1, &name),
@@ -133,4 +135,39 @@ fn chains_of_every_operator_and_normalize_are_never_nan() {
             }
         }
     }
+}
+
+/// Operators that accept an image with one channel keep its three channels equal, so that the first
+/// one is the image. Noise is drawn for each channel.
+#[test]
+fn chains_on_gray_images_keep_the_channels_equal() {
+    let draws_each = |op: &Arc<dyn Operator>| {
+        let text = format!("{op:?}");
+        ["GaussianNoise", "RandomErasing", "SaltAndPepper"].iter().any(|it| text.contains(it))
+    };
+    let mut compared = 0;
+    for seed in 0..if tests_all_cases() { 20_000 } else { 2000 } {
+        let rng = &mut numbers(seed);
+        let size = Size::new(1 + rng.below(40) as u32, 1 + rng.below(40) as u32);
+        let mut operators = chain(rng, size, 20_000);
+        let accepts = |op: &Arc<dyn Operator>| op.channels(1) == Ok(1) && !draws_each(op);
+        if !operators.iter().all(accepts) {
+            continue;
+        }
+        operators.insert(0, Arc::new(Grayscale { channels: 1 }));
+        let key = SampleKey { seed, epoch: 0, index: seed };
+        let actions = Actions::of(operators.iter().map(|it| &**it), key, size);
+        let unequal = match actions.reference(&HostImage::U8(random_image(size, seed))) {
+            HostImage::U8(image) => unequal(image.data()),
+            HostImage::F32(image) => unequal(image.data()),
+        };
+        assert_eq!(unequal, None, "seed {seed}: {operators:?}");
+        compared += 1;
+    }
+    assert!(compared > 100, "{compared}");
+}
+
+/// First pixel whose channels differ.
+fn unequal<T: PartialEq>(data: &[T]) -> Option<usize> {
+    data.chunks_exact(3).position(|pixel| pixel[0] != pixel[1] || pixel[1] != pixel[2])
 }

@@ -62,8 +62,14 @@ pub fn bytes(image: &HostImage) -> &[u8] {
 }
 
 /// Shape of the output tensors. These tests compare only images, so the values do not matter.
-const SHAPE: TensorShape =
-    TensorShape { batch: 1, width: 1, height: 1, dtype: DType::F32, layout: Layout::Nchw };
+const SHAPE: TensorShape = TensorShape {
+    batch: 1,
+    width: 1,
+    height: 1,
+    dtype: DType::F32,
+    layout: Layout::Nchw,
+    channels: 3,
+};
 
 /// An operator, and the actions that it draws for a whole image.
 pub struct Applied<'a> {

@@ -139,9 +139,8 @@ impl<'a> Bench<'a> {
         }
         let image = &images[self.plan.steps.len()];
         let last = FIRST_OPERATOR + self.plan.steps.len();
-        let (dtype, layout) = (self.plan.shape.dtype, self.plan.shape.layout);
         let ((), took) = best(|| {
-            output::store(black_box(image), dtype, layout, tensor);
+            output::store(black_box(image), self.plan.shape, tensor);
             Ok(())
         })?;
         times.push((last, took, image.window().size()));

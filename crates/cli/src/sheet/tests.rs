@@ -12,7 +12,8 @@ fn caption(title: &str, file: &str) -> Caption {
 /// Returns all pixels of a sheet of images with a single colour, row by row.
 fn drawn((width, height): (u32, u32), captions: Vec<Caption>) -> Vec<Vec<Rgb>> {
     let batch = captions.len();
-    let shape = TensorShape { batch, width, height, dtype: DType::U8, layout: Layout::Nhwc };
+    let shape =
+        TensorShape { batch, width, height, dtype: DType::U8, layout: Layout::Nhwc, channels: 3 };
     let data: Vec<u8> =
         (1..=batch as u8).flat_map(|level| vec![100 + level; shape.sample_bytes()]).collect();
     let sheet = Sheet::of(shape, data.into(), None, captions);

@@ -84,6 +84,16 @@ impl Operator for Pointwise {
     fn check(&self) -> Result<(), FieldError> {
         self.table.as_ref().map(|_| ()).map_err(FieldError::clone)
     }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        match self.table.as_deref() {
+            Ok([red, green, blue]) if input == 1 && (red != green || green != blue) => {
+                Err("expr of pointwise depends on c, but its input has only one channel; remove c"
+                    .into())
+            }
+            _ => Ok(input),
+        }
+    }
 }
 
 impl BuiltIn for Pointwise {

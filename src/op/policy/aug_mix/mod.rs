@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::op::settings::{check_count, check_number, one_or_each};
+use crate::op::settings::{check_count, check_number, equal_values, one_or_each};
 use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kind, Kinds, Operator};
 
 use super::apply::{self, Warping};
@@ -95,6 +95,10 @@ impl Operator for AugMix {
             check_count("chain_depth", depth, 1, MOST_DEPTH)?;
         }
         check_number("alpha", self.alpha, 0.1, 1000.0)
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        equal_values(Self::NAME, "fill", self.fill, input)
     }
 }
 

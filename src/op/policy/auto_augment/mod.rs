@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::op::settings::one_or_each;
+use crate::op::settings::{equal_values, one_or_each};
 use crate::op::{BuiltIn, Draw, Interpolation, Kinds, Operator};
 
 use super::apply::{self, Warping};
@@ -60,6 +60,10 @@ impl Operator for AutoAugment {
         for (operation, magnitude) in drawn {
             apply::draw(draw, operation.step(magnitude), Warping { interpolation, fill });
         }
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        equal_values(Self::NAME, "fill", self.fill, input)
     }
 }
 

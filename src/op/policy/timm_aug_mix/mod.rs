@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::op::settings::{check_number, one_or_each};
+use crate::op::settings::{check_number, equal_values, one_or_each};
 use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kind, Kinds, Operator};
 
 use super::apply::{self, Warping};
@@ -101,6 +101,10 @@ impl Operator for TimmAugMix {
     fn check(&self) -> Result<(), FieldError> {
         check_number("translate", self.translate, 0.0, 1.0)?;
         self.policy().map(|_| ())
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        equal_values(Self::NAME, "fill", self.fill, input)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::op::settings::one_or_each;
+use crate::op::settings::{equal_values, one_or_each};
 use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kinds, Operator};
 
 use super::apply::{self, Warping};
@@ -76,6 +76,10 @@ impl Operator for TimmAutoAugment {
 
     fn check(&self) -> Result<(), FieldError> {
         self.policy().map(|_| ())
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        equal_values(Self::NAME, "fill", self.fill, input)
     }
 }
 

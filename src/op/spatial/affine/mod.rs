@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::op::settings::{check_number, one_or_each};
+use crate::op::settings::{check_number, equal_values, one_or_each};
 use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kind, Kinds, Operator};
 
 use super::rotate::{MOST, check_center};
@@ -72,6 +72,10 @@ impl Operator for Affine {
         }
         check_number("scale", self.scale, SCALES[0], SCALES[1])?;
         check_center(self.center)
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        equal_values(Self::NAME, "fill", self.fill, input)
     }
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::geometry::Size;
 use crate::op::resample::{self, Filter};
-use crate::op::settings::{check_side, one_or_each};
+use crate::op::settings::{check_side, equal_values, one_or_each};
 use crate::op::{Bounds, BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
 
 pub mod formula;
@@ -87,6 +87,10 @@ impl Operator for Letterbox {
         check_side("width", self.width)?;
         check_side("height", self.height)?;
         self.stride.map_or(Ok(()), |stride| check_side("stride", stride))
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        equal_values(Self::NAME, "fill", self.fill, input)
     }
 
     fn fixed_output(&self, input: Option<Size>) -> Option<Size> {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::Size;
-use crate::op::settings::one_or_each;
+use crate::op::settings::{equal_values, one_or_each};
 use crate::op::warp::Warp;
 use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kind, Kinds, Operator};
 
@@ -86,6 +86,10 @@ impl Operator for Perspective {
             }
         }
         Ok(())
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        equal_values(Self::NAME, "fill", self.fill, input)
     }
 }
 

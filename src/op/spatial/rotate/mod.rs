@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::Size;
-use crate::op::settings::{check_number, one_or_each};
+use crate::op::settings::{check_number, equal_values, one_or_each};
 use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kind, Kinds, Operator};
 
 use formula::rotate;
@@ -79,6 +79,10 @@ impl Operator for Rotate {
     fn check(&self) -> Result<(), FieldError> {
         check_number("angle", self.angle, -MOST, MOST)?;
         check_center(self.center)
+    }
+
+    fn channels(&self, input: usize) -> Result<usize, String> {
+        equal_values(Self::NAME, "fill", self.fill, input)
     }
 
     fn fixed_output(&self, input: Option<Size>) -> Option<Size> {

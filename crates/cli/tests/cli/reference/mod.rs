@@ -109,7 +109,7 @@ fn applied(operator: &dyn Operator, draw: u64, photo: &Image<u8>) -> HostImage {
     let actions = Actions::of([operator], key, photo.window().size());
     // The shape does not matter, because no tensor is stored.
     let (dtype, layout) = (DType::F32, Layout::Nchw);
-    let shape = TensorShape { batch: 1, width: 1, height: 1, dtype, layout };
+    let shape = TensorShape { batch: 1, width: 1, height: 1, dtype, layout, channels: 3 };
     let mut transform = HostTransform::of_shape(shape);
     transform.run_operator(&actions, 0, &HostImage::U8(photo.clone())).unwrap();
     transform.image().clone()
