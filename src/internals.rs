@@ -27,6 +27,7 @@ pub mod error {
 
 #[doc(hidden)]
 pub mod field {
+    pub use crate::field::numpy::Numbers;
     pub use crate::field::{CellFormat, FieldPath, TooLong};
 }
 

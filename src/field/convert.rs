@@ -2,6 +2,7 @@
 
 use super::format::{CellFormat, Written, unfit};
 use super::number::Number;
+use super::numpy::Numbers;
 use super::writer::{Writer, quoted};
 use super::{CellKind, DefaultValue, FieldValue, Flat, Step, json};
 use crate::error::DataError;
@@ -55,7 +56,7 @@ fn value(to: &mut Writer<'_>, value: FieldValue<'_>, path: &[Step]) -> Result<bo
         FieldValue::Json(text) if text.trim_ascii().is_empty() => Ok(false),
         FieldValue::Json(text) => json::write(text, None, path, to),
         FieldValue::JsonMember(text, name) => json::write(text, Some(name), path, to),
-        FieldValue::Text("") | FieldValue::Bytes([]) => Ok(false),
+        FieldValue::Text("") | FieldValue::Bytes([]) | FieldValue::Npy([]) => Ok(false),
         FieldValue::Text(text) if !path.is_empty() && text.trim().is_empty() => Ok(false),
         FieldValue::Text(text) if !path.is_empty() => json::write(text.as_bytes(), None, path, to),
         FieldValue::Text(text) => text_or_number(to, text),
@@ -65,6 +66,7 @@ fn value(to: &mut Writer<'_>, value: FieldValue<'_>, path: &[Step]) -> Result<bo
         FieldValue::Integer(number) => to.number(Number::Integer(number)).map(|()| true),
         FieldValue::Float(number) => to.number(Number::Float(number)).map(|()| true),
         FieldValue::Bytes(bytes) => to.bytes(bytes).map(|()| true),
+        FieldValue::Npy(file) => array(to, file).map(|()| true),
         FieldValue::Integers(list) => {
             to.flat(list.len(), |at| Number::Integer(list[at].into())).map(|()| true)
         }
@@ -81,6 +83,15 @@ fn value(to: &mut Writer<'_>, value: FieldValue<'_>, path: &[Step]) -> Result<bo
             to.entries(shape, values.len(), |at| values.number(at)).map(|()| true)
         }
     }
+}
+
+/// Writes the array of a `.npy` file, or the file itself into a column of bytes.
+fn array(to: &mut Writer<'_>, file: &[u8]) -> Result<(), DataError> {
+    if matches!(to.format.kind, CellKind::Text | CellKind::Bytes) {
+        return to.bytes(file);
+    }
+    let array = Numbers::parse(file)?;
+    to.tensor(&array.shape, array.len(), |at| array.number(at))
 }
 
 impl Flat<'_> {

@@ -10,6 +10,7 @@ mod convert;
 mod format;
 mod json;
 mod number;
+pub(crate) mod numpy;
 mod path;
 mod value;
 mod writer;
@@ -52,6 +53,10 @@ pub enum FieldValue<'a> {
     Text(&'a str),
     /// Bytes.
     Bytes(&'a [u8]),
+    /// A file in NumPy's format `.npy` with an array of numbers. A column of numbers takes the
+    /// array, whose shape must be as for [`Tensor`](Self::Tensor). A column of bytes takes the
+    /// file.
+    Npy(&'a [u8]),
     /// The text of a JSON value, which may be null for a missing value.
     Json(&'a [u8]),
     /// The member with this name of a JSON object, given the text of the object.

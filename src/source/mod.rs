@@ -44,10 +44,9 @@ pub(crate) mod combine;
 pub(crate) mod configured;
 pub mod custom;
 mod detect;
-#[cfg(any(feature = "beton", feature = "npy"))]
-mod elements;
 pub(crate) mod exclusion;
 mod file;
+mod file_value;
 mod fingerprint;
 mod label;
 mod largest;

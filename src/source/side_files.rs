@@ -8,9 +8,9 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use super::PutField;
+use super::{PutField, file_value};
 use crate::error::{DataError, Error, Reason, Redacted, Result, reserve};
-use crate::field::{Field, FieldKind, FieldValue};
+use crate::field::Field;
 use crate::storage::{self, Fetch, Storage};
 use template::{Part, Replace, Template};
 
@@ -143,13 +143,9 @@ impl SideFiles {
 
     /// Fields in the order of their names.
     pub fn schema(&self) -> impl Iterator<Item = Field> {
-        self.0.iter().map(|file| {
-            let kind = match &*file.template.ending() {
-                "json" => FieldKind::Json,
-                "txt" | "caption" => FieldKind::Text,
-                _ => FieldKind::Bytes,
-            };
-            Field { name: file.name.clone(), kind }
+        self.0.iter().map(|file| Field {
+            name: file.name.clone(),
+            kind: file_value::kind(&file.template.ending()),
         })
     }
 
@@ -180,13 +176,8 @@ impl SideFiles {
             if !read(storage, &path, buffer, limit).map_err(failed)? {
                 continue;
             }
-            let is_json = path.extension().is_some_and(|it| it.eq_ignore_ascii_case("json"));
-            let value = match str::from_utf8(buffer) {
-                _ if is_json => FieldValue::Json(buffer),
-                Ok(text) => FieldValue::Text(text),
-                Err(_) => FieldValue::Bytes(buffer),
-            };
-            put(number, value)?;
+            let extension = path.extension().and_then(|it| it.to_str()).unwrap_or_default();
+            put(number, file_value::value(extension, buffer))?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::error::{DataError, Error, Reason, Result, nearest, reserve};
+use crate::field::numpy::Numbers;
 use crate::field::{CellFormat, DefaultValue, FieldValue, Flat, TooLong, Written, quoted};
 use crate::header::Header;
 use crate::op::View;
@@ -293,6 +294,15 @@ impl FieldColumn {
                 };
                 write_pgm(numbers, (width, height), &mut self.encoded)?;
             }
+            FieldValue::Npy([]) => self.encoded.clear(),
+            FieldValue::Npy(file) => {
+                let mut written = Ok(None);
+                Numbers::parse(file)?.pass(|value| {
+                    written = self.keep_mask(value);
+                    Ok(())
+                })?;
+                return written;
+            }
             _ => {
                 return wrong(
                     "is not a file; a mask is the bytes of a PNG or PGM file, or an array".into(),
@@ -340,6 +350,9 @@ fn keep_file(value: FieldValue<'_>, file: &mut Vec<u8>) -> Result<(), DataError>
                 quoted(text)
             );
             return Err(DataError::new(Reason::Field, problem));
+        }
+        FieldValue::Npy(npy) if !npy.is_empty() => {
+            return Numbers::parse(npy)?.pass(|value| keep_file(value, file));
         }
         FieldValue::Tensor(Flat::Bytes(pixels), &[height, width, 3]) => {
             let head = format!("P6 {width} {height} 255\n");

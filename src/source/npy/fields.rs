@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use super::array::{Array, words};
+use super::array;
 use super::{Npy, read, wrong};
 use crate::error::{DataError, Error, Reason, Redacted, Result, reserve};
 use crate::footprint::counted;
-use crate::source::elements::{CHARACTER_BYTES, Item};
+use crate::field::numpy::{Array, CHARACTER_BYTES, Item, words};
 use crate::source::records::FileError;
 use crate::source::{Field, FieldKind, FieldValue, Fields, PutField};
 use crate::storage::{File, Stamp, Storage};
@@ -42,7 +42,7 @@ impl FieldArrays {
             let stamp = file.stamp().map_err(io)?;
             let array = match file.is_remote() {
                 true => Err(FileError::new(0, "the file is at a URL; copy it to a local disk")),
-                false => Array::read(&file, stamp.len),
+                false => array::read(&file, stamp.len),
             };
             let first = files.last().map_or(0, |file| file.end);
             let opened = array.and_then(|array| {

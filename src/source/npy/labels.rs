@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::array::{Array, words};
+use super::array;
 use super::wrong;
 use crate::error::{Error, Result};
-use crate::source::elements::Item;
+use crate::field::numpy::{Array, Item, words};
 use crate::source::records::FileError;
 use crate::storage::{File, Storage};
 
@@ -29,7 +29,7 @@ impl Labels {
             let len = file.stamp().map_err(io)?.len;
             let first = parts.last().map_or(0, |part| part.end);
             let part =
-                Array::read(&file, len).and_then(|array| LabelArray::read(&file, array, first));
+                array::read(&file, len).and_then(|array| LabelArray::read(&file, array, first));
             parts.push(part.map_err(|it| wrong("labels", path, it))?);
         }
         Ok(Self(parts))

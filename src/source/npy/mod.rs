@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::elements::Item;
+use crate::field::numpy::{Array, Item, words};
 use super::largest::largest;
 use super::records::{FileError, expand};
 use super::{Configured, Fields, Hints, Identity, Page, Sealed, Source, settings};
@@ -18,7 +18,6 @@ use crate::header::PnmHead;
 use crate::storage::{self, File, Stamp, Storage};
 use crate::tensor::CHANNELS;
 
-use array::{Array, words};
 use fields::FieldArrays;
 use labels::Labels;
 
@@ -268,7 +267,7 @@ impl Stack {
         let io = |error| Error::io(&path, &error);
         let file = storage.open_pooled(&path).map_err(io)?;
         let stamp = file.stamp().map_err(io)?;
-        let array = Array::read(&file, stamp.len).map_err(|it| wrong("npy", &path, it))?;
+        let array = array::read(&file, stamp.len).map_err(|it| wrong("npy", &path, it))?;
         let images =
             images(&array).map_err(|problem| wrong("npy", &path, FileError::new(0, problem)))?;
         let (count, size, channels) = images;

@@ -9,7 +9,7 @@ use super::records::{
     CLASSES_NAME, Entries, Entry, FieldPlace, FieldSink, FileError, Format, MOST_CLASSES_BYTES,
     Records, Window, changed,
 };
-use super::{ExclusionReason, Exclusions, FieldKind, FieldValue, exclusion, label};
+use super::{ExclusionReason, Exclusions, exclusion, file_value, label};
 use crate::error::{DataError, Reason};
 use crate::storage::File;
 
@@ -179,8 +179,7 @@ impl Format for WebDatasetSettings {
     ) -> Result<(), DataError> {
         let (_, parts) = group(place)?;
         for (name, bytes) in &parts {
-            let kind = if is_json(name) { FieldKind::Json } else { FieldKind::Bytes };
-            if !to.wants(name, kind) {
+            if !to.wants(name, file_value::kind(name)) {
                 continue;
             }
             if parts.iter().filter(|(other, _)| other == name).count() > 1 {
@@ -188,12 +187,7 @@ impl Format for WebDatasetSettings {
                 return Err(DataError::new(Reason::Corrupt, problem));
             }
             to.read(name, bytes.clone(), buffer)?;
-            let value = match str::from_utf8(buffer) {
-                _ if is_json(name) => FieldValue::Json(buffer),
-                Ok(text) => FieldValue::Text(text),
-                Err(_) => FieldValue::Bytes(buffer),
-            };
-            to.put(name, value)?;
+            to.put(name, file_value::value(name, buffer))?;
         }
         Ok(())
     }
@@ -406,10 +400,6 @@ fn group(place: &FieldPlace<'_>) -> Result<Files, DataError> {
         Some((key, _)) => Ok((key, parts)),
         None => Err(changed()),
     }
-}
-
-fn is_json(extension: &str) -> bool {
-    extension == "json" || extension.ends_with(".json")
 }
 
 /// Splits a name into key and extension like `webdataset.tariterators`.

@@ -5,6 +5,7 @@ mod coco;
 mod image_headers;
 mod join;
 mod npy;
+mod npy_files;
 mod parquet;
 mod parquet_pages;
 mod ragged;

@@ -16,7 +16,7 @@ use feedwater::source::{Npy, Source};
 use tempfile::TempDir;
 
 /// Encodes a `.npy` file.
-fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+pub fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
     let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
     let len = (header.len() as u16).to_le_bytes();
     [b"\x93NUMPY\x01\x00", &len[..], header.as_bytes(), data].concat()

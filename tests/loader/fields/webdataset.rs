@@ -12,7 +12,7 @@ use feedwater::source::WebDataset;
 use feedwater::source::settings::WebDatasetSettings;
 
 /// Writes an archive of these files.
-fn tar(path: &Path, files: &[(String, Vec<u8>)]) {
+pub fn tar(path: &Path, files: &[(String, Vec<u8>)]) {
     let mut archive = tar::Builder::new(File::create(path).unwrap());
     for (name, bytes) in files {
         let mut header = tar::Header::new_gnu();
@@ -55,7 +55,7 @@ fn files(first: usize, count: usize) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-fn open(paths: &[std::path::PathBuf]) -> WebDataset {
+pub fn open(paths: &[std::path::PathBuf]) -> WebDataset {
     WebDataset::open(paths, &WebDatasetSettings::default()).unwrap()
 }
 

@@ -1,6 +1,7 @@
 //! Fields of a source: an example of each, and the column that would hold it.
 
 use feedwater::internals::error::beginning;
+use feedwater::internals::field::Numbers;
 use feedwater::source::{FieldValue, Flat, Source};
 use serde::Serialize;
 use serde_json::Value;
@@ -112,6 +113,16 @@ fn example(value: FieldValue<'_>) -> Option<(String, Option<String>)> {
                 if shape.is_empty() { String::new() } else { format!(", shape = {shape:?}") };
             Some((shortened(&text), Some(list_of(dtype) + &shape)))
         }
+        FieldValue::Npy([]) => None,
+        FieldValue::Npy(file) => Some(match Numbers::parse(file) {
+            Ok(array) => {
+                let (item, shape) = (array.item(), &array.shape);
+                let dtype = if item.contains('f') { "f32" } else { "i64" };
+                let column = format!("dtype = {dtype:?}, shape = {shape:?}");
+                (format!("an array of {item} with the shape {shape:?}"), Some(column))
+            }
+            Err(error) => (shortened(&error.problem), None),
+        }),
         FieldValue::Tensor(_, shape) => Some((format!("an array of shape {shape:?}"), None)),
         _ => Some(("a value".into(), None)),
     }

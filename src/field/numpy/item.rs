@@ -4,6 +4,7 @@ use half::f16;
 
 use crate::error::{DataError, Reason, reserve};
 use crate::field::FieldValue;
+use crate::field::number::Number;
 
 /// Size of a character of a text in bytes.
 pub const CHARACTER_BYTES: u64 = 4;
@@ -21,7 +22,6 @@ pub struct Item {
 
 impl Item {
     /// Formats the type like NumPy, such as `<f4`.
-    #[cfg_attr(not(feature = "npy"), allow(dead_code, reason = "only `npy` needs it"))]
     pub fn words(self) -> String {
         let order = match (self.bytes, self.big_endian) {
             (0 | 1, _) => '|',
@@ -58,6 +58,7 @@ impl Item {
     }
 
     /// Size of an element in the value of a field, in bytes.
+    #[cfg(any(feature = "beton", feature = "npy"))]
     pub fn value_bytes(self) -> u64 {
         match (self.kind, self.bytes) {
             (b'f', 2 | 4) => size_of::<f32>() as u64,
@@ -119,6 +120,15 @@ impl Item {
                 }
                 put(FieldValue::Integers(&values))
             }
+        }
+    }
+
+    /// The number `stored`. Panics unless it has the size of a number.
+    pub(in crate::field) fn number(self, stored: &[u8]) -> Number {
+        match (self.kind, self.bytes) {
+            (b'f', 8) => Number::Float(self.double(stored)),
+            (b'f', _) => Number::Float(self.float(stored).into()),
+            _ => Number::Integer(self.integer(stored)),
         }
     }
 

@@ -1,0 +1,43 @@
+//! Values of fields that are files, by the extension of the file.
+
+use crate::field::{FieldKind, FieldValue};
+
+/// Kind of the field whose files have this extension, such as `json` or `meta.json`.
+pub fn kind(extension: &str) -> FieldKind {
+    match last(extension).to_ascii_lowercase().as_str() {
+        "json" => FieldKind::Json,
+        "npy" => FieldKind::List,
+        "txt" | "caption" => FieldKind::Text,
+        _ => FieldKind::Bytes,
+    }
+}
+
+/// Value of the field that is the file `bytes` with this extension.
+pub fn value<'a>(extension: &str, bytes: &'a [u8]) -> FieldValue<'a> {
+    match (kind(extension), str::from_utf8(bytes)) {
+        (FieldKind::Json, _) => FieldValue::Json(bytes),
+        (FieldKind::List, _) => FieldValue::Npy(bytes),
+        (_, Ok(text)) => FieldValue::Text(text),
+        (_, Err(_)) => FieldValue::Bytes(bytes),
+    }
+}
+
+/// The part after the last dot.
+fn last(extension: &str) -> &str {
+    extension.rsplit('.').next().unwrap_or(extension)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_extension_counts() {
+        let kinds = ["json", "meta.JSON", "emb.npy", "txt", "seg.png", "npy.gz", ""].map(kind);
+        use FieldKind::{Bytes, Json, List, Text};
+        assert_eq!(kinds, [Json, Json, List, Text, Bytes, Bytes, Bytes]);
+        assert_eq!(value("cls", b"7"), FieldValue::Text("7"));
+        assert_eq!(value("bin", &[255]), FieldValue::Bytes(&[255]));
+        assert_eq!(value("a.npy", b"7"), FieldValue::Npy(b"7"));
+    }
+}
