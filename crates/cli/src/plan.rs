@@ -47,8 +47,11 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         tell(format!("warning: {warning}"));
     }
     if options.json {
-        return print_json(&describe(&plan, &source.excluded()));
+        let mut plan = describe(&plan, &source.excluded());
+        plan["source"] = source.describe().into();
+        return print_json(&plan);
     }
+    print(format!("source    {}", source.describe()))?;
     print_lines(plan.to_string().trim_end())?;
     exclusion_lines(&source.excluded())
         .iter()

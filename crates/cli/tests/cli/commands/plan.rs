@@ -25,6 +25,22 @@ fn plan_shows_places_and_memory() {
     assert!(total > 0);
 }
 
+/// The plan says what the weights of a mixture become: whole numbers of draws.
+#[test]
+fn plan_shows_the_draws_of_a_mixture() {
+    let dir = workplace();
+    let part = |weight| format!("[[source.mixture]]\ndirectory = \"data\"\nweight = {weight}\n");
+    let chain = "[[chain]]\nop = \"resize\"\nwidth = 8\nheight = 8\n";
+    write(&dir, "mixed.toml", &format!("{}{}{chain}", part(1.0 / 3.0), part(2.0 / 3.0)));
+    let words = ["mixed: 1 of 3 from data: 10 files", "; 2 of 3 from data: 10 files"];
+    let plan = done(dir.path(), &["plan", "mixed.toml", "--device", "cpu"]);
+    let line = plan.lines().find(|line| line.starts_with("source ")).expect(&plan);
+    assert!(words.iter().all(|it| line.contains(it)), "{line}");
+    let plan = json(dir.path(), &["plan", "mixed.toml", "--device", "cpu", "--json"]);
+    let source = plan["source"].as_str().unwrap();
+    assert!(words.iter().all(|it| source.contains(it)), "{source}");
+}
+
 #[test]
 fn plan_writes_an_equivalent_pipeline_file() {
     let dir = workplace();
