@@ -2,6 +2,7 @@
 struct GaussianNoiseParams {
     float mean, sigma;          // on the scale of a byte: 255 is white
     unsigned key[2];
+    unsigned is_gray, padding;  // 1 if all channels have the noise of the first
 };
 
 struct GaussianNoise {
@@ -9,7 +10,8 @@ struct GaussianNoise {
         return clamped((int)byte + (int)(p.mean + p.sigma * normal));
     }
     static __device__ Bytes of(const GaussianNoiseParams& p, int x, int y, Bytes pixel) {
-        const Floats3 n = normals(Words::of(p.key, x, y));
+        const Floats3 each = normals(Words::of(p.key, x, y));
+        const Floats3 n = p.is_gray ? Floats3::of(each.r, each.r, each.r) : each;
         const Bytes out = {noisy(p, n.r, pixel.r), noisy(p, n.g, pixel.g), noisy(p, n.b, pixel.b)};
         return out;
     }

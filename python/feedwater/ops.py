@@ -456,8 +456,7 @@ class Grayscale(Operator):
 
     With ``channels = 1`` the tensor has one channel, and the operators behind this one process images
     with one channel. Operators that change colours are then refused, and so are fill colours,
-    means and standard deviations whose three values differ. Noise is drawn for three channels, of
-    which the first is used.
+    means and standard deviations whose three values differ.
 
     Settings:
 
@@ -704,7 +703,7 @@ class Cutout(Operator):
 
     * ``holes``: Number of squares, 1 to 8. Default 1.
     * ``length``: Side of a square in pixels, 1 to 65,535. Default 16, the paper's value for CIFAR-10.
-    * ``fill``: Red, green and blue of the squares, 0 to 255. Default black.
+    * ``fill``: Red, green and blue of the squares, 0 to 255. In TOML, one number sets all three. Default black.
     """
 
     OP = "cutout"
@@ -714,7 +713,7 @@ class Cutout(Operator):
         *,
         holes: int | None = None,
         length: int | None = None,
-        fill: Sequence[int] | None = None,
+        fill: int | Sequence[int] | None = None,
         placement: Placement | None = None,
     ) -> None:
         super().__init__(holes=holes, length=length, fill=fill, placement=placement)
@@ -735,7 +734,7 @@ class GridMask(Operator):
     * ``angle``: Rotation in degrees, -360 to 360. DALI's setting is in radians. Default 0.
     * ``shift_x``: Shift along the grid's first axis in pixels, -65,535 to 65,535. Default 0.
     * ``shift_y``: Shift along the grid's second axis in pixels, -65,535 to 65,535. Default 0.
-    * ``fill``: Red, green and blue of the squares, 0 to 255. Default black.
+    * ``fill``: Red, green and blue of the squares, 0 to 255. In TOML, one number sets all three. Default black.
     """
 
     OP = "grid_mask"
@@ -748,7 +747,7 @@ class GridMask(Operator):
         angle: float | Sequence[float] | None = None,
         shift_x: float | Sequence[float] | None = None,
         shift_y: float | Sequence[float] | None = None,
-        fill: Sequence[int] | None = None,
+        fill: int | Sequence[int] | None = None,
         placement: Placement | None = None,
     ) -> None:
         super().__init__(tile=tile, ratio=ratio, angle=angle, shift_x=shift_x, shift_y=shift_y, fill=fill, placement=placement)

@@ -7,6 +7,7 @@ use crate::error::{DataError, reserve};
 use crate::geometry::{BoundingBox, Roi, Size};
 use crate::image::HostImage;
 use crate::random::{OperatorPath, SampleKey, SampleRng};
+use crate::tensor::CHANNELS;
 
 use super::action::Action;
 use super::draw::{Boxes, Draw};
@@ -94,7 +95,7 @@ impl Actions {
         self.ends.clear();
         self.table.clear();
         self.fixed.clear();
-        let mut size = input;
+        let (mut size, mut channels) = (input, CHANNELS);
         self.names.clear();
         for operator in operators {
             let first = self.list.len();
@@ -111,9 +112,12 @@ impl Actions {
             let present = &mut self.present;
             let boxes = Boxes { upright: &self.boxes, trace: &*trace, first, present };
             let (sample, output) = (key, self.output);
-            let mut draw = Draw { size, sample, output, path, rng, actions, tables, boxes, record };
+            let mut draw =
+                Draw { size, channels, sample, output, path, rng, actions, tables, boxes, record };
             operator.draw(&mut draw);
             size = draw.size;
+            // The plan has checked that the operator accepts its input.
+            channels = operator.channels(channels).unwrap_or(channels);
             Action::trace_all(&self.list[first..], trace);
             self.ends.push(self.list.len());
         }

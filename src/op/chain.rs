@@ -175,7 +175,7 @@ impl Chain {
 
     /// Maximum number of outputs of an operator of the chain.
     pub(crate) fn outputs(&self) -> u32 {
-        self.steps.iter().map(|step| step.operator.outputs()).max().unwrap_or(1)
+        self.steps.iter().map(|step| step.operator.outputs()).max().unwrap_or(1).max(1)
     }
 
     /// Steps of the chain, in order.

@@ -28,6 +28,7 @@ use super::{ActionParams, Operator, ParamBytes, Trace};
 #[derive(Debug)]
 pub struct Draw<'a> {
     pub(super) size: Size,
+    pub(super) channels: usize,
     pub(super) sample: SampleKey,
     pub(super) output: u32,
     pub(super) path: OperatorPath,
@@ -69,6 +70,12 @@ impl Draw<'_> {
     /// Size of the image after the actions that were added so far.
     pub fn size(&self) -> Size {
         self.size
+    }
+
+    /// Number of channels of the operator's input: 3, or 1 if the three channels of the image are
+    /// equal and must stay equal ([`Operator::channels`]).
+    pub fn channels(&self) -> usize {
+        self.channels
     }
 
     /// Number of the output, from 0 up to, but without, [`Operator::outputs`]. 0 for operators with
@@ -234,6 +241,7 @@ impl Draw<'_> {
             let path = self.path.child(name, before);
             let mut draw = Draw {
                 size: self.size,
+                channels: self.channels,
                 sample: self.sample,
                 output: self.output,
                 path,

@@ -33,6 +33,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::geometry::Size;
 use crate::image::PixelType;
 use crate::random::{OperatorPath, SampleKey, SampleRng};
+use crate::tensor::CHANNELS;
 
 pub use batch::{BatchOperator, Blend, Blends, CutMix, Mixup, MixupOrCutMix, PairDraw};
 pub use chain::{Chain, Placement, View};
@@ -244,8 +245,8 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Number of channels of the output, 3 or 1, for an input with `input` channels. An image with
-    /// one channel is gray: its red, green and blue are equal, and the tensor has only the first of
-    /// them. The error tells the user what to do instead. Default: `input`.
+    /// one channel is gray: its red, green and blue are equal, operators keep them equal, and the
+    /// tensor has only one of them. The error tells the user what to do instead. Default: `input`.
     fn channels(&self, input: usize) -> Result<usize, String> {
         Ok(input)
     }
@@ -279,8 +280,9 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
         let (size, actions, tables) = (Size::new(500, 375), &mut Vec::new(), &mut Vec::new());
         let (trace, present) = (&Trace::new(size), &mut Vec::new());
         let boxes = draw::Boxes { upright: &[], trace, first: 0, present };
-        let (output, record) = (0, None);
-        let mut draw = Draw { size, sample, output, path, rng, actions, tables, boxes, record };
+        let (channels, output, record) = (CHANNELS, 0, None);
+        let mut draw =
+            Draw { size, channels, sample, output, path, rng, actions, tables, boxes, record };
         self.draw(&mut draw);
         draw.rng.has_drawn()
     }

@@ -125,7 +125,8 @@ pub(super) fn around_zero_or_none<'de, D: Deserializer<'de>>(
     around_zero(deserializer).map(Some)
 }
 
-/// Reads one value, which stands for all `N` values and may be in a list, or a list of `N` values.
+/// Reads one value, which stands for all `N` values, or a list of `N` values. If these are more
+/// than two, a list of one value is read like this value.
 pub(super) fn one_or_each<'de, D, T, const N: usize>(deserializer: D) -> Result<[T; N], D::Error>
 where
     D: Deserializer<'de>,
@@ -172,7 +173,8 @@ impl<'de, T: Deserialize<'de> + Copy + Default, const N: usize> Visitor<'de> for
             }
             count += 1;
         }
-        if count == 1 {
+        // Two values are a range, of which one end may have been forgotten.
+        if count == 1 && N > 2 {
             return Ok([values[0]; N]);
         }
         match count == N {

@@ -75,6 +75,14 @@ pub(super) fn planned_steps(
         }
         pixels = operator.pixels(pixels).map_err(|problem| Error::config(&key, problem))?;
         channels = operator.channels(channels).map_err(|problem| Error::config(&key, problem))?;
+        if channels != 1 && channels != CHANNELS {
+            let problem = format!(
+                "Operator::channels of {} returns {channels}, but an image has 1 or {CHANNELS} \
+                 channels",
+                operator.name()
+            );
+            return Err(Error::config(key, problem));
+        }
         size = operator.fixed_output(size);
         let (kinds, is_random) = (operator.kinds(), operator.is_random());
         steps.push(PlannedStep { operator, kinds, is_random, place, pixels });

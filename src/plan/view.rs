@@ -239,7 +239,8 @@ fn random_name(view: &View, views: &[View], main: &Plan) -> Result<Option<String
 /// Number of runs of a view's chain per sample, each with its own random numbers.
 fn runs(view: &View) -> u32 {
     let of_run = view.chain.outputs();
-    view.count.unwrap_or(of_run) / of_run
+    // A count that is too small is an error of the view itself.
+    (view.count.unwrap_or(of_run) / of_run).max(1)
 }
 
 /// Checks that there is a view or image that a column can follow.
@@ -265,7 +266,7 @@ fn check_followed(column: &ColumnSettings, views: &[ViewPlan], main: &Plan) -> R
         Some(number) if column.kind != ColumnKind::Mask && views[number].count.is_some() => {
             Err(format!(
                 "is {like:?}, which has several outputs per sample, and {} can follow only one; \
-                 follow a view without count",
+                 follow a view with one output per sample",
                 column.kind.name()
             ))
         }

@@ -12,8 +12,7 @@ use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 ///
 /// With `channels = 1` the tensor has one channel, and the operators behind this one process images
 /// with one channel. Operators that change colours are then refused, and so are fill colours,
-/// means and standard deviations whose three values differ. Noise is drawn for three channels, of
-/// which the first is used.
+/// means and standard deviations whose three values differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Grayscale {

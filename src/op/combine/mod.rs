@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};
 
+use crate::footprint::counted;
 use crate::geometry::Size;
 use crate::image::PixelType;
 use crate::random::SampleRng;
@@ -165,11 +166,14 @@ fn kept_pixels(name: &str, operators: &Inner, input: PixelType) -> Result<PixelT
 /// Number of channels after a combinator, which must keep it.
 fn kept_channels(name: &str, operators: &Inner, input: usize) -> Result<usize, String> {
     for (place, operator) in operators.iter().enumerate() {
-        if operator.channels(input)? != input {
+        let output = operator.channels(input)?;
+        if output != input {
             let inner = operator.name();
             return Err(format!(
-                "operators[{place}], {inner}, makes one channel of three, but {name} does not apply \
-                 it to every sample; move {inner} out of {name}, or remove its setting channels"
+                "operators[{place}], {inner}, makes {} of {}, but operators inside of {name} must \
+                 keep their number; move {inner} out of {name}, or set its channels to {input}",
+                counted(output as u64, "channel"),
+                input
             ));
         }
     }

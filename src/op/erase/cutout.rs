@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::Size;
-use crate::op::settings::equal_values;
+use crate::op::settings::{equal_values, one_or_each};
 use crate::op::kind::{Channel, PositionFormula, RowPosition};
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 use crate::random::SampleRng;
@@ -17,7 +17,9 @@ pub struct Cutout {
     pub holes: u32,
     /// Side of a square in pixels, 1 to 65,535. Default 16, the paper's value for CIFAR-10.
     pub length: u32,
-    /// Red, green and blue of the squares, 0 to 255. Default black.
+    /// Red, green and blue of the squares, 0 to 255. In TOML, one number sets all three. Default
+    /// black.
+    #[serde(deserialize_with = "one_or_each")]
     pub fill: [u8; 3],
 }
 

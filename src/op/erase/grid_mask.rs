@@ -31,7 +31,9 @@ pub struct GridMask {
     /// Shift along the grid's second axis in pixels, -65,535 to 65,535. Default 0.
     #[serde(deserialize_with = "one_or_each")]
     pub shift_y: [f64; 2],
-    /// Red, green and blue of the squares, 0 to 255. Default black.
+    /// Red, green and blue of the squares, 0 to 255. In TOML, one number sets all three. Default
+    /// black.
+    #[serde(deserialize_with = "one_or_each")]
     pub fill: [u8; 3],
 }
 

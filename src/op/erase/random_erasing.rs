@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::geometry::Size;
 use crate::op::kind::{Channel, PositionFormula, RowPosition};
 use crate::op::settings::{check_count, check_number, check_pair, equal_values, one_or_each};
-use crate::op::shared::noise::{key, normals, words};
+use crate::op::shared::noise::{shared, key, normals, words};
 use crate::op::wide::truncated;
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 use crate::random::SampleRng;
@@ -89,7 +89,7 @@ impl RandomErasing {
     }
 
     /// Mean and standard deviation of the new values in one rectangle.
-    fn noise(&self, rng: &mut SampleRng) -> ([f32; 3], [f32; 3]) {
+    fn noise(&self, rng: &mut SampleRng, is_gray: u32) -> ([f32; 3], [f32; 3]) {
         // Adding 0 turns -0 into 0, so that the kernel and the CPU write the same bits. For a
         // rectangle of one colour, the kernel writes the mean itself, but the CPU adds 0 times
         // noise, which may turn -0 into 0.
@@ -98,7 +98,7 @@ impl RandomErasing {
             ErasingMode::Const => (value, [0.0; 3]),
             ErasingMode::Pixel => (value, std),
             ErasingMode::Rand => {
-                let normals = normals(std::array::from_fn(|_| rng.bits()));
+                let normals = shared(normals(std::array::from_fn(|_| rng.bits())), is_gray);
                 (std::array::from_fn(|at| value[at] + std[at] * normals[at]), [0.0; 3])
             }
         }
@@ -118,16 +118,16 @@ impl Operator for RandomErasing {
         if !draw.rng().chance(self.probability) {
             return;
         }
-        let size = draw.size();
+        let (size, is_gray) = (draw.size(), u32::from(draw.channels() == 1));
         let count = self.count(draw.rng());
         let scale = self.scale.map(|share| share / f64::from(count));
         for _ in 0..count {
             let boxes = Boxes { scale, ratio: self.ratio };
             let Some([x, y, width, height]) = boxes.draw(size, draw.rng()) else { continue };
-            let (mean, std) = self.noise(draw.rng());
+            let (mean, std) = self.noise(draw.rng(), is_gray);
             let key = key(draw.rng());
             let (right, bottom) = (x + width, y + height);
-            draw.position::<Self>(&Params { x, y, right, bottom, mean, std, key });
+            draw.position::<Self>(&Params { x, y, right, bottom, mean, std, key, is_gray, padding: 0 });
         }
     }
 
@@ -145,7 +145,8 @@ impl Operator for RandomErasing {
     }
 
     fn channels(&self, input: usize) -> Result<usize, String> {
-        equal_values(Self::NAME, "value", self.value, input)
+        equal_values(Self::NAME, "value", self.value, input)?;
+        equal_values(Self::NAME, "std", self.std, input)
     }
 
     fn is_random(&self) -> bool {
@@ -238,6 +239,11 @@ pub struct Params {
     pub std: [f32; 3],
     /// Key of the random numbers for the noise in this rectangle.
     pub key: [u32; 2],
+    /// 1 if all channels have the noise of the first, else 0.
+    pub is_gray: u32,
+    /// Always 0.
+    #[serde(skip)]
+    pub padding: u32,
 }
 
 /// Distribution of the rectangles. The defaults are those of torchvision.
@@ -287,7 +293,7 @@ fn is_inside(params: &Params, x: i32, y: i32) -> bool {
 /// branch would keep compilers from using vector instructions.
 #[inline(always)]
 fn values(params: &Params, x: i32, y: i32) -> [f32; 3] {
-    let normals = normals(words(params.key, x, y));
+    let normals = shared(normals(words(params.key, x, y)), params.is_gray);
     std::array::from_fn(|channel| params.mean[channel] + params.std[channel] * normals[channel])
 }
 
@@ -338,13 +344,13 @@ mod tests {
     fn a_colour_is_drawn_once_per_rectangle() {
         let op = RandomErasing { mode: ErasingMode::Rand, ..RandomErasing::default() };
         let mut rng = SampleRng::new(SampleKey::default(), 0);
-        let (first, second) = (op.noise(&mut rng), op.noise(&mut rng));
+        let (first, second) = (op.noise(&mut rng, 0), op.noise(&mut rng, 0));
         assert_ne!(first.0, second.0);
         assert_eq!(first.1, [0.0; 3]);
         let op = RandomErasing { mode: ErasingMode::Pixel, ..op };
-        assert_eq!(op.noise(&mut rng), ([0.0; 3], [1.0; 3]));
+        assert_eq!(op.noise(&mut rng, 0), ([0.0; 3], [1.0; 3]));
         let op = RandomErasing { mode: ErasingMode::Const, value: [7.0; 3], ..op };
-        assert_eq!(op.noise(&mut rng), ([7.0; 3], [0.0; 3]));
+        assert_eq!(op.noise(&mut rng, 0), ([7.0; 3], [0.0; 3]));
     }
 
     #[test]
@@ -357,6 +363,8 @@ mod tests {
             mean: [1.0, 300.0, -4.0],
             std: [0.0; 3],
             key: [0; 2],
+            is_gray: 0,
+            padding: 0,
         };
         for (x, y) in [(1, 3), (5, 3), (2, 2), (4, 4)] {
             assert_eq!(RandomErasing::bytes(&params, x, y, [7, 8, 9]), [7, 8, 9]);

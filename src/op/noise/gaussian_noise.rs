@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::op::kind::PositionFormula;
 use crate::op::settings::check_number;
-use crate::op::shared::noise::{key, normals, words};
+use crate::op::shared::noise::{key, normals, shared, words};
 use crate::op::wide::truncated;
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
@@ -37,7 +37,9 @@ impl Operator for GaussianNoise {
 
     fn draw(&self, draw: &mut Draw<'_>) {
         let key = key(draw.rng());
-        draw.position::<Self>(&Params::new(self.mean, self.sigma, key));
+        let is_gray = u32::from(draw.channels() == 1);
+        let params = Params { is_gray, ..Params::new(self.mean, self.sigma, key) };
+        draw.position::<Self>(&params);
     }
 
     fn check(&self) -> Result<(), FieldError> {
@@ -64,7 +66,7 @@ impl PositionFormula for GaussianNoise {
     /// distributed, from [`normals`].
     #[inline(always)]
     fn bytes(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
-        let normals = normals(words(params.key, x, y));
+        let normals = shared(normals(words(params.key, x, y)), params.is_gray);
         std::array::from_fn(|channel| {
             let noise = (params.mean + params.sigma * normals[channel]).clamp(-255.0, 255.0);
             let levels = truncated(noise.abs());
@@ -84,11 +86,16 @@ pub struct Params {
     pub sigma: f32,
     /// Key of the random numbers for the sample's noise.
     pub key: [u32; 2],
+    /// 1 if all channels have the noise of the first, else 0.
+    pub is_gray: u32,
+    /// Always 0.
+    #[serde(skip)]
+    pub padding: u32,
 }
 
 impl Params {
     /// Parameters for a mean and a standard deviation on a scale of 0 to 1, as in torchvision.
     pub fn new(mean: f64, sigma: f64, key: [u32; 2]) -> Self {
-        Self { mean: (mean * 255.0) as f32, sigma: (sigma * 255.0) as f32, key }
+        Self { mean: (mean * 255.0) as f32, sigma: (sigma * 255.0) as f32, key, is_gray: 0, padding: 0 }
     }
 }

@@ -41,7 +41,7 @@ impl Operator for SaltAndPepper {
         draw.position::<Self>(&Params::new(
             self.probability,
             self.salt_vs_pepper,
-            self.per_channel,
+            self.per_channel && draw.channels() > 1,
             key,
         ));
     }

@@ -17,6 +17,12 @@ pub fn words(key: [u32; 2], x: i32, y: i32) -> [u32; 4] {
     philox4x32_10([x as u32, y as u32, 0, 0], key)
 }
 
+/// The numbers of three channels, or three times the first if `is_gray` is 1.
+#[inline(always)]
+pub fn shared([red, green, blue]: [f32; 3], is_gray: u32) -> [f32; 3] {
+    if is_gray == 0 { [red, green, blue] } else { [red; 3] }
+}
+
 /// Three independent standard normal numbers from the random words of a pixel, between -5.77 and
 /// 5.77.
 ///

@@ -264,7 +264,18 @@ fn formulas_of_positions_equal_their_twins() {
     for std in [[0.0; 3], [58.395, 57.12, 57.375]] {
         let mean = [123.675, 116.28, 103.53];
         let (x, y, right, bottom) = (13, 50, 600, 390);
-        let params = random_erasing::Params { x, y, right, bottom, mean, std, key: [4, 5] };
+        let is_gray = u32::from(x % 2 == 0);
+        let params = random_erasing::Params {
+            x,
+            y,
+            right,
+            bottom,
+            mean,
+            std,
+            key: [4, 5],
+            is_gray,
+            padding: 0,
+        };
         position::<RandomErasing>(&params);
         position_of_floats::<RandomErasing>(&params);
     }

@@ -118,6 +118,15 @@ fn operators_with_several_outputs_belong_into_views() {
         (view("", &[five, ten]), "view[0].chain[1]", "ten_crop follows five_crop"),
         (view("", &[inner]), "view[0].chain[0].operators[0]", "move it out"),
         (
+            format!(
+                "{}{}",
+                view("like = \"b\"", &[ten]),
+                view("count = 3", &[five]).replace("crops", "b")
+            ),
+            "view[1].count",
+            "a multiple of 5",
+        ),
+        (
             view("", &[&format!("{five}crop = 5\n")]),
             "view[0].chain[0].crop",
             "must be 0 to 4, is 5",
