@@ -89,5 +89,10 @@ def applied(rest: Sequence[Callable[[Any], Any]], images: Any) -> Any:
         for step in rest:
             image = step(image)
         # A transform such as `FiveCrop` returns several views of an image, which become one tensor.
-        changed.append(torch.stack(tuple(image)) if isinstance(image, (tuple, list)) else image)
+        parts = tuple(image) if isinstance(image, (tuple, list)) else (image,)
+        for part in parts:
+            if not isinstance(part, torch.Tensor):
+                last = type(rest[-1]).__name__
+                raise TypeError(f"the transforms that stay Python (keep_rest) return a {type(part).__name__}; the last one, {last}, must return a tensor")
+        changed.append(torch.stack(parts) if isinstance(image, (tuple, list)) else image)
     return torch.stack(changed).to(images.device)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, SupportsIndex
 
@@ -195,6 +196,8 @@ class View(_Settings):
 
     MADE_BY = "fw.view or fw.image"
     FIELDS = ("chain", "field", "count", "like", "dtype")
+    #: Loader settings of the recipe of the view's operators.
+    sections: Mapping[str, Mapping[str, Any]] = types.MappingProxyType({})
 
     def settings(self) -> dict[str, Any]:
         """The settings as a table of a pipeline file, without the name of the view."""
@@ -220,8 +223,8 @@ def view(transform: Operator | Sequence[Operator], *, count: int | None = None, 
     """A column with another output of the sample's image, such as a small crop. The image is decoded once for all views.
 
     * ``transform``: operators, as for :class:`feedwater.Loader`, that end in a fixed size. The loader settings of a recipe, such as
-      ``shuffle``, have no effect in a view. If all outputs are views, give the loader no
-      ``transform``; dictionaries then have no key ``image``.
+      ``shuffle``, have no effect in a view, except for the element type, and for ``last_batch="partial"`` if all outputs are views of such
+      recipes. If all outputs are views, give the loader no ``transform``; dictionaries then have no key ``image``.
     * ``count``: number of outputs per sample, at least 1, each with its own random numbers, in a tensor ``[samples, count, 3, height, width]``
       (with ``layout="nhwc"``: ``[samples, count, height, width, 3]``). By default, there is one output and no such axis. All views together
       have at most 1024 outputs. With ``FiveCrop`` or ``TenCrop``, the default is 5 or 10, and another count is a multiple of it; the crops of
@@ -229,7 +232,7 @@ def view(transform: Operator | Sequence[Operator], *, count: int | None = None, 
     * ``like``: name of another view, or ``"image"`` for the loader's own operators, whose random numbers this view uses. Operators that have
       the same name and settings in both then draw the same, such as the same crop. The other view must have the same ``count`` and no
       ``like``; ``"image"`` needs no ``count``. By default, a view has random numbers of its own, which do not depend on other views.
-    * ``dtype``: ``"f32"``, ``"f16"``, ``"bf16"`` or ``"u8"``. Default: that of the loader.
+    * ``dtype``: ``"f32"``, ``"f16"``, ``"bf16"`` or ``"u8"``. Default: that of the loader if it is given one, else that of the recipe.
     """
     return _view(transform, None, count, like, dtype)
 
@@ -265,7 +268,9 @@ def _view(transform: Any, field: str | None, count: int | None, like: str | None
         raise ValueError(
             "the recipe has transforms that stay Python (keep_rest), which a view cannot run; remove them, or apply them in the training loop"
         )
-    return View(chain=operators_of(transform), field=field, count=count, like=like, dtype=dtype_name(dtype))
+    made = View(chain=operators_of(transform), field=field, count=count, like=like, dtype=dtype_name(dtype))
+    made._set(sections=dict(getattr(transform, "sections", {})))
+    return made
 
 
 class Ragged(Sequence[Any]):
@@ -308,8 +313,9 @@ class Ragged(Sequence[Any]):
         return f"fw.Ragged({len(self)} lists, {len(self.values)} entries in total, {self.values.dtype})"
 
 
-def tables(columns: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Returns the tables of columns and those of views in a pipeline file. ``columns`` is the loader's parameter."""
+def tables(columns: Any, has_dtype: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Returns the tables of columns and those of views in a pipeline file. ``columns`` is the loader's parameter. ``has_dtype``: whether the
+    loader is given an element type, which takes precedence over those of recipes."""
     if not isinstance(columns, Mapping):
         raise TypeError(f'columns is {columns!r}; it must be a dictionary, such as {{"caption": fw.text(), "score": fw.array("f32")}}')
     found: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])
@@ -321,8 +327,18 @@ def tables(columns: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
             near = made if made in __all__ else nearest(str(column), __all__) if isinstance(column, str) else None
             advice = f"; did you mean fw.{near}()?" if near else ""
             raise TypeError(f"columns[{name!r}] is {column!r}; it must be made by {', '.join(f'fw.{it}' for it in MAKERS)}{advice}")
-        found[isinstance(column, View)].append({"name": name, **column.settings()})
+        settings = {"name": name, **column.settings()}
+        if isinstance(column, View) and not has_dtype and (dtype := column.sections.get("output", {}).get("dtype")):
+            settings.setdefault("dtype", dtype)
+        found[isinstance(column, View)].append(settings)
     return found
+
+
+def last_of_views(columns: Any) -> dict[str, str]:
+    """Returns the loader's setting ``last_batch`` if all columns with images are views whose recipes set it to ``"partial"``."""
+    views = [column for column in columns.values() if isinstance(column, View)] if isinstance(columns, Mapping) else []
+    partial = all(view.sections.get("loader", {}).get("last_batch") == "partial" for view in views)
+    return {"last_batch": "partial"} if views and partial else {}
 
 
 @contextlib.contextmanager

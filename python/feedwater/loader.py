@@ -22,7 +22,7 @@ from ._datasets import Dataset, as_source
 from ._names import ALIASES, RARE, MoreParameters, advice, needing_source, settings_of, settled, suggesting
 from ._settings import BatchOperator, Operator, Samples, Source, written
 from .batch import Batch, Meaning
-from .columns import named, tables
+from .columns import last_of_views, named, tables
 from .errors import ConfigError, Error, StoppedError
 from .report import Report
 from .sections import SECTIONS, Cache, Decode, Limits, LoaderSettings, Output, Storage, Targets, checked_sections, table_of, written_keys
@@ -214,13 +214,19 @@ class Loader:
         transform = given.get("transform", transform)
         recipe = checked_sections(getattr(transform, "sections", {}))
         sections = {}
+        has_dtype = False
         for name in SECTIONS:
             section = table_of(name, given.get(name))
             direct = {key: given[key] for key in _DIRECT.get(name, ()) if key in given}
             for key in sorted(direct.keys() & section.keys()):
                 inner = written_keys(name, given[name])[key]
                 raise TypeError(f"{key} is given twice, as {wrote[key]} and as {inner} in {name}; give it once")
-            sections[name] = {**recipe.get(name, {}), **section, **direct}
+            written_here = {**section, **direct}
+            if name == "output":
+                has_dtype = "dtype" in written_here
+            if name == "loader" and not transform and "last_batch" not in written_here:
+                written_here |= last_of_views(given.get("columns"))
+            sections[name] = {**recipe.get(name, {}), **written_here}
             check_section(name, sections[name])
         sections["output"]["dtype"] = dtype_name(sections["output"].get("dtype"))
         # `device` may also be a `torch.device`, whose text is the setting.
@@ -233,7 +239,7 @@ class Loader:
         lines += [f"{name} = {table}" for name, table in texts.items() if table != "{}"]
         lines.append(f"chain = {_toml.value(operators_of(transform))}")
         blends = batch_operators_of(given.get("batch_operators", getattr(transform, "batch_operators", ())))
-        columns, views = tables(given["columns"]) if "columns" in given else ([], [])
+        columns, views = tables(given["columns"], has_dtype) if "columns" in given else ([], [])
         if views:
             lines.append(f"view = {_toml.value(views)}")
         if columns:
@@ -248,6 +254,11 @@ class Loader:
             )
         if rest and framework != "torch":
             raise ValueError(f'the recipe has transforms that stay Python, which need framework="torch"; it is {framework!r}')
+        if rest and sections["output"].get("layout") == "nhwc":
+            raise ValueError(
+                'layout is "nhwc", but the recipe has transforms that stay Python (keep_rest), which take and return channels first; remove layout, '
+                "or permute the axes in the training loop"
+            )
         following = [column["name"] for column in columns if column["kind"] in ("mask", "points", "boxes")]
         if rest and following:
             raise ValueError(

@@ -142,8 +142,8 @@ REFUSED = {
     "warped tensors": ([v2.ToImage(), v2.RandomRotation(10)], "before ToImage", True),
     "policies of tensors": ([v2.PILToTensor(), v2.TrivialAugmentWide()], "before PILToTensor", True),
     "random erasing of bytes": ([v1.ToTensor(), v1.RandomErasing(value="random")], "after Normalize", False),
-    "erasing with half a byte": ([v1.ToTensor(), v1.RandomErasing(value=0.5)], "is not a byte", False),
-    "erasing above 1": ([v1.ToTensor(), v1.RandomErasing(value=128)], "is not a byte", False),
+    "erasing with half a byte": ([v1.ToTensor(), v1.RandomErasing(value=0.5)], "in steps of 1/255", False),
+    "erasing above 1": ([v1.ToTensor(), v1.RandomErasing(value=128)], "in steps of 1/255", False),
     "erasing of PIL images": ([v1.RandomErasing()], "after ToTensor", False),
     "normalized PIL images": ([v1.Normalize([0.5] * 3, [0.5] * 3)], "PIL image", False),
     "normalized bytes": ([v2.ToDtype(torch.float32, scale=True), v2.ToImage(), v2.Normalize([0.5] * 3, [0.5] * 3)], "tensor of bytes", False),
@@ -222,7 +222,7 @@ def test_advice_says_when_the_rest_can_be_kept():
     assert "keep_rest=True keeps Lambda and what follows" in advice(v1.CenterCrop(8), v1.Lambda(str), v1.ToTensor())
     for late in ([v1.Resize(12), v1.Lambda(str), v1.CenterCrop(8)], [v1.CenterCrop(8), v1.RandomRotation(9, expand=True), v1.Lambda(str)]):
         assert "if a crop or Resize((height, width)) comes before Lambda" in advice(*late)
-        with pytest.raises(fw.errors.ConversionError, match="comes before Lambda"):
+        with pytest.raises(fw.errors.ConversionError, match="images before Lambda differ in size"):
             fw.from_torchvision(late, keep_rest=True)
     assert "mixes the samples" in advice(v1.CenterCrop(8), v1.Lambda(str), v2.MixUp(num_classes=3))
 
@@ -297,6 +297,77 @@ def test_crops_belong_into_a_view(large):
     assert len(problem.value.problems) == 1
     with pytest.raises(fw.errors.ConversionError, match="move it out"):
         fw.from_torchvision([v1.RandomApply([v1.FiveCrop(8)])])
+
+
+def test_the_rest_has_torchvisions_input_for_every_element_type(large):
+    transform = v1.Compose([v1.Resize((30, 40)), v1.FiveCrop(8), STACK])
+    recipe = fw.from_torchvision(transform, keep_rest=True)
+    for dtype in ("u8", "f16", "bf16", torch.float32):
+        images, _ = next(iter(fw.Loader(large, recipe, batch_size=4, dtype=dtype)))
+        for index, image in enumerate(images):
+            torch.testing.assert_close(image, transform(Image.fromarray(smooth(index))), rtol=0, atol=0)
+    with pytest.raises(ValueError, match="channels first"):
+        fw.Loader(large, recipe, batch_size=4, output={"layout": "nhwc"})
+    with pytest.raises(TypeError, match="return a Image; the last one, Lambda, must return a tensor"):
+        next(iter(fw.Loader(large, fw.from_torchvision([v1.Resize((8, 8)), v1.Lambda(lambda it: it)], keep_rest=True), batch_size=4)))
+    with pytest.raises(fw.errors.ConversionError, match="cannot stay in Python, because the images before TenCrop differ in size"):
+        fw.from_torchvision([v1.Resize(20), v1.TenCrop(8), STACK], keep_rest=True)
+
+
+@pytest.mark.parametrize("library", [v1, v2])
+def test_one_channel_is_that_of_torchvision(large, library):
+    scaled = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True)] if library is v2 else [v1.ToTensor()]
+    size = library.Resize((20, 30))
+    chains = [
+        [size, library.Grayscale(), *scaled, library.Normalize((0.1307,), (0.3081,))],
+        [library.Grayscale(1), size, library.RandomHorizontalFlip(1.0), *scaled],
+        [library.Grayscale(1), size, library.Grayscale(3), *scaled],
+    ]
+    if library is v2:
+        chains += [[size, v2.Grayscale(), v2.RGB(), *scaled, v2.Normalize((0.4, 0.5, 0.6), (0.2, 0.3, 0.4))]]
+        chains += [[size, v2.Grayscale(), *scaled, v2.Normalize([0.4, 0.5, 0.6], [0.2, 0.2, 0.2])]]
+    for chain in chains:
+        images, _ = next(iter(fw.Loader(large, fw.from_torchvision(chain), batch_size=4)))
+        for index, image in enumerate(images):
+            expected = torch.as_tensor(library.Compose(chain)(Image.fromarray(smooth(index))))
+            torch.testing.assert_close(image, expected, rtol=3e-7, atol=3e-7)
+
+
+def test_what_needs_three_channels_is_named():
+    gray = v1.Grayscale()
+    for transform, words in [
+        (v2.RandomPhotometricDistort(), "RandomPhotometricDistort .transform 1.: it changes colours"),
+        (v2.RandomChannelPermutation(), "one channel here"),
+        (v1.Pad(2, fill=(1, 2, 3)), "write one value"),
+    ]:
+        with pytest.raises(fw.errors.ConversionError, match=words):
+            fw.from_torchvision([gray, transform, v1.ToTensor()])
+    with pytest.raises(fw.errors.ConversionError, match="image has one channel here; write one value, or use Grayscale"):
+        fw.from_torchvision([gray, v1.ToTensor(), v1.Normalize([0.5] * 3, [0.5] * 3)])
+    with pytest.raises(fw.errors.ConversionError, match="a number from 0 to 1 in steps of 1/255"):
+        fw.from_torchvision([v1.ToTensor(), v1.RandomErasing(value=128)])
+
+
+def test_a_view_has_the_element_type_and_the_last_batch_of_its_recipe(large):
+    crops = fw.from_torchvision([v1.Resize(20), v1.TenCrop(16), v1.ToTensor()])
+    pixels = fw.from_torchvision([v2.Resize((12, 12)), v2.ToImage()])
+    half = fw.from_torchvision([v2.Resize((12, 12)), v2.ToImage(), v2.ToDtype(torch.float16, scale=True)])
+    columns = {"crops": fw.view(crops), "pixels": fw.view(pixels), "half": fw.view(half)}
+    total = len(next(iter(fw.Loader(large, pixels, batch_size=1000)))[0])
+    loader = fw.Loader(large, columns=columns, batch_size=total - 1, epochs=1)
+    batches = list(loader)
+    assert [len(batch["crops"]) for batch in batches] == [total - 1, 1]
+    assert [batches[0][name].dtype for name in columns] == [torch.float32, torch.uint8, torch.float16]
+    given = next(iter(fw.Loader(large, columns=columns, batch_size=2, dtype="bf16")))
+    assert {given[name].dtype for name in columns} == {torch.bfloat16}
+    dropped = fw.Loader(large, columns=columns, batch_size=total - 1, epochs=1, drop_last=True)
+    assert len(list(dropped)) == 1
+    beside = fw.Loader(large, pixels, columns={"crops": fw.view(crops)}, batch_size=2)
+    batch = next(iter(beside))
+    assert (batch["image"].dtype, batch["crops"].dtype) == (torch.uint8, torch.float32)
+    random = fw.from_torchvision([v1.RandomResizedCrop(16), v1.ToTensor()])
+    both = {"crops": fw.view(crops), "random": fw.view(random)}
+    assert len(list(fw.Loader(large, columns=both, batch_size=total - 1, epochs=1))) == 1
 
 
 def test_recipes_of_timm(large):

@@ -83,13 +83,13 @@ def from_torchvision(transform: Any, *, keep_rest: bool = False, as_pil: bool = 
     if whole is None:
         return _recipe(state, [])
     raise ConversionError(
-        f"{len(problems)} of {len(steps)} transforms cannot be converted; {_advice(whole)}:\n  " + "\n  ".join(problems),
+        f"{len(problems)} of {len(steps)} transforms cannot be converted; {_advice(whole, keep_rest)}:\n  " + "\n  ".join(problems),
         problems=problems,
     )
 
 
-def _advice(whole: Recipe) -> str:
-    """Returns advice for an error message: what ``keep_rest=True`` would do, or why it is impossible."""
+def _advice(whole: Recipe, keep_rest: bool) -> str:
+    """Returns advice for an error message: what ``keep_rest=True`` would do, or why it is impossible. ``keep_rest``: whether it is set."""
     if is_of_batches(whole.rest):
         return "keep_rest=True cannot keep them, because a transform that mixes the samples of a batch follows"
     first = name_of(next(step for step in whole.rest if step is not _pil_image))
@@ -97,6 +97,8 @@ def _advice(whole: Recipe) -> str:
         return f"leave {first} out, because it changes boxes and no image"
     if has_one_size(whole):
         return f"keep_rest=True keeps {first} and what follows it in Python"
+    if keep_rest:
+        return f"they cannot stay in Python, because the images before {first} differ in size; put a crop or Resize((height, width)) before {first}"
     return f"keep_rest=True keeps {first} and what follows it in Python if a crop or Resize((height, width)) comes before {first}: a batch has images of one size"
 
 
@@ -130,6 +132,8 @@ def _is_random_in_python(step: Any) -> bool:
 
 def _pil_image(image: Any) -> Any:
     """Converts a tensor of bytes to a PIL image."""
+    import torch
     from torchvision.transforms.functional import to_pil_image
 
-    return to_pil_image(image.cpu())
+    # Pixels are whole numbers from 0 to 255 in every element type.
+    return to_pil_image(image.cpu().to(torch.uint8))

@@ -33,6 +33,7 @@ def _color_jitter(step: Any, state: State) -> list[Operator]:
 @converts("RandomPhotometricDistort")
 def _photometric(step: Any, state: State) -> list[Operator]:
     state.rounds()
+    state.needs_colours()
     if _has_hue(step.hue):
         state.needs_pil_pixels(_HUE)
     ranges = {name: getattr(step, name) for name in ("brightness", "contrast", "saturation", "hue")}
@@ -51,6 +52,7 @@ def _grayscale(step: Any, state: State) -> list[Operator]:
 @converts("RandomChannelPermutation")
 def _permutation(step: Any, state: State) -> list[Operator]:
     state.needs_bytes()
+    state.needs_colours()
     return [ops.ChannelPermutation()]
 
 

@@ -94,6 +94,11 @@ class State:
         if self.form is not Form.PIL and not self.as_pil:
             raise Misplaced(f"{why}; move it before {self.tensor_by}, or pass as_pil=True for the pixels of PIL images")
 
+    def needs_colours(self) -> None:
+        """Checks that the image has three channels."""
+        if self.channels == 1:
+            raise Misplaced("it changes colours, but the image has one channel here; put it before Grayscale, or use Grayscale(num_output_channels=3)")
+
     def rounds(self) -> None:
         """Checks the values for a computation whose results feedwater rounds to bytes. torchvision does not round
         floats. For floats from 0 to 1 the results differ by at most one level of 255."""

@@ -9,9 +9,23 @@ from .._settings import Operator
 from .state import Form, Inconvertible, Misplaced, State, converted, converts, library
 
 
-@converts("Identity", "RGB", "ToPureTensor")
+@converts("Identity", "ToPureTensor")
 def _nothing(step: Any, state: State) -> list[Operator]:
     return []
+
+
+@converts("RGB")
+def _rgb(step: Any, state: State) -> list[Operator]:
+    return _three_channels(state)
+
+
+def _three_channels(state: State) -> list[Operator]:
+    """Returns the operators that make three equal channels of one. None if there are three."""
+    if state.channels == 3:
+        return []
+    state.needs_bytes()
+    state.channels = 3
+    return [ops.Grayscale(channels=3)]
 
 
 @converts("ToImage", "PILToTensor", "MaybePILToTensor", "ToNumpy")
@@ -98,12 +112,19 @@ def _normalize(step: Any, state: State) -> list[Operator]:
             "transform"
         )
     mean, std = ([float(value) for value in values] for values in (step.mean, step.std))
+    several = max(len(mean), len(std)) > 1
+    if several and state.channels == 1 and ".v2" not in type(step).__module__:
+        raise Inconvertible(
+            f"its mean is {mean} and its std {std}, but the image has one channel here; write one value, or use Grayscale(num_output_channels=3)"
+        )
+    # With several values, v2 makes as many channels of one.
+    channels = _three_channels(state) if several else []
     mean, std = (values * 3 if len(values) == 1 else values for values in (mean, std))
     if state.form is Form.UNSCALED:
         # Here the pixels have values of 0 to 255, and so have mean and deviation. feedwater's mean and deviation are on the scale 0 to 1.
         mean, std = [value / 255 for value in mean], [value / 255 for value in std]
     state.becomes(Form.NORMALIZED, state.dtype, step)
-    return [ops.Normalize(mean=mean, std=std)]
+    return [*channels, ops.Normalize(mean=mean, std=std)]
 
 
 @converts("ImageClassification", "SemanticSegmentation", "ObjectDetection")

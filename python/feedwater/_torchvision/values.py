@@ -66,6 +66,8 @@ def fill_of(fill: Any, state: State) -> Any:
         return None
     values = [fill] * 3 if isinstance(fill, (int, float)) else list(fill)
     values = values * 3 if len(values) == 1 else values
+    if state.channels == 1 and len(set(values)) > 1:
+        raise Inconvertible(f"its fill or value is {fill}, but the image has one channel here; write one value")
     scaled = [float(value) * state.unit() for value in values]
     if state.form is Form.NORMALIZED:
         return scaled
@@ -73,8 +75,8 @@ def fill_of(fill: Any, state: State) -> Any:
     whole = [round(value) for value in scaled]
     if any(abs(value - near) > 1e-4 or not 0 <= near <= 255 for value, near in zip(scaled, whole)):
         raise Inconvertible(
-            f"its fill or value {fill} is not a byte (0 to 255), but the image has bytes here; put this transform after Normalize, or choose a "
-            "byte"
+            f"its fill or value is {fill}, and {'a number from 0 to 1 in steps of 1/255' if state.form is Form.SCALED else 'a whole number from 0 to 255'} "
+            "is needed here, because feedwater keeps bytes up to Normalize; choose such a value, or put this transform after Normalize"
         )
     return whole
 
