@@ -3,8 +3,8 @@
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
-use crate::op::settings::needs_colours;
 use crate::op::kind::ColourFormula;
+use crate::op::settings::needs_colours;
 use crate::op::wide::pixels::Planes;
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 use crate::random::SampleRng;

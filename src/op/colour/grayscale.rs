@@ -42,9 +42,7 @@ impl Operator for Grayscale {
     fn check(&self) -> Result<(), FieldError> {
         match self.channels {
             1 | 3 => Ok(()),
-            channels => {
-                Err(FieldError::new("channels", format!("must be 1 or 3, is {channels}")))
-            }
+            channels => Err(FieldError::new("channels", format!("must be 1 or 3, is {channels}"))),
         }
     }
 

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::op::settings::needs_colours;
 use crate::op::kind::ColourFormula;
+use crate::op::settings::needs_colours;
 use crate::op::{BuiltIn, Cuda, Draw, Kind, Kinds, Operator};
 
 /// Converts RGB to YCbCr with the full range of bytes, like Pillow's `convert("YCbCr")`.

@@ -4,8 +4,8 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::Size;
-use crate::op::settings::{equal_values, one_or_each};
 use crate::op::kind::{Channel, PositionFormula, RowPosition};
+use crate::op::settings::{equal_values, one_or_each};
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 use crate::random::SampleRng;
 

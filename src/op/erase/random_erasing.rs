@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::geometry::Size;
 use crate::op::kind::{Channel, PositionFormula, RowPosition};
 use crate::op::settings::{check_count, check_number, check_pair, equal_values, one_or_each};
-use crate::op::shared::noise::{shared, key, normals, words};
+use crate::op::shared::noise::{key, normals, shared, words};
 use crate::op::wide::truncated;
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 use crate::random::SampleRng;
@@ -127,7 +127,17 @@ impl Operator for RandomErasing {
             let (mean, std) = self.noise(draw.rng(), is_gray);
             let key = key(draw.rng());
             let (right, bottom) = (x + width, y + height);
-            draw.position::<Self>(&Params { x, y, right, bottom, mean, std, key, is_gray, padding: 0 });
+            draw.position::<Self>(&Params {
+                x,
+                y,
+                right,
+                bottom,
+                mean,
+                std,
+                key,
+                is_gray,
+                padding: 0,
+            });
         }
     }
 

@@ -96,6 +96,12 @@ pub struct Params {
 impl Params {
     /// Parameters for a mean and a standard deviation on a scale of 0 to 1, as in torchvision.
     pub fn new(mean: f64, sigma: f64, key: [u32; 2]) -> Self {
-        Self { mean: (mean * 255.0) as f32, sigma: (sigma * 255.0) as f32, key, is_gray: 0, padding: 0 }
+        Self {
+            mean: (mean * 255.0) as f32,
+            sigma: (sigma * 255.0) as f32,
+            key,
+            is_gray: 0,
+            padding: 0,
+        }
     }
 }

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::op::settings::{around_zero, around_zero_or_none, check_number, check_pair, equal_values, one_or_each};
+use crate::op::settings::{
+    around_zero, around_zero_or_none, check_number, check_pair, equal_values, one_or_each,
+};
 use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kind, Kinds, Operator};
 
 use super::affine::formula::Ranges;

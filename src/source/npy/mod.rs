@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::field::numpy::{Array, Item, words};
 use super::largest::largest;
 use super::records::{FileError, expand};
 use super::{Configured, Fields, Hints, Identity, Page, Sealed, Source, settings};
 use crate::error::{DataError, Error, Reason, Redacted, Result};
+use crate::field::numpy::{Array, Item, words};
 use crate::footprint::counted;
 use crate::geometry::Size;
 use crate::header::PnmHead;
