@@ -12,6 +12,9 @@ use super::{DataError, Reason};
 /// short of memory refuses large allocations first.
 const LEAST_PROBED: u64 = 1 << 20;
 
+/// Smallest buffer whose memory [`free`] returns to the system, in bytes.
+const LEAST_RETURNED: usize = 1 << 20;
+
 /// Total size in bytes of all [`Promise`]s that have not been dropped.
 static PROMISED: AtomicU64 = AtomicU64::new(0);
 
@@ -27,9 +30,31 @@ pub fn resize<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) -> Result<(),
 /// `buffer` must grow, its old memory is freed first.
 pub fn renew<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) -> Result<(), DataError> {
     if len > buffer.capacity() {
-        *buffer = Vec::new();
+        free(buffer);
     }
     resize(buffer, len)
+}
+
+/// Frees the memory of `buffer`. If it is large, returns free memory from the allocator to the
+/// system: a buffer that grows from sample to sample would otherwise leave gaps that are too small
+/// for it, and the process would hold more than the buffers need.
+pub fn free<T>(buffer: &mut Vec<T>) {
+    let bytes = buffer.capacity().saturating_mul(size_of::<T>());
+    *buffer = Vec::new();
+    if bytes >= LEAST_RETURNED {
+        trim();
+    }
+}
+
+/// Returns free memory from the allocator to the system. glibc keeps blocks of up to 32 MiB per
+/// thread.
+#[allow(unsafe_code)]
+pub fn trim() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: `malloc_trim` takes a number and may be called at any time, from any thread.
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
 /// Allocates `len` zeroed elements. The system zeroes large allocations page by page, on first use.

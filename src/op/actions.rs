@@ -235,7 +235,7 @@ impl Actions {
     pub fn reserve(&mut self, entries: usize, fixed: usize) -> Result<(), DataError> {
         for (table, entries) in [(&mut self.table, entries), (&mut self.fixed, fixed)] {
             if table.capacity() < entries {
-                *table = Vec::new();
+                reserve::free(table);
                 reserve::reserve(table, entries)?;
             }
         }

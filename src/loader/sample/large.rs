@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::error::{DataError, Reason};
+use crate::error::{DataError, Reason, reserve};
 use crate::footprint;
 use crate::geometry::Size;
 use crate::plan::{SampleMemory, SampleRoom};
@@ -216,7 +216,7 @@ impl Room {
     pub fn give_back(&mut self) {
         self.held = SampleMemory::default();
         if self.part.is_some() {
-            trim();
+            reserve::trim();
         }
         self.part = None;
     }
@@ -233,17 +233,6 @@ fn no_room(size: Size, need: &SampleMemory, has: u64) -> DataError {
 
 fn ends() -> DataError {
     DataError::new(Reason::Unreadable, "the loader is ending")
-}
-
-/// Returns free memory from the allocator to the system. glibc keeps blocks of up to 32 MiB per
-/// thread.
-#[allow(unsafe_code)]
-fn trim() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: `malloc_trim` takes a number and may be called at any time, from any thread.
-    unsafe {
-        libc::malloc_trim(0);
-    }
 }
 
 #[cfg(test)]
