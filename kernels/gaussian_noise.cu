@@ -2,7 +2,7 @@
 struct GaussianNoiseParams {
     float mean, sigma;          // on the scale of a byte: 255 is white
     unsigned key[2];
-    unsigned is_gray, padding;  // 1 if all channels have the noise of the first
+    unsigned is_gray, padding;  // is_gray: 1 if all channels have the noise of the first
 };
 
 struct GaussianNoise {

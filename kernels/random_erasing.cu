@@ -3,7 +3,7 @@ struct RandomErasingParams {
     int x, y, right, bottom;
     float mean[3], std[3];
     unsigned key[2];
-    unsigned is_gray, padding;  // 1 if all channels have the noise of the first
+    unsigned is_gray, padding;  // is_gray: 1 if all channels have the noise of the first
 };
 
 struct RandomErasing {

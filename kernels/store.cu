@@ -107,7 +107,7 @@ struct Nhwc {
     }
 };
 
-// The first of the three equal channels of a gray image.
+// Stores one channel, the first of the three equal channels of a gray image, in both layouts.
 struct Gray {
     static const int CHANNELS = 1;
     template <class Out, class Pixel>

@@ -83,7 +83,8 @@ pub struct Tail {
 /// Places of the elements of a pixel in the tensor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Order {
-    /// Planes of this many channels, of which the pixels have more.
+    /// One plane for each of the first channels of the pixels, this many. Also for one channel in
+    /// NHWC, which is a single plane.
     Planes(usize),
     /// All channels of a pixel side by side.
     Interleaved,

@@ -92,7 +92,10 @@ def applied(rest: Sequence[Callable[[Any], Any]], images: Any) -> Any:
         parts = tuple(image) if isinstance(image, (tuple, list)) else (image,)
         for part in parts:
             if not isinstance(part, torch.Tensor):
-                last = type(rest[-1]).__name__
-                raise TypeError(f"the transforms that stay Python (keep_rest) return a {type(part).__name__}; the last one, {last}, must return a tensor")
+                last = getattr(rest[-1], "__name__", type(rest[-1]).__name__)
+                raise TypeError(
+                    f"{last}, the last transform that runs in Python (keep_rest), returned {type(part).__name__}; it must return a tensor, or a "
+                    "tuple or list of tensors"
+                )
         changed.append(torch.stack(parts) if isinstance(image, (tuple, list)) else image)
     return torch.stack(changed).to(images.device)

@@ -121,7 +121,8 @@ def mask(
 ) -> Column:
     """A column of masks: a number for each pixel of the image, such as its class, in a tensor ``[samples, height, width]``.
 
-    The field is a PNG with a palette, whose indices are the numbers, or a gray PNG or PGM file. A mask follows the crops, flips, resizes and
+    The field is a PNG with a palette, whose indices are the numbers, a gray PNG or PGM file, or a ``.npy`` file with an array of integers
+    ``[height, width]``. A mask follows the crops, flips, resizes and
     warps of its image, with nearest interpolation. Colours, blurs, noise and erasing do not change it.
 
     * ``like``: the column that the mask follows: ``"image"`` (default) or a :func:`view`. If the view has a ``count``, so have its masks:
@@ -223,16 +224,19 @@ def view(transform: Operator | Sequence[Operator], *, count: int | None = None, 
     """A column with another output of the sample's image, such as a small crop. The image is decoded once for all views.
 
     * ``transform``: operators, as for :class:`feedwater.Loader`, that end in a fixed size. The loader settings of a recipe, such as
-      ``shuffle``, have no effect in a view, except for the element type, and for ``last_batch="partial"`` if all outputs are views of such
-      recipes. If all outputs are views, give the loader no ``transform``; dictionaries then have no key ``image``.
-    * ``count``: number of outputs per sample, at least 1, each with its own random numbers, in a tensor ``[samples, count, 3, height, width]``
-      (with ``layout="nhwc"``: ``[samples, count, height, width, 3]``). By default, there is one output and no such axis. All views together
-      have at most 1024 outputs. With ``FiveCrop`` or ``TenCrop``, the default is 5 or 10, and another count is a multiple of it; the crops of
-      one image have the same random numbers.
+      ``shuffle``, have no effect in a view, with two exceptions: the element type (``dtype`` below), and ``last_batch="partial"``. The loader
+      uses the latter if it has no ``transform`` and the recipe of every view sets it. If all outputs are views, give the loader no
+      ``transform``; dictionaries then have no key ``image``.
+    * ``count``: number of outputs per sample, at least 1, each with its own random numbers, in a tensor
+      ``[samples, count, channels, height, width]`` (with ``layout="nhwc"``: ``[samples, count, height, width, channels]``). By default, there
+      is one output and no such axis. All views together have at most 1024 outputs. With ``FiveCrop`` (``TenCrop``), the default is 5 (10),
+      and ``count`` must be a multiple of it. Each group of 5 (10) outputs has the same random numbers: they are crops of one image.
     * ``like``: name of another view, or ``"image"`` for the loader's own operators, whose random numbers this view uses. Operators that have
-      the same name and settings in both then draw the same, such as the same crop. The other view must have the same ``count`` and no
-      ``like``; ``"image"`` needs no ``count``. By default, a view has random numbers of its own, which do not depend on other views.
-    * ``dtype``: ``"f32"``, ``"f16"``, ``"bf16"`` or ``"u8"``. Default: that of the loader if it is given one, else that of the recipe.
+      the same name and settings in both then draw the same, such as the same crop. Both chains must run equally often per sample: ``count``
+      times, or ``count`` / 5 with ``FiveCrop`` and ``count`` / 10 with ``TenCrop``. The other view may have no ``like``. ``"image"`` needs a
+      chain that runs once. By default, a view has random numbers of its own, which do not depend on other views.
+    * ``dtype``: ``"f32"``, ``"f16"``, ``"bf16"`` or ``"u8"``. Default: the parameter ``dtype`` of the loader if given, else the type of the
+      view's recipe, else that of the loader.
     """
     return _view(transform, None, count, like, dtype)
 
@@ -248,7 +252,7 @@ def image(
 ) -> View:
     """A column with an output of another image of the sample, such as the second image of a pair.
 
-    * ``field``: field of the source with the file of the image, or an array ``[height, width, 3]`` of bytes in :func:`feedwater.samples`. A
+    * ``field``: field of the source with the file of the image, or an array ``[height, width, 3]`` of bytes (a ``.npy`` file, or in :func:`feedwater.samples`). A
       sample whose image is missing or damaged fails.
     * ``transform``, ``count``, ``dtype``: as for :func:`view`.
     * ``like``: as for :func:`view`. With ``like="image"``, both images get the same crops and flips. They must then have the same size;
@@ -334,8 +338,9 @@ def tables(columns: Any, has_dtype: bool) -> tuple[list[dict[str, Any]], list[di
     return found
 
 
-def last_of_views(columns: Any) -> dict[str, str]:
-    """Returns the loader's setting ``last_batch`` if all columns with images are views whose recipes set it to ``"partial"``."""
+def last_batch_of_views(columns: Any) -> dict[str, str]:
+    """Returns ``{"last_batch": "partial"}`` if there are views and the recipe of each sets it, else nothing. For loaders without
+    ``transform``."""
     views = [column for column in columns.values() if isinstance(column, View)] if isinstance(columns, Mapping) else []
     partial = all(view.sections.get("loader", {}).get("last_batch") == "partial" for view in views)
     return {"last_batch": "partial"} if views and partial else {}

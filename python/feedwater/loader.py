@@ -22,7 +22,7 @@ from ._datasets import Dataset, as_source
 from ._names import ALIASES, RARE, MoreParameters, advice, needing_source, settings_of, settled, suggesting
 from ._settings import BatchOperator, Operator, Samples, Source, written
 from .batch import Batch, Meaning
-from .columns import last_of_views, named, tables
+from .columns import last_batch_of_views, named, tables
 from .errors import ConfigError, Error, StoppedError
 from .report import Report
 from .sections import SECTIONS, Cache, Decode, Limits, LoaderSettings, Output, Storage, Targets, checked_sections, table_of, written_keys
@@ -225,7 +225,7 @@ class Loader:
             if name == "output":
                 has_dtype = "dtype" in written_here
             if name == "loader" and not transform and "last_batch" not in written_here:
-                written_here |= last_of_views(given.get("columns"))
+                written_here |= last_batch_of_views(given.get("columns"))
             sections[name] = {**recipe.get(name, {}), **written_here}
             check_section(name, sections[name])
         sections["output"]["dtype"] = dtype_name(sections["output"].get("dtype"))

@@ -454,9 +454,9 @@ class Grayscale(Operator):
     """Replaces each channel by the pixel's luma: torchvision's ``Grayscale``, and ``convert("L")`` of
     Pillow.
 
-    With ``channels = 1`` the tensor has one channel, and the operators behind this one process images
-    with one channel. Operators that change colours are then refused, and so are fill colours,
-    means and standard deviations whose three values differ.
+    With ``channels = 1`` the tensor has one channel, and the operators after this one process images
+    with one channel. Operators that are only for colours are then refused, and so are fill colours,
+    values, means and standard deviations whose three numbers differ.
 
     Settings:
 
@@ -1001,7 +1001,7 @@ class FiveCrop(Operator):
 
     * ``width``: Output width, in pixels.
     * ``height``: Output height, in pixels.
-    * ``crop``: Number of the only crop to make, 0 to 4. By default, all five are made, which is possible only in a view.
+    * ``crop``: Index of the only crop to make, 0 to 4. By default, all five are made, which is possible only in a view.
     """
 
     OP = "five_crop"
@@ -1403,7 +1403,7 @@ class TenCrop(Operator):
     ``TenCrop``.
 
     First come the crops of ``FiveCrop``, then those of the mirror image in the same order. They are
-    the outputs of a ``View``, or ``crop`` chooses one of them. Images that are
+    the outputs of a ``View``, or ``crop`` selects one of them. Images that are
     smaller than the window are filled as by ``FiveCrop``.
 
     Settings:
@@ -1411,7 +1411,7 @@ class TenCrop(Operator):
     * ``width``: Output width, in pixels.
     * ``height``: Output height, in pixels.
     * ``vertical_flip``: Whether the image is mirrored top to bottom instead of left to right. Default false.
-    * ``crop``: Number of the only crop to make, 0 to 9. By default, all ten are made, which is possible only in a view.
+    * ``crop``: Index of the only crop to make, 0 to 9. By default, all ten are made, which is possible only in a view.
     """
 
     OP = "ten_crop"

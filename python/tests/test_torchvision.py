@@ -121,7 +121,7 @@ def test_all_that_cannot_be_converted_is_named():
     with pytest.raises(fw.errors.ConversionError, match="5 of 6") as problem:
         fw.from_torchvision(transform)
     assert len(problem.value.problems) == 5
-    for words in ("Lambda (transform 0): it calls test_torchvision.", "its number of channels", "LinearTransformation", "by a matrix", "half (transform 3): it is test_torchvision.", "str (transform 4)"):
+    for words in ("Lambda (transform 0): it calls test_torchvision.", "the number of channels", "LinearTransformation", "by a matrix", "half (transform 3): it is test_torchvision.", "str (transform 4)"):
         assert words in str(problem.value)
     assert "builtins.function" not in str(problem.value)
     normalized = v1.Compose([v1.ToTensor(), v1.Normalize([0.5] * 3, [0.5] * 3), v1.ColorJitter(0.4)])
@@ -142,8 +142,8 @@ REFUSED = {
     "warped tensors": ([v2.ToImage(), v2.RandomRotation(10)], "before ToImage", True),
     "policies of tensors": ([v2.PILToTensor(), v2.TrivialAugmentWide()], "before PILToTensor", True),
     "random erasing of bytes": ([v1.ToTensor(), v1.RandomErasing(value="random")], "after Normalize", False),
-    "erasing with half a byte": ([v1.ToTensor(), v1.RandomErasing(value=0.5)], "in steps of 1/255", False),
-    "erasing above 1": ([v1.ToTensor(), v1.RandomErasing(value=128)], "in steps of 1/255", False),
+    "erasing with half a byte": ([v1.ToTensor(), v1.RandomErasing(value=0.5)], "multiple of 1/255", False),
+    "erasing above 1": ([v1.ToTensor(), v1.RandomErasing(value=128)], "multiple of 1/255", False),
     "erasing of PIL images": ([v1.RandomErasing()], "after ToTensor", False),
     "normalized PIL images": ([v1.Normalize([0.5] * 3, [0.5] * 3)], "PIL image", False),
     "normalized bytes": ([v2.ToDtype(torch.float32, scale=True), v2.ToImage(), v2.Normalize([0.5] * 3, [0.5] * 3)], "tensor of bytes", False),
@@ -286,20 +286,20 @@ def test_crops_are_a_view(large, crops, count):
         torch.testing.assert_close(image, expected, rtol=0, atol=6e-8)
 
 
-def test_crops_belong_into_a_view(large):
+def test_crops_belong_in_a_view(large):
     chain = fw.from_torchvision([v1.Resize(12), v1.FiveCrop(8), v1.ToTensor()])
     with pytest.raises(fw.errors.ConfigError, match="five_crop makes 5 outputs.*fw.view"):
         fw.Loader(large, chain, batch_size=4)
     with pytest.raises(fw.errors.ConfigError, match="is 7, but an operator of the chain makes 5 outputs"):
         fw.Loader(large, columns={"crops": fw.view(chain, count=7)}, batch_size=4)
-    with pytest.raises(fw.errors.ConversionError, match="(?s)keep_rest=True keeps TenCrop and what.*Lambda.*After TenCrop, write the transforms of a single crop") as problem:
+    with pytest.raises(fw.errors.ConversionError, match="(?s)keep_rest=True keeps TenCrop and what.*Lambda.*transforms after TenCrop are applied to each crop; write them for one image") as problem:
         fw.from_torchvision([v1.Resize((12, 16)), v1.TenCrop(8), STACK])
     assert len(problem.value.problems) == 1
     with pytest.raises(fw.errors.ConversionError, match="move it out"):
         fw.from_torchvision([v1.RandomApply([v1.FiveCrop(8)])])
 
 
-def test_the_rest_has_torchvisions_input_for_every_element_type(large):
+def test_kept_transforms_get_the_same_input_for_every_element_type(large):
     transform = v1.Compose([v1.Resize((30, 40)), v1.FiveCrop(8), STACK])
     recipe = fw.from_torchvision(transform, keep_rest=True)
     for dtype in ("u8", "f16", "bf16", torch.float32):
@@ -308,14 +308,14 @@ def test_the_rest_has_torchvisions_input_for_every_element_type(large):
             torch.testing.assert_close(image, transform(Image.fromarray(smooth(index))), rtol=0, atol=0)
     with pytest.raises(ValueError, match="channels first"):
         fw.Loader(large, recipe, batch_size=4, output={"layout": "nhwc"})
-    with pytest.raises(TypeError, match="return a Image; the last one, Lambda, must return a tensor"):
+    with pytest.raises(TypeError, match="Lambda, the last transform that runs in Python .*returned Image; it must return a tensor"):
         next(iter(fw.Loader(large, fw.from_torchvision([v1.Resize((8, 8)), v1.Lambda(lambda it: it)], keep_rest=True), batch_size=4)))
     with pytest.raises(fw.errors.ConversionError, match="cannot stay in Python, because the images before TenCrop differ in size"):
         fw.from_torchvision([v1.Resize(20), v1.TenCrop(8), STACK], keep_rest=True)
 
 
 @pytest.mark.parametrize("library", [v1, v2])
-def test_one_channel_is_that_of_torchvision(large, library):
+def test_one_channel_equals_torchvision(large, library):
     scaled = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True)] if library is v2 else [v1.ToTensor()]
     size = library.Resize((20, 30))
     chains = [
@@ -333,7 +333,7 @@ def test_one_channel_is_that_of_torchvision(large, library):
             torch.testing.assert_close(image, expected, rtol=3e-7, atol=3e-7)
 
 
-def test_what_needs_three_channels_is_named():
+def test_errors_name_transforms_that_need_three_channels():
     gray = v1.Grayscale()
     for transform, words in [
         (v2.RandomPhotometricDistort(), "RandomPhotometricDistort .transform 1.: it changes colours"),
@@ -344,7 +344,7 @@ def test_what_needs_three_channels_is_named():
             fw.from_torchvision([gray, transform, v1.ToTensor()])
     with pytest.raises(fw.errors.ConversionError, match="image has one channel here; write one value, or use Grayscale"):
         fw.from_torchvision([gray, v1.ToTensor(), v1.Normalize([0.5] * 3, [0.5] * 3)])
-    with pytest.raises(fw.errors.ConversionError, match="a number from 0 to 1 in steps of 1/255"):
+    with pytest.raises(fw.errors.ConversionError, match="a multiple of 1/255 from 0 to 1"):
         fw.from_torchvision([v1.ToTensor(), v1.RandomErasing(value=128)])
 
 

@@ -115,7 +115,7 @@ def test_sheets_show_views(folder):
         (CROP, {"a": fw.view(CROP, count=2, like="image")}, "view[0].like", "one output"),
         ((), {"a": fw.view(CROP, like="image")}, "view[0].like", "no operators"),
         (CROP, {"a": fw.view(CROP, like="b"), "b": fw.view(CROP, like="a")}, "view[0].like", "write like = "),
-        (CROP, {"a": fw.view(CROP, count=2, like="b"), "b": fw.view(CROP)}, "view[0].like", "make both counts equal"),
+        (CROP, {"a": fw.view(CROP, count=2, like="b"), "b": fw.view(CROP)}, "view[0].like", "both run equally often"),
         (CROP, {"a": fw.view([ops.Resize(shorter=5)])}, "view[0].chain", "different sizes"),
         (CROP, {"a": fw.view([ops.Resize(width=0, height=5)])}, "view[0].chain[0].width", "must be 1 to"),
         (CROP, {"a": fw.view([*CROP, ops.Normalize(mean=[0.5] * 3, std=[0.5] * 3)])}, "output.dtype", "normalize"),

@@ -54,8 +54,8 @@ pub enum FieldValue<'a> {
     /// Bytes.
     Bytes(&'a [u8]),
     /// A file in NumPy's format `.npy` with an array of numbers. A column of numbers takes the
-    /// array, whose shape must be as for [`Tensor`](Self::Tensor). A column of bytes takes the
-    /// file.
+    /// array, whose shape must be as for [`Tensor`](Self::Tensor). Masks and images of fields may
+    /// be arrays too. A column of bytes takes the file. An empty file is a missing value.
     Npy(&'a [u8]),
     /// The text of a JSON value, which may be null for a missing value.
     Json(&'a [u8]),

@@ -65,15 +65,15 @@ pub struct View {
     /// Number of outputs per sample, each with its own random numbers. They are an axis of the
     /// column, after that of the samples. `None` means one output and no such axis.
     ///
-    /// If an operator has several outputs ([`Operator::outputs`]), `None` means all of them once,
-    /// and a count must be a multiple of their number. Outputs of one run of the chain have the
-    /// same random numbers: with [`TenCrop`](super::TenCrop) and the count 20, the chain draws
-    /// twice, and ten crops are taken of the result of each.
+    /// If an operator has several outputs ([`Operator::outputs`]), `None` means each of them once,
+    /// and a count must be a multiple of their number. All outputs of one run of the chain have the
+    /// same random numbers. With [`TenCrop`](super::TenCrop) and a count of 20, the chain runs
+    /// twice with different random numbers, and each run gives ten crops.
     pub count: Option<u32>,
     /// Name of the view whose random numbers this view uses, or `image` for those of the main
     /// chain. Operators that have the same name and settings in both chains then draw the same,
     /// such as the same crop. Their images must have the same size. `None` means random numbers of
-    /// its own, which depend only on the name and the number of the output, not on other views.
+    /// its own, which depend only on the name and the number of the run, not on other views.
     pub like: Option<String>,
     /// Element type. `None` means that of [`Settings::output`](crate::plan::Settings::output).
     pub dtype: Option<DType>,

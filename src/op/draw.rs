@@ -78,8 +78,8 @@ impl Draw<'_> {
         self.channels
     }
 
-    /// Number of the output, from 0 up to, but without, [`Operator::outputs`]. 0 for operators with
-    /// one output.
+    /// Index of the output that this run of the chain makes: 0 to `n - 1` if an operator of the
+    /// chain has `n` outputs ([`Operator::outputs`]), else 0.
     pub fn output(&self) -> u32 {
         self.output
     }

@@ -245,8 +245,9 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Number of channels of the output, 3 or 1, for an input with `input` channels. An image with
-    /// one channel is gray: its red, green and blue are equal, operators keep them equal, and the
-    /// tensor has only one of them. The error tells the user what to do instead. Default: `input`.
+    /// one channel is gray: its red, green and blue are equal, an implementation must keep them
+    /// equal, and the tensor has only one of them. The error tells the user what to do instead if
+    /// the operator has no meaning for `input`. Default: `input`.
     fn channels(&self, input: usize) -> Result<usize, String> {
         Ok(input)
     }

@@ -22,8 +22,8 @@ pub(super) fn check_side(field: &str, pixels: u32) -> Result<(), FieldError> {
     Err(FieldError::new(field, problem))
 }
 
-/// Number of channels of the output of an operator that keeps it and has values for red, green and
-/// blue. An error if they differ and the image has only one channel.
+/// Returns `input`, the number of channels. An error if it is 1 and the setting's values for red,
+/// green and blue differ.
 pub(super) fn equal_values<T: PartialEq + fmt::Debug>(
     name: &str,
     setting: &str,
@@ -40,7 +40,7 @@ pub(super) fn equal_values<T: PartialEq + fmt::Debug>(
     Ok(input)
 }
 
-/// Error for an operator that changes colours, if the image has only one channel.
+/// Returns `input`, the number of channels. An error if it is 1, for operators that change colours.
 pub(super) fn needs_colours(name: &str, input: usize) -> Result<usize, String> {
     match input {
         1 => Err(format!(
@@ -125,8 +125,8 @@ pub(super) fn around_zero_or_none<'de, D: Deserializer<'de>>(
     around_zero(deserializer).map(Some)
 }
 
-/// Reads one value, which stands for all `N` values, or a list of `N` values. If these are more
-/// than two, a list of one value is read like this value.
+/// Reads one value, which stands for all `N` values, or a list of `N` values. If `N` is above 2, a
+/// list of one value also stands for all `N`.
 pub(super) fn one_or_each<'de, D, T, const N: usize>(deserializer: D) -> Result<[T; N], D::Error>
 where
     D: Deserializer<'de>,
@@ -173,7 +173,7 @@ impl<'de, T: Deserialize<'de> + Copy + Default, const N: usize> Visitor<'de> for
             }
             count += 1;
         }
-        // Two values are a range, of which one end may have been forgotten.
+        // With `N` = 2 the setting is a range, and a list of one value probably lacks an end.
         if count == 1 && N > 2 {
             return Ok([values[0]; N]);
         }

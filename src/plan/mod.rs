@@ -70,7 +70,7 @@ pub(crate) use sample::SamplePlan;
 pub(crate) use shard::{Environment, Shard};
 pub(crate) use shuffle::Shuffle;
 pub(crate) use step::{Place, PlannedStep};
-use step::{planned_steps, refuse_outputs, unequal_sizes};
+use step::{planned_steps, refuse_several_outputs, unequal_sizes};
 pub(crate) use view::ViewPlan;
 
 /// Resolved plan: what runs where, and how much memory it takes.
@@ -144,7 +144,7 @@ impl Plan {
         settings.check()?;
         let (decode, places) = place(chain, &settings.decode, &facts.device)?;
         let (steps, size, channels) = planned_steps(chain, places, "chain")?;
-        refuse_outputs(&steps)?;
+        refuse_several_outputs(&steps)?;
         let only_views = steps.is_empty() && !chain.views().is_empty();
         let size = match size {
             None if only_views => Size::default(),

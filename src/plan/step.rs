@@ -91,13 +91,14 @@ pub(super) fn planned_steps(
 }
 
 /// Checks that no operator of the main chain makes several outputs.
-pub(super) fn refuse_outputs(steps: &[PlannedStep]) -> Result<()> {
+pub(super) fn refuse_several_outputs(steps: &[PlannedStep]) -> Result<()> {
     let several = steps.iter().position(|step| step.operator.outputs() > 1);
     several.map_or(Ok(()), |number| {
         let operator = &steps[number].operator;
         let problem = format!(
-            "{} makes {} outputs of each image, but the images of a batch have one per sample; move \
-             the chain to a view (fw.view in Python, [[view]] in TOML)",
+            "{} makes {} outputs of each image, but the main chain has one per sample; move the \
+             chain to a view (fw.view in Python, [[view]] in TOML), or set crop if the operator \
+             has this setting",
             operator.name(),
             operator.outputs()
         );

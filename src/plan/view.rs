@@ -227,8 +227,9 @@ fn random_name(view: &View, views: &[View], main: &Plan) -> Result<Option<String
             runs => format!("{runs} times"),
         };
         return Err(format!(
-            "is {like:?}, which draws random numbers {} per sample, and this view draws them {}; \
-             make both counts equal",
+            "is {like:?}, whose chain runs {} per sample, but the chain of this view runs {}; \
+             change count so that both run equally often (with five_crop or ten_crop, a run makes \
+             5 or 10 outputs)",
             times(of),
             times(view)
         ));
@@ -265,8 +266,8 @@ fn check_followed(column: &ColumnSettings, views: &[ViewPlan], main: &Plan) -> R
         )),
         Some(number) if column.kind != ColumnKind::Mask && views[number].count.is_some() => {
             Err(format!(
-                "is {like:?}, which has several outputs per sample, and {} can follow only one; \
-                 follow a view with one output per sample",
+                "is {like:?}, whose column has an axis for outputs, but {} can follow only a view \
+                 without one; follow a view without count, five_crop and ten_crop",
                 column.kind.name()
             ))
         }

@@ -144,11 +144,13 @@ fn colours_after_gray_are_errors() {
     let error = config_error(planned(&format!("{crop}[[chain]]\n{inner}")));
     assert!(
         error.key == "chain[1]"
-            && error.problem.contains("operators[0], grayscale, makes 1 channel of 3"),
+            && error
+                .problem
+                .contains("operators[0], grayscale, changes the number of channels from 3 to 1"),
         "{error}"
     );
     let three = with("op = \"random_apply\"\n[[chain.operators]]\nop = \"grayscale\"");
-    assert!(config_error(three).problem.contains("3 channels of 1"));
+    assert!(config_error(three).problem.contains("from 1 to 3"));
     let error = config_error(planned(&format!("{crop}{}", gray.replace("= 1", "= 2"))));
     assert_eq!((&*error.key, &*error.problem), ("chain[1].channels", "must be 1 or 3, is 2"));
     let colours = planned(&format!("{crop}{gray}[[chain]]\nop = \"grayscale\"\n")).unwrap();

@@ -194,8 +194,8 @@ fn views_do_not_depend_on_batches_and_workers() {
     }
 }
 
-/// The crops of one run of a chain have the same random numbers, also those of the operators after
-/// the crops.
+/// The crops of one run of a chain have the same random numbers, also in the operators after the
+/// crop.
 #[test]
 fn crops_of_one_run_are_of_one_image() {
     let ten = "op = \"ten_crop\"\nwidth = 17\nheight = 12";

@@ -54,7 +54,8 @@ def from_torchvision(transform: Any, *, keep_rest: bool = False, as_pil: bool = 
     problems: list[str] = []
     # Place of the first transform that makes several images of one, with the operators and the state before it.
     several: tuple[int, list[Any], Any] | None = None
-    # Recipe of the transforms before the first one that cannot be converted; `None` if all can be converted.
+    # Recipe of the transforms before the first one that cannot be converted, or before the first `FiveCrop` or `TenCrop` if that is earlier.
+    # `None` if all can be converted.
     whole: Recipe | None = None
     for place, step in enumerate(steps):
         before = state.saved()
@@ -68,9 +69,12 @@ def from_torchvision(transform: Any, *, keep_rest: bool = False, as_pil: bool = 
             problem = error if known else Inconvertible(f"its settings cannot be read: {type(error).__name__}: {error}")
             state.restore(before)
             if several is not None and several[0] < place:
-                problem = Inconvertible(f"{problem}. After {name_of(steps[several[0]])}, write the transforms of a single crop, such as ToTensor()")
+                problem = Inconvertible(
+                    f"{problem}. The transforms after {name_of(steps[several[0]])} are applied to each crop; write them for one image, such as "
+                    "ToTensor() in place of a Lambda that stacks the crops"
+                )
             if whole is None:
-                # What runs in Python begins with the transform that makes several images, because only views can have its operator.
+                # `keep_rest` runs `FiveCrop` and `TenCrop` in Python too, because their operators work only in views.
                 begin, state.operators, saved = several or (place, state.operators, before)
                 state.restore(saved)
                 whole = _recipe(state, steps[begin:])
@@ -89,7 +93,7 @@ def from_torchvision(transform: Any, *, keep_rest: bool = False, as_pil: bool = 
 
 
 def _advice(whole: Recipe, keep_rest: bool) -> str:
-    """Returns advice for an error message: what ``keep_rest=True`` would do, or why it is impossible. ``keep_rest``: whether it is set."""
+    """Returns advice for an error message: what ``keep_rest=True`` would do, or why it is impossible. ``keep_rest``: whether the user passed it."""
     if is_of_batches(whole.rest):
         return "keep_rest=True cannot keep them, because a transform that mixes the samples of a batch follows"
     first = name_of(next(step for step in whole.rest if step is not _pil_image))
@@ -131,9 +135,9 @@ def _is_random_in_python(step: Any) -> bool:
 
 
 def _pil_image(image: Any) -> Any:
-    """Converts a tensor of bytes to a PIL image."""
+    """Converts a tensor of any element type with whole numbers from 0 to 255 to a PIL image."""
     import torch
     from torchvision.transforms.functional import to_pil_image
 
-    # Pixels are whole numbers from 0 to 255 in every element type.
+    # This function runs only before `ToTensor`, so every element type holds whole numbers.
     return to_pil_image(image.cpu().to(torch.uint8))

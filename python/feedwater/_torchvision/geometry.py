@@ -59,14 +59,14 @@ def _center_crop(step: Any, state: State) -> list[Operator]:
 
 @converts("FiveCrop")
 def _five_crop(step: Any, state: State) -> list[Operator]:
-    state.in_view()
+    state.needs_view()
     height, width = pair(step.size)
     return [ops.FiveCrop(width=width, height=height)]
 
 
 @converts("TenCrop")
 def _ten_crop(step: Any, state: State) -> list[Operator]:
-    state.in_view()
+    state.needs_view()
     height, width = pair(step.size)
     return [ops.TenCrop(width=width, height=height, vertical_flip=step.vertical_flip)]
 

@@ -74,13 +74,11 @@ class State:
         scaling = [ops.Normalize(mean=(0, 0, 0), std=(1, 1, 1))] if self.form is Form.SCALED else []
         return self.operators + scaling
 
-    def in_view(self) -> None:
-        """Fails for a transform that makes several images of one if it can run in Python. The converted operator would need a view, and a
-        view has no transforms in Python."""
+    def needs_view(self) -> None:
+        """Fails if ``keep_rest`` is set, because the operator needs a view, and a view runs no transforms in Python."""
         if self.keep_rest:
             raise Inconvertible(
-                "it makes several images of one; with keep_rest=True it runs in Python, and the batch gets an axis for the images. Without "
-                "keep_rest it is an operator for fw.view"
+                "it makes several images from one, which a chain with keep_rest=True cannot do; without keep_rest it becomes an operator for fw.view"
             )
 
     def needs_bytes(self) -> None:
@@ -240,7 +238,7 @@ def sequence(transforms: Any, state: State) -> list[Operator]:
             raise Inconvertible(f"it contains {name_of(step)}, which cannot be converted: {problem}") from None
         if state.saved() != before:
             state.restore(before)
-            raise Inconvertible(f"it contains {name_of(step)}, which changes the type of the image or its number of channels, or mixes batches; move {name_of(step)} out of it")
+            raise Inconvertible(f"it contains {name_of(step)}, which changes the type or the number of channels of the image, or mixes the samples of a batch; move {name_of(step)} out of it")
     return operators
 
 

@@ -20,7 +20,7 @@ def _rgb(step: Any, state: State) -> list[Operator]:
 
 
 def _three_channels(state: State) -> list[Operator]:
-    """Returns the operators that make three equal channels of one. None if there are three."""
+    """Returns the operator that turns one channel into three equal ones, and sets ``state.channels``. An empty list if there are three."""
     if state.channels == 3:
         return []
     state.needs_bytes()
@@ -117,7 +117,7 @@ def _normalize(step: Any, state: State) -> list[Operator]:
         raise Inconvertible(
             f"its mean is {mean} and its std {std}, but the image has one channel here; write one value, or use Grayscale(num_output_channels=3)"
         )
-    # With several values, v2 makes as many channels of one.
+    # torchvision v2 broadcasts one channel to as many channels as there are values.
     channels = _three_channels(state) if several else []
     mean, std = (values * 3 if len(values) == 1 else values for values in (mean, std))
     if state.form is Form.UNSCALED:

@@ -75,8 +75,8 @@ def fill_of(fill: Any, state: State) -> Any:
     whole = [round(value) for value in scaled]
     if any(abs(value - near) > 1e-4 or not 0 <= near <= 255 for value, near in zip(scaled, whole)):
         raise Inconvertible(
-            f"its fill or value is {fill}, and {'a number from 0 to 1 in steps of 1/255' if state.form is Form.SCALED else 'a whole number from 0 to 255'} "
-            "is needed here, because feedwater keeps bytes up to Normalize; choose such a value, or put this transform after Normalize"
+            f"its fill or value is {fill}, but must be {'a multiple of 1/255 from 0 to 1' if state.form is Form.SCALED else 'a whole number from 0 to 255'} "
+            "here, because pixels are bytes until Normalize; choose such a value, or put this transform after Normalize"
         )
     return whole
 

@@ -34,7 +34,7 @@ pub struct ArrayError {
     pub problem: String,
 }
 
-/// Start of a `.npy` file, which says where its header is.
+/// Fixed part of a `.npy` file before its header, with the position of the header.
 pub struct Start {
     /// Offset of the header.
     pub begin: u64,
@@ -57,14 +57,15 @@ impl Array {
 }
 
 impl Start {
-    /// Number of bytes of the start. A shorter file is shorter than every array.
+    /// Number of bytes of the start. Every valid file is longer.
     pub const BYTES: usize = 12;
 
-    /// Reads the first [`BYTES`](Self::BYTES) bytes of a file of `file_len` bytes, or the whole
-    /// file if it is shorter.
+    /// Parses `fixed`: the first [`BYTES`](Self::BYTES) bytes of a file of `file_len` bytes, or the
+    /// whole file if it is shorter.
     ///
     /// # Errors
-    /// If the file is not a `.npy`, or its header is longer than the file or 64 KiB.
+    /// If the file is not a `.npy`, or has an unknown version, or its header is longer than the
+    /// file or 64 KiB.
     pub fn read(fixed: &[u8], file_len: u64) -> Result<Self, ArrayError> {
         if !fixed.starts_with(MAGIC) {
             return Err(ArrayError::new(0, not_an_array(fixed)));

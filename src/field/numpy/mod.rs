@@ -30,7 +30,7 @@ impl<'a> Numbers<'a> {
     ///
     /// # Errors
     /// [`Reason::Corrupt`] if the file is no valid `.npy`, or [`Reason::Field`] if its elements are
-    /// no numbers.
+    /// not numbers.
     pub fn parse(file: &'a [u8]) -> Result<Self, DataError> {
         let (Array { item, shape, .. }, elements) = Array::parse(file).map_err(|error| {
             DataError::new(Reason::Corrupt, format!("at byte {}: {}", error.offset, error.problem))
@@ -38,11 +38,12 @@ impl<'a> Numbers<'a> {
         if !item.is_number() {
             return Err(unfit(format!(
                 "the elements of the array have the type {}, but must be booleans, integers of up \
-                 to 64 bits, or floats of up to 64 bits",
+                 to 64 bits, or floats of up to 64 bits; convert it with astype",
                 item.words()
             )));
         }
-        // The product of the sides was checked against the length of the file.
+        // A side above `usize::MAX` is possible only beside a side of 0, because the product was
+        // checked.
         let side = |&side: &u64| usize::try_from(side).unwrap_or(usize::MAX);
         Ok(Self { item, elements, shape: shape.iter().map(side).collect() })
     }

@@ -10,9 +10,9 @@ use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 /// Replaces each channel by the pixel's luma: torchvision's `Grayscale`, and `convert("L")` of
 /// Pillow.
 ///
-/// With `channels = 1` the tensor has one channel, and the operators behind this one process images
-/// with one channel. Operators that change colours are then refused, and so are fill colours,
-/// means and standard deviations whose three values differ.
+/// With `channels = 1` the tensor has one channel, and the operators after this one process images
+/// with one channel. Operators that are only for colours are then refused, and so are fill colours,
+/// values, means and standard deviations whose three numbers differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Grayscale {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};
 
-use crate::footprint::counted;
 use crate::geometry::Size;
 use crate::image::PixelType;
 use crate::random::SampleRng;
@@ -130,7 +129,7 @@ fn check(operators: &Inner) -> Result<(), FieldError> {
         if outputs > 1 {
             let problem = format!(
                 "{} makes {outputs} outputs of one image, which an operator inside of another \
-                 cannot do; move it out",
+                 cannot do; move it out, or set crop if it has this setting",
                 operator.name()
             );
             return Err(FieldError::new(format!("operators[{place}]"), problem));
@@ -170,10 +169,9 @@ fn kept_channels(name: &str, operators: &Inner, input: usize) -> Result<usize, S
         if output != input {
             let inner = operator.name();
             return Err(format!(
-                "operators[{place}], {inner}, makes {} of {}, but operators inside of {name} must \
-                 keep their number; move {inner} out of {name}, or set its channels to {input}",
-                counted(output as u64, "channel"),
-                input
+                "operators[{place}], {inner}, changes the number of channels from {input} to \
+                 {output}, but operators inside of {name} must keep it; move {inner} out of \
+                 {name}, or set its channels to {input}"
             ));
         }
     }

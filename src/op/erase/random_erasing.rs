@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::geometry::Size;
 use crate::op::kind::{Channel, PositionFormula, RowPosition};
 use crate::op::settings::{check_count, check_number, check_pair, equal_values, one_or_each};
-use crate::op::shared::noise::{key, normals, shared, words};
+use crate::op::shared::noise::{equal_if_gray, key, normals, words};
 use crate::op::wide::truncated;
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 use crate::random::SampleRng;
@@ -98,7 +98,7 @@ impl RandomErasing {
             ErasingMode::Const => (value, [0.0; 3]),
             ErasingMode::Pixel => (value, std),
             ErasingMode::Rand => {
-                let normals = shared(normals(std::array::from_fn(|_| rng.bits())), is_gray);
+                let normals = equal_if_gray(normals(std::array::from_fn(|_| rng.bits())), is_gray);
                 (std::array::from_fn(|at| value[at] + std[at] * normals[at]), [0.0; 3])
             }
         }
@@ -303,7 +303,7 @@ fn is_inside(params: &Params, x: i32, y: i32) -> bool {
 /// branch would keep compilers from using vector instructions.
 #[inline(always)]
 fn values(params: &Params, x: i32, y: i32) -> [f32; 3] {
-    let normals = shared(normals(words(params.key, x, y)), params.is_gray);
+    let normals = equal_if_gray(normals(words(params.key, x, y)), params.is_gray);
     std::array::from_fn(|channel| params.mean[channel] + params.std[channel] * normals[channel])
 }
 

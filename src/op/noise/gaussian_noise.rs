@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::op::kind::PositionFormula;
 use crate::op::settings::check_number;
-use crate::op::shared::noise::{key, normals, shared, words};
+use crate::op::shared::noise::{equal_if_gray, key, normals, words};
 use crate::op::wide::truncated;
 use crate::op::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
 
@@ -66,7 +66,7 @@ impl PositionFormula for GaussianNoise {
     /// distributed, from [`normals`].
     #[inline(always)]
     fn bytes(params: &Params, x: i32, y: i32, pixel: [u8; 3]) -> [u8; 3] {
-        let normals = shared(normals(words(params.key, x, y)), params.is_gray);
+        let normals = equal_if_gray(normals(words(params.key, x, y)), params.is_gray);
         std::array::from_fn(|channel| {
             let noise = (params.mean + params.sigma * normals[channel]).clamp(-255.0, 255.0);
             let levels = truncated(noise.abs());

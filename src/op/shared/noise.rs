@@ -17,9 +17,9 @@ pub fn words(key: [u32; 2], x: i32, y: i32) -> [u32; 4] {
     philox4x32_10([x as u32, y as u32, 0, 0], key)
 }
 
-/// The numbers of three channels, or three times the first if `is_gray` is 1.
+/// Returns the noise of the three channels. If `is_gray` is 1, all get that of the first.
 #[inline(always)]
-pub fn shared([red, green, blue]: [f32; 3], is_gray: u32) -> [f32; 3] {
+pub fn equal_if_gray([red, green, blue]: [f32; 3], is_gray: u32) -> [f32; 3] {
     if is_gray == 0 { [red, green, blue] } else { [red; 3] }
 }
 

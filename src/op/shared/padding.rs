@@ -175,8 +175,8 @@ impl PaddedAxis {
     }
 }
 
-/// Padding before and after the image along one axis, and the first pixel in the padded image, of a
-/// centred window of `wanted` pixels.
+/// Places a centred window of `wanted` pixels on an axis of `side` pixels. Returns the padding
+/// before and after the image, and the window's first pixel in the padded image.
 pub fn centred(side: u32, wanted: u32) -> (i32, i32, i64) {
     if wanted > side {
         let missing = wanted - side;

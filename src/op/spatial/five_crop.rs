@@ -23,7 +23,7 @@ pub struct FiveCrop {
     pub width: u32,
     /// Output height, in pixels.
     pub height: u32,
-    /// Number of the only crop to make, 0 to 4. By default, all five are made, which is possible
+    /// Index of the only crop to make, 0 to 4. By default, all five are made, which is possible
     /// only in a view.
     #[serde(default)]
     pub crop: Option<u32>,

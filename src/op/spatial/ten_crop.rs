@@ -13,7 +13,7 @@ use super::five_crop::{self, FiveCrop};
 /// `TenCrop`.
 ///
 /// First come the crops of [`FiveCrop`], then those of the mirror image in the same order. They are
-/// the outputs of a [`View`](crate::op::View), or `crop` chooses one of them. Images that are
+/// the outputs of a [`View`](crate::op::View), or `crop` selects one of them. Images that are
 /// smaller than the window are filled as by [`FiveCrop`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -25,7 +25,7 @@ pub struct TenCrop {
     /// Whether the image is mirrored top to bottom instead of left to right. Default false.
     #[serde(default)]
     pub vertical_flip: bool,
-    /// Number of the only crop to make, 0 to 9. By default, all ten are made, which is possible
+    /// Index of the only crop to make, 0 to 9. By default, all ten are made, which is possible
     /// only in a view.
     #[serde(default)]
     pub crop: Option<u32>,

@@ -33,7 +33,8 @@ fn floats(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|it| it.to_le_bytes()).collect()
 }
 
-/// Arrays of every shape and type become columns of numbers, and columns of bytes have the file.
+/// Arrays of several shapes and types become columns of numbers, and columns of bytes contain the
+/// file.
 #[test]
 fn members_with_arrays_are_columns() {
     let folder = tempfile::tempdir().unwrap();
@@ -110,8 +111,7 @@ fn wrong_arrays_fail_their_sample() {
     }
 }
 
-/// Masks may be arrays of integers, and images of views arrays of bytes. Both have the files'
-/// sizes.
+/// Masks may be arrays of integers, and images of views arrays of bytes. Neither is resized.
 #[test]
 fn masks_and_images_may_be_arrays() {
     let folder = tempfile::tempdir().unwrap();

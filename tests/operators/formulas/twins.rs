@@ -246,7 +246,10 @@ fn position_of_floats<F: PositionFormula>(params: &F::Params) {
 #[test]
 fn formulas_of_positions_equal_their_twins() {
     for (mean, sigma) in [(0.0, 0.1), (0.3, 10.0), (-0.2, 0.0)] {
-        position::<GaussianNoise>(&gaussian_noise::Params::new(mean, sigma, [1, 0xffff_fffe]));
+        for is_gray in [0, 1] {
+            let params = gaussian_noise::Params::new(mean, sigma, [1, 0xffff_fffe]);
+            position::<GaussianNoise>(&gaussian_noise::Params { is_gray, ..params });
+        }
     }
     for (prob, salt, per_channel) in [(0.05, 0.5, false), (0.4, 0.8, true), (1.0, 1.0, true)] {
         let params = salt_and_pepper::Params::new(prob, salt, per_channel, [9, 8]);
@@ -261,10 +264,11 @@ fn formulas_of_positions_equal_their_twins() {
         let mut rng = SampleRng::new(SampleKey::default(), 0);
         position::<Cutout>(&cutout::Params::draw(SIZE, holes, length, [7, 8, 9], &mut rng));
     }
-    for std in [[0.0; 3], [58.395, 57.12, 57.375]] {
+    for (std, is_gray) in
+        [([0.0; 3], 0), ([58.395, 57.12, 57.375], 0), ([58.395, 57.12, 57.375], 1)]
+    {
         let mean = [123.675, 116.28, 103.53];
         let (x, y, right, bottom) = (13, 50, 600, 390);
-        let is_gray = u32::from(x % 2 == 0);
         let params = random_erasing::Params {
             x,
             y,

@@ -90,9 +90,10 @@ fn errors_in_views_have_their_place() {
     assert!(error.key == "view" && error.problem.contains("[[view]]"), "{error}");
 }
 
-/// Operators with several outputs belong into views, whose count is a multiple of their number.
+/// Operators with several outputs belong in views, whose count is a multiple of the number of
+/// outputs.
 #[test]
-fn operators_with_several_outputs_belong_into_views() {
+fn operators_with_several_outputs_belong_in_views() {
     let five = "op = \"five_crop\"\nwidth = 8\nheight = 8\n";
     let ten = "op = \"ten_crop\"\nwidth = 8\nheight = 8\n";
     let planned = |text: String| -> feedwater::Result<Vec<Option<u32>>> {

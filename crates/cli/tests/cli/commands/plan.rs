@@ -25,7 +25,7 @@ fn plan_shows_places_and_memory() {
     assert!(total > 0);
 }
 
-/// The plan says what the weights of a mixture become: whole numbers of draws.
+/// `plan` prints the weights of a mixture as whole numbers of draws.
 #[test]
 fn plan_shows_the_draws_of_a_mixture() {
     let dir = workplace();
