@@ -168,7 +168,7 @@ def test_masks_and_points_follow_a_view(tmp_path):
     [
         ((), fw.mask(), "main chain has no operators"),
         (CROP, fw.mask(like="b"), 'follow "image" or a view: "a"'),
-        (CROP, fw.points("mask", like="a"), "several outputs"),
+        (CROP, fw.points("mask", like="a"), "an axis for outputs"),
     ],
 )
 def test_a_column_that_cannot_follow_is_an_error(transform, column, words):
