@@ -162,8 +162,8 @@ def train_recipe(
     *,
     scale: Sequence[float] = (0.08, 1.0),
     flip: float = 0.5,
-    mean: Sequence[float] = IMAGENET_MEAN,
-    std: Sequence[float] = IMAGENET_STD,
+    mean: float | Sequence[float] = IMAGENET_MEAN,
+    std: float | Sequence[float] = IMAGENET_STD,
 ) -> Recipe:
     """Torchvision's training recipe: RandomResizedCrop to ``size`` x ``size`` pixels, a horizontal flip with
     probability ``flip``, and normalization. Each epoch is shuffled."""
@@ -182,8 +182,8 @@ def eval_recipe(
     size: int,
     *,
     resize: int | None = None,
-    mean: Sequence[float] = IMAGENET_MEAN,
-    std: Sequence[float] = IMAGENET_STD,
+    mean: float | Sequence[float] = IMAGENET_MEAN,
+    std: float | Sequence[float] = IMAGENET_STD,
 ) -> Recipe:
     """Torchvision's evaluation recipe. It resizes the shorter side to ``resize`` pixels (default: ``size`` times 256 / 224),
     crops ``size`` x ``size`` pixels in the centre, and normalizes. The last batch may be smaller."""

@@ -93,3 +93,9 @@ def test_no_operator_follows_what_stays_python():
             change()
     assert list(recipe) == [ops.Crop(width=4, height=4)]
     assert settings(recipe + []) == settings(recipe) and settings(pickle.loads(pickle.dumps(recipe))) == settings(recipe)
+
+
+def test_a_recipe_may_have_one_mean_for_gray_images(folder):
+    recipe = [ops.Grayscale(channels=1)] + fw.eval_recipe(8, mean=0.5, std=0.25)
+    images = next(iter(fw.Loader(folder, recipe, batch_size=4, framework="numpy")))[0]
+    assert images.shape == (4, 1, 8, 8)
