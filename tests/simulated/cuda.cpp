@@ -395,7 +395,7 @@ API int cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
     for (auto& event : {from->second, to->second})
         if (!event->timed || event->recorded == 0) return INVALID_HANDLE;
     for (auto& event : {from->second, to->second})
-        if (event->reached < event->recorded) return NOT_READY;
+        if (!event->reached(event->recorded)) return NOT_READY;
     unsigned long long first = from->second->time(from->second->recorded), last = to->second->time(to->second->recorded);
     if (from->second->stream != to->second->stream || last < first) {
         fprintf(stderr, "simulated driver: elapsed time between events of two streams, or in reverse order\n");
@@ -412,7 +412,7 @@ API int cuEventQuery(void* event) {
     NEED_CONTEXT
     auto found = events.find(event);
     if (found == events.end()) return INVALID_HANDLE;
-    if (found->second->reached >= found->second->recorded) return sticky;
+    if (found->second->reached(found->second->recorded)) return sticky;
     for (auto& [handle, stream] : streams)
         for (auto& operation : stream.queue)
             if (operation.record == found->second) {

@@ -60,18 +60,17 @@ struct Binding { Context* context; unsigned long long life; };
 
 struct Event {
     Context* context = nullptr;
-    unsigned long long recorded = 0, reached = 0;
+    unsigned long long recorded = 0;                   // number of records, which count from 1
     bool timed = false;
     const struct Stream* stream = nullptr;             // stream of the last record
-    std::vector<unsigned long long> times;             // the stream's time at each record
+    std::map<unsigned long long, unsigned long long> times;  // the stream's time at each record that was reached
 
-    void reach(unsigned long long generation, unsigned long long time) {
-        if (times.size() < generation) times.resize(generation);
-        times[generation - 1] = time;
-        if (reached < generation) reached = generation;
-    }
+    void reach(unsigned long long generation, unsigned long long time) { times[generation] = time; }
+    // Records in different streams may be reached in another order than that of their calls.
+    bool reached(unsigned long long generation) const { return generation == 0 || times.count(generation); }
     unsigned long long time(unsigned long long generation) const {
-        return generation > 0 && generation <= times.size() ? times[generation - 1] : 0;
+        auto found = times.find(generation);
+        return found == times.end() ? 0 : found->second;
     }
 };
 typedef std::shared_ptr<Event> EventRef;
@@ -211,7 +210,7 @@ void read_by_host(const void* pointer, size_t bytes) {
 
 bool runnable(const Stream& stream) {
     const Operation& head = stream.queue.front();
-    return !head.endless && (!head.wait || head.wait->reached >= head.generation);
+    return !head.endless && (!head.wait || head.wait->reached(head.generation));
 }
 
 void run_head(Stream& stream) {
@@ -241,7 +240,7 @@ bool advance(Stream& stream) {
 }
 
 bool reach(const EventRef& event, unsigned long long generation) {
-    while (event->reached < generation) {
+    while (!event->reached(generation)) {
         Stream* holder = nullptr;
         for (auto& [handle, stream] : streams)
             for (auto& operation : stream.queue)

@@ -274,6 +274,29 @@ fn an_event_is_reached_when_its_stream_gets_there() {
     assert_clean(&machine, "event");
 }
 
+/// A slot that several streams use records one event in each of them.
+#[test]
+fn a_wait_is_for_the_latest_record_before_it() {
+    let Some(machine) = exclusive() else { return };
+    machine.schedule(Schedule::Lazy);
+    let device = Device::open_with(0, &runtime()).unwrap();
+    let (memory, _) = pools(&device).unwrap();
+    let buffer = memory.buffer("slots", 256).unwrap();
+    let [first, second, third] = [(); 3].map(|()| Stream::new(&device).unwrap());
+    let event = Event::new(&device).unwrap();
+    fill(&first, &buffer, 0..256, 7).unwrap();
+    event.record(&first).unwrap();
+    third.wait(&event).unwrap();
+    // This record is reached before the one for which the stream waits.
+    event.record(&second).unwrap();
+    second.synchronize().unwrap();
+    let mut bytes = vec![0; 256];
+    read_back(&third, &buffer, 0, &mut bytes).unwrap();
+    assert_eq!(bytes, [7; 256]);
+    drop((buffer, memory, event, first, second, third, device));
+    assert_clean(&machine, "event");
+}
+
 /// Opens the device, fills a slot, runs a kernel on it, and returns the slot's bytes.
 fn whole_path() -> Result<Vec<u8>> {
     let device = Device::open_with(0, &runtime())?;
