@@ -1469,6 +1469,7 @@ class AugMix(Operator):
     * ``all_ops``: Whether brightness, saturation, contrast and sharpness are among the operations. Default true.
     * ``interpolation``: Interpolation between pixels. Default bilinear.
     * ``fill``: Red, green and blue of pixels that an operation leaves empty. In TOML, one number sets all three. Default 0.
+    * ``version``: Version of torchvision's transforms, ``v1`` or ``v2`` (default). Only the thresholds of ``Solarize`` differ: v1's are evenly spaced from 255 to 0. v2's are 255 times a rounded fraction. Where v1's threshold is a whole number, v2's may be a little larger, so that v2 does not invert pixels with this value.
     """
 
     OP = "aug_mix"
@@ -1483,9 +1484,10 @@ class AugMix(Operator):
         all_ops: bool | None = None,
         interpolation: Literal["nearest", "bilinear", "bicubic"] | None = None,
         fill: int | Sequence[int] | None = None,
+        version: Literal["v1", "v2"] | None = None,
         placement: Placement | None = None,
     ) -> None:
-        super().__init__(severity=severity, mixture_width=mixture_width, chain_depth=chain_depth, alpha=alpha, all_ops=all_ops, interpolation=interpolation, fill=fill, placement=placement)
+        super().__init__(severity=severity, mixture_width=mixture_width, chain_depth=chain_depth, alpha=alpha, all_ops=all_ops, interpolation=interpolation, fill=fill, version=version, placement=placement)
 
 
 class AutoAugment(Operator):
@@ -1498,6 +1500,7 @@ class AutoAugment(Operator):
     * ``policy``: Dataset for which the pairs were found: ``imagenet`` (default), ``cifar10`` or ``svhn``.
     * ``interpolation``: Interpolation between pixels. Default nearest.
     * ``fill``: Red, green and blue of pixels that an operation leaves empty. In TOML, one number sets all three. Default 0.
+    * ``version``: Version of torchvision's transforms, ``v1`` or ``v2`` (default). Only the thresholds of ``Solarize`` differ: v1's are evenly spaced from 255 to 0. v2's are 255 times a rounded fraction. Where v1's threshold is a whole number, v2's may be a little larger, so that v2 does not invert pixels with this value.
     """
 
     OP = "auto_augment"
@@ -1508,9 +1511,10 @@ class AutoAugment(Operator):
         policy: Literal["imagenet", "cifar10", "svhn"] | None = None,
         interpolation: Literal["nearest", "bilinear", "bicubic"] | None = None,
         fill: int | Sequence[int] | None = None,
+        version: Literal["v1", "v2"] | None = None,
         placement: Placement | None = None,
     ) -> None:
-        super().__init__(policy=policy, interpolation=interpolation, fill=fill, placement=placement)
+        super().__init__(policy=policy, interpolation=interpolation, fill=fill, version=version, placement=placement)
 
 
 class RandAugment(Operator):
@@ -1525,6 +1529,7 @@ class RandAugment(Operator):
     * ``num_magnitude_bins``: Number of magnitudes of each operation, 2 to 1000. Default 31.
     * ``interpolation``: Interpolation between pixels. Default nearest.
     * ``fill``: Red, green and blue of pixels that an operation leaves empty. In TOML, one number sets all three. Default 0.
+    * ``version``: Version of torchvision's transforms, ``v1`` or ``v2`` (default). Only the thresholds of ``Solarize`` differ: v1's are evenly spaced from 255 to 0. v2's are 255 times a rounded fraction. Where v1's threshold is a whole number, v2's may be a little larger, so that v2 does not invert pixels with this value.
     """
 
     OP = "rand_augment"
@@ -1537,9 +1542,10 @@ class RandAugment(Operator):
         num_magnitude_bins: int | None = None,
         interpolation: Literal["nearest", "bilinear", "bicubic"] | None = None,
         fill: int | Sequence[int] | None = None,
+        version: Literal["v1", "v2"] | None = None,
         placement: Placement | None = None,
     ) -> None:
-        super().__init__(num_ops=num_ops, magnitude=magnitude, num_magnitude_bins=num_magnitude_bins, interpolation=interpolation, fill=fill, placement=placement)
+        super().__init__(num_ops=num_ops, magnitude=magnitude, num_magnitude_bins=num_magnitude_bins, interpolation=interpolation, fill=fill, version=version, placement=placement)
 
 
 class ThreeAugment(Operator):
@@ -1665,6 +1671,7 @@ class TrivialAugmentWide(Operator):
     * ``num_magnitude_bins``: Number of magnitudes of each operation, 2 to 1000. Default 31.
     * ``interpolation``: Interpolation between pixels. Default nearest.
     * ``fill``: Red, green and blue of pixels that an operation leaves empty. In TOML, one number sets all three. Default 0.
+    * ``version``: Version of torchvision's transforms, ``v1`` or ``v2`` (default). Only the thresholds of ``Solarize`` differ: v1's are evenly spaced from 255 to 0. v2's are 255 times a rounded fraction. Where v1's threshold is a whole number, v2's may be a little larger, so that v2 does not invert pixels with this value.
     """
 
     OP = "trivial_augment_wide"
@@ -1675,9 +1682,10 @@ class TrivialAugmentWide(Operator):
         num_magnitude_bins: int | None = None,
         interpolation: Literal["nearest", "bilinear", "bicubic"] | None = None,
         fill: int | Sequence[int] | None = None,
+        version: Literal["v1", "v2"] | None = None,
         placement: Placement | None = None,
     ) -> None:
-        super().__init__(num_magnitude_bins=num_magnitude_bins, interpolation=interpolation, fill=fill, placement=placement)
+        super().__init__(num_magnitude_bins=num_magnitude_bins, interpolation=interpolation, fill=fill, version=version, placement=placement)
 
 
 class Mixup(BatchOperator):

@@ -1,5 +1,7 @@
 """Compares chains that are converted from torchvision's and timm's transforms with these transforms on PIL images."""
 
+import itertools
+
 import feedwater as fw
 import numpy
 import pytest
@@ -9,6 +11,7 @@ from feedwater import ops
 torch = pytest.importorskip("torch")
 v1 = pytest.importorskip("torchvision.transforms")
 v2 = pytest.importorskip("torchvision.transforms.v2")
+F = pytest.importorskip("torchvision.transforms.v2.functional")
 Image = pytest.importorskip("PIL.Image")
 
 BICUBIC = v1.InterpolationMode.BICUBIC
@@ -72,9 +75,9 @@ RANDOM = [
     (v1.RandomAffine(0, shear=(1, 2, 3, 4)), [ops.RandomAffine(degrees=[0.0, 0.0], shear_x=[1.0, 2.0], shear_y=[3.0, 4.0], interpolation="nearest", fill=[0] * 3)]),
     (v2.RandomPerspective(0.4, 0.6), None),
     (v1.ElasticTransform(30.0, 4.0), None),
-    (v1.RandAugment(3, 7), [ops.RandAugment(num_ops=3, magnitude=7, num_magnitude_bins=31, interpolation="nearest")]),
+    (v1.RandAugment(3, 7), [ops.RandAugment(num_ops=3, magnitude=7, num_magnitude_bins=31, interpolation="nearest", version="v1")]),
     (v2.TrivialAugmentWide(), None),
-    (v1.AutoAugment(v1.AutoAugmentPolicy.CIFAR10), [ops.AutoAugment(policy="cifar10", interpolation="nearest")]),
+    (v1.AutoAugment(v1.AutoAugmentPolicy.CIFAR10), [ops.AutoAugment(policy="cifar10", interpolation="nearest", version="v1")]),
     (v2.AugMix(chain_depth=2), None),
     (v2.RandomPhotometricDistort(), None),
     (v2.RandomChannelPermutation(), [ops.ChannelPermutation()]),
@@ -96,6 +99,37 @@ def test_random_transforms_are_operators(large, case):
         assert recipe[: len(expected)] == expected
     images, _ = next(iter(fw.Loader(large, recipe, batch_size=4)))
     assert images.shape == (4, 3, 16, 16) and 0 <= images.min() and images.max() <= 1
+
+
+@pytest.mark.parametrize("library", [v1, v2], ids=["v1", "v2"])
+@pytest.mark.parametrize("name", ["RandAugment", "TrivialAugmentWide", "AutoAugment", "AugMix"])
+def test_policies_solarize_like_their_version(tmp_path, library, name):
+    """Thresholds of v1 are often whole numbers. v1 inverts values that equal a threshold, and v2 often leaves them."""
+    (tmp_path / "set" / "a").mkdir(parents=True)
+    # One row has all bytes in every channel. Many files draw many of the policy's thresholds.
+    every_byte = numpy.arange(256, dtype=numpy.uint8)[None, :, None].repeat(3, axis=2)
+    for index in range(64):
+        write_image(tmp_path / "set" / "a" / f"{index:02}.ppm", every_byte)
+    settings = {"RandAugment": {"num_ops": 1, "magnitude": 6}, "AugMix": {"severity": 10}}
+    policy = getattr(library, name)(**settings.get(name, {}))
+    table, bins = {"RandAugment": [6], "TrivialAugmentWide": range(31)}.get(name, range(10)), 31 if "Wide" in name or "Rand" in name else 10
+    if library is v1:
+        sizes = () if "Wide" in name else ((1, 256),)
+        thresholds = policy._augmentation_space(bins, *sizes)["Solarize"][0].tolist()
+    else:
+        thresholds = [255.0 * it for it in policy._AUGMENTATION_SPACE["Solarize"][0](bins, 1, 256).tolist()]
+    recipe = fw.from_torchvision([policy, v2.CenterCrop((1, 256)), v1.PILToTensor()])
+    loader, seen = fw.Loader(tmp_path / "set", recipe, batch_size=64, seed=1, framework="batch"), 0
+    for batch in itertools.chain.from_iterable(itertools.repeat(loader, 20)):
+        for image, sample in zip(batch.numpy(), batch.samples):
+            actions = [action for operator in sample["operators"] for action in operator["actions"]]
+            drawn = [action["params"]["threshold"] for action in actions if action.get("formula") == "Solarize"]
+            assert all(threshold in [thresholds[bin] for bin in table] for threshold in drawn)
+            seen += len(drawn)
+            if name != "AugMix" and len(actions) == 2 and drawn:
+                expected = F.solarize(Image.fromarray(every_byte), drawn[0])
+                assert numpy.array_equal(image, numpy.asarray(expected).transpose(2, 0, 1))
+    assert seen > 10
 
 
 def test_erasing_has_the_values_of_its_place():

@@ -44,6 +44,8 @@ pub use erase::random_erasing::ErasingMode;
 pub(crate) use kind::Cuda;
 pub use kind::{Kind, Kinds};
 pub(crate) use origins::Origins;
+pub use policy::auto_augment::AutoAugmentPolicy;
+pub use policy::steps::TransformsVersion;
 pub use resample::Filter;
 pub use shared::padding::PadMode;
 pub use warp::Interpolation;

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import ops
 from .._settings import Operator
-from .state import Form, Misplaced, State, converts
+from .state import Form, Misplaced, State, converts, is_v2
 from .values import fill_of, filter_of, padding_of, pair, resampling
 
 
@@ -94,7 +94,7 @@ def _random_crop(step: Any, state: State) -> list[Operator]:
     border = _border(step, state) if pads else {}
     given: Any = step.padding
     padding = None if given is None else padding_of(given)
-    if padding is not None and ".v2" in type(step).__module__:
+    if padding is not None and is_v2(step):
         # v2 stores the padding in the order left, right, top, bottom.
         left, right, top, bottom = padding
         padding = [left, top, right, bottom]

@@ -9,7 +9,7 @@ from typing import Any
 from .. import ops
 from .._settings import Operator
 from .geometry import warping
-from .state import Inconvertible, State, converts, library
+from .state import Inconvertible, State, converts, is_v2, library
 
 
 def _policy(step: Any, state: State) -> None:
@@ -20,19 +20,23 @@ def _policy(step: Any, state: State) -> None:
         state.needs_pil_pixels("torchvision warps tensors by another formula than PIL images")
 
 
+def _version(step: Any) -> dict[str, Any]:
+    return {} if is_v2(step) else {"version": "v1"}
+
+
 @converts("RandAugment")
 def _rand_augment(step: Any, state: State) -> list[Operator]:
     _policy(step, state)
     if library(step) == "timm":
         return [_timm_rand_augment(step)]
     sizes = {name: getattr(step, name) for name in ("num_ops", "magnitude", "num_magnitude_bins")}
-    return [ops.RandAugment(**sizes, **warping(step, state))]
+    return [ops.RandAugment(**sizes, **_version(step), **warping(step, state))]
 
 
 @converts("TrivialAugmentWide")
 def _trivial(step: Any, state: State) -> list[Operator]:
     _policy(step, state)
-    return [ops.TrivialAugmentWide(num_magnitude_bins=step.num_magnitude_bins, **warping(step, state))]
+    return [ops.TrivialAugmentWide(num_magnitude_bins=step.num_magnitude_bins, **_version(step), **warping(step, state))]
 
 
 @converts("AutoAugment")
@@ -40,7 +44,7 @@ def _auto_augment(step: Any, state: State) -> list[Operator]:
     _policy(step, state)
     if library(step) == "timm":
         return [_timm_auto_augment(step)]
-    return [ops.AutoAugment(policy=step.policy.value, **warping(step, state))]
+    return [ops.AutoAugment(policy=step.policy.value, **_version(step), **warping(step, state))]
 
 
 @converts("AugMix")
@@ -48,7 +52,7 @@ def _aug_mix(step: Any, state: State) -> list[Operator]:
     _policy(step, state)
     sizes = {name: getattr(step, name) for name in ("severity", "mixture_width", "alpha", "all_ops")}
     depth = step.chain_depth if step.chain_depth > 0 else None
-    return [ops.AugMix(**sizes, chain_depth=depth, **warping(step, state))]
+    return [ops.AugMix(**sizes, chain_depth=depth, **_version(step), **warping(step, state))]
 
 
 @converts("AugMixAugment")

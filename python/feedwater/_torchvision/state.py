@@ -143,6 +143,11 @@ def library(step: Any) -> str:
     return type(step).__module__.split(".")[0]
 
 
+def is_v2(step: Any) -> bool:
+    """Whether a transform of torchvision is one of ``torchvision.transforms.v2``."""
+    return ".v2" in type(step).__module__
+
+
 def inner_of(transform: Any) -> Iterable[Any] | None:
     """Returns the transforms that a sequence runs one after another, or ``None`` if ``transform`` is not a sequence."""
     if isinstance(transform, (list, tuple)):

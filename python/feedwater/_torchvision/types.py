@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import ops
 from .._settings import Operator
-from .state import Form, Inconvertible, Misplaced, State, converted, converts, library
+from .state import Form, Inconvertible, Misplaced, State, converted, converts, is_v2, library
 
 
 @converts("Identity", "ToPureTensor")
@@ -44,16 +44,12 @@ def _tensor(step: Any, state: State) -> list[Operator]:
         return _as_dtype(state, step.dtype, step, scales=False)
     if state.form is Form.PIL:
         state.becomes(Form.SCALED, "f32", step)
-    elif type(step).__name__ == "ToTensor" and state.form is Form.BYTES and _is_v2(step):
+    elif type(step).__name__ == "ToTensor" and state.form is Form.BYTES and is_v2(step):
         raise Misplaced(
             f"the image is already a tensor, from {state.tensor_by}, and ToTensor does not scale tensors; use ToDtype(torch.float32, "
             "scale=True)"
         )
     return []
-
-
-def _is_v2(step: Any) -> bool:
-    return ".v2" in type(step).__module__
 
 
 @converts("ToPILImage")
@@ -113,7 +109,7 @@ def _normalize(step: Any, state: State) -> list[Operator]:
         )
     mean, std = ([float(value) for value in values] for values in (step.mean, step.std))
     several = max(len(mean), len(std)) > 1
-    if several and state.channels == 1 and ".v2" not in type(step).__module__:
+    if several and state.channels == 1 and not is_v2(step):
         raise Inconvertible(
             f"its mean is {mean} and its std {std}, but the image has one channel here; write one value, or use Grayscale(num_output_channels=3)"
         )

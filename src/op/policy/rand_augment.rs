@@ -8,7 +8,7 @@ use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kinds, Operator};
 use crate::random::SampleRng;
 
 use super::apply::{self, Warping};
-use super::steps::{Drawn, Magnitudes, Operation, Space, drawn_from, signed};
+use super::steps::{Drawn, Magnitudes, Operation, Space, TransformsVersion, drawn_from, signed};
 
 /// Applies operations that are drawn from 14, all with the same strength: torchvision's
 /// `RandAugment`, with the same operations, magnitudes and order of draws. The pixels are those
@@ -29,12 +29,23 @@ pub struct RandAugment {
     /// three. Default 0.
     #[serde(deserialize_with = "one_or_each")]
     pub fill: [u8; 3],
+    /// Version of torchvision's transforms, `v1` or `v2` (default). Only the thresholds of
+    /// `Solarize` differ: v1's are evenly spaced from 255 to 0. v2's are 255 times a rounded
+    /// fraction. Where v1's threshold is a whole number, v2's may be a little larger, so that v2
+    /// does not invert pixels with this value.
+    pub version: TransformsVersion,
 }
 
 impl Default for RandAugment {
     fn default() -> Self {
-        let interpolation = Interpolation::default();
-        Self { num_ops: 2, magnitude: 9, num_magnitude_bins: 31, interpolation, fill: [0; 3] }
+        Self {
+            num_ops: 2,
+            magnitude: 9,
+            num_magnitude_bins: 31,
+            interpolation: Interpolation::default(),
+            fill: [0; 3],
+            version: TransformsVersion::default(),
+        }
     }
 }
 
@@ -53,10 +64,10 @@ impl Operator for RandAugment {
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {
-        let Self { num_ops, magnitude, num_magnitude_bins, interpolation, fill } = *self;
+        let Self { num_ops, magnitude, num_magnitude_bins, interpolation, fill, version } = *self;
         let size = draw.size();
         for _ in 0..num_ops {
-            let drawn = draw_step(magnitude, num_magnitude_bins, size, draw.rng());
+            let drawn = draw_step((magnitude, num_magnitude_bins), version, size, draw.rng());
             apply::draw(draw, drawn.0.step(drawn.1), Warping { interpolation, fill });
         }
     }
@@ -80,7 +91,7 @@ impl BuiltIn for RandAugment {
         vec![
             base,
             Self { num_ops: 5, interpolation: Interpolation::Bilinear, fill: [9, 99, 199], ..base },
-            Self { magnitude: 30, ..base },
+            Self { magnitude: 30, version: TransformsVersion::V1, ..base },
             Self { num_ops: 0, ..base },
         ]
     }
@@ -105,11 +116,16 @@ pub const SPACE: &Space = &[
 ];
 
 /// Draws one of the `num_ops` (default 2) steps: an operation, all equally likely, and the sign of
-/// its magnitude. The magnitude is number `magnitude` (default 9) of `bins` (default 31). For every
-/// step, `size` is the size of the image before the first step.
-pub fn draw_step(magnitude: u32, bins: u32, size: Size, rng: &mut SampleRng) -> Drawn {
-    let entry = drawn_from(SPACE, rng);
-    signed(entry, (magnitude, bins), size, rng)
+/// its magnitude. `magnitude` is the number of the magnitude (default 9) and the number of all
+/// magnitudes (default 31). For every step, `size` is the size of the image before the first step.
+pub fn draw_step(
+    magnitude: (u32, u32),
+    version: TransformsVersion,
+    size: Size,
+    rng: &mut SampleRng,
+) -> Drawn {
+    let entry = drawn_from(SPACE, version, rng);
+    signed(entry, magnitude, size, rng)
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Steps of augmentation policies, and code that torchvision's policies share. Policies draw
 //! [`PolicyStep`]s, which `apply.rs` turns into actions.
 
+use serde::{Deserialize, Serialize};
+
 use crate::geometry::Size;
 use crate::random::SampleRng;
 
@@ -60,6 +62,8 @@ pub enum Operation {
     Sharpness,
     Posterize,
     Solarize,
+    /// `Solarize` in [`TransformsVersion::V1`]: the magnitude is the threshold.
+    SolarizeAt,
     AutoContrast,
     Equalize,
     Invert,
@@ -82,6 +86,7 @@ impl Operation {
             Self::Sharpness => PolicyStep::Sharpness(1.0 + magnitude),
             Self::Posterize => PolicyStep::Posterize(magnitude as u32),
             Self::Solarize => PolicyStep::Solarize(255.0 * magnitude),
+            Self::SolarizeAt => PolicyStep::Solarize(magnitude),
             Self::AutoContrast => PolicyStep::AutoContrast,
             Self::Equalize => PolicyStep::Equalize,
             Self::Invert => PolicyStep::Invert,
@@ -132,22 +137,52 @@ pub type Drawn = (Operation, f64);
 /// Operations of a policy with their magnitudes.
 pub type Space = [(Operation, Magnitudes)];
 
+/// Version of torchvision's transforms. The policies of both versions differ only in the thresholds
+/// of `Solarize`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TransformsVersion {
+    /// `torchvision.transforms`: the thresholds are evenly spaced from 255 to 0.
+    V1,
+    /// `torchvision.transforms.v2`: the thresholds are 255 times magnitudes that are evenly spaced
+    /// from 1 to 0 and rounded to f32, and so differ from whole numbers by the rounding.
+    #[default]
+    V2,
+}
+
+/// Entry of a space in this version, given the entry in [`TransformsVersion::V2`].
+pub fn entry_of(
+    version: TransformsVersion,
+    entry: (Operation, Magnitudes),
+) -> (Operation, Magnitudes) {
+    match (version, entry.0) {
+        (TransformsVersion::V1, Operation::Solarize) => {
+            (Operation::SolarizeAt, Magnitudes::Plain(255.0, 0.0))
+        }
+        _ => entry,
+    }
+}
+
 /// Draws an operation of a space, all equally likely.
-pub(super) fn drawn_from<'a>(space: &'a Space, rng: &mut SampleRng) -> &'a (Operation, Magnitudes) {
-    &space[rng.below(space.len() as u64) as usize]
+pub(super) fn drawn_from(
+    space: &Space,
+    version: TransformsVersion,
+    rng: &mut SampleRng,
+) -> (Operation, Magnitudes) {
+    entry_of(version, space[rng.below(space.len() as u64) as usize])
 }
 
 /// Returns an operation with its magnitude number `bin`. Draws the sign of the magnitude if it has
 /// one.
 pub(super) fn signed(
-    (operation, magnitudes): &(Operation, Magnitudes),
+    (operation, magnitudes): (Operation, Magnitudes),
     (bin, bins): (u32, u32),
     size: Size,
     rng: &mut SampleRng,
 ) -> Drawn {
     let magnitude = magnitudes.at(bin, bins, size);
     let negated = magnitudes.is_signed() && rng.chance(0.5);
-    (*operation, if negated { -magnitude } else { magnitude })
+    (operation, if negated { -magnitude } else { magnitude })
 }
 
 /// Draws from the standard normal distribution (Box and Muller, 1958).

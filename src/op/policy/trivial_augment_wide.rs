@@ -9,7 +9,7 @@ use crate::random::SampleRng;
 
 use super::apply::{self, Warping};
 use super::rand_augment::MOST_BINS;
-use super::steps::{Drawn, Magnitudes, Operation, Space, drawn_from, signed};
+use super::steps::{Drawn, Magnitudes, Operation, Space, TransformsVersion, drawn_from, signed};
 
 /// Applies one operation that is drawn from 14, with a strength that is drawn too: torchvision's
 /// `TrivialAugmentWide`, with the same operations, magnitudes and order of draws. The pixels are
@@ -25,12 +25,18 @@ pub struct TrivialAugmentWide {
     /// three. Default 0.
     #[serde(deserialize_with = "one_or_each")]
     pub fill: [u8; 3],
+    /// Version of torchvision's transforms, `v1` or `v2` (default). Only the thresholds of
+    /// `Solarize` differ: v1's are evenly spaced from 255 to 0. v2's are 255 times a rounded
+    /// fraction. Where v1's threshold is a whole number, v2's may be a little larger, so that v2
+    /// does not invert pixels with this value.
+    pub version: TransformsVersion,
 }
 
 impl Default for TrivialAugmentWide {
     fn default() -> Self {
         let interpolation = Interpolation::default();
-        Self { num_magnitude_bins: 31, interpolation, fill: [0; 3] }
+        let version = TransformsVersion::default();
+        Self { num_magnitude_bins: 31, interpolation, fill: [0; 3], version }
     }
 }
 
@@ -44,9 +50,9 @@ impl Operator for TrivialAugmentWide {
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {
-        let Self { num_magnitude_bins, interpolation, fill } = *self;
+        let Self { num_magnitude_bins, interpolation, fill, version } = *self;
         let size = draw.size();
-        let drawn = draw_step(num_magnitude_bins, size, draw.rng());
+        let drawn = draw_step(num_magnitude_bins, version, size, draw.rng());
         apply::draw(draw, drawn.0.step(drawn.1), Warping { interpolation, fill });
     }
 
@@ -64,7 +70,11 @@ impl BuiltIn for TrivialAugmentWide {
 
     fn examples() -> Vec<Self> {
         let base = Self::default();
-        vec![base, Self { interpolation: Interpolation::Bilinear, fill: [9, 99, 199], ..base }]
+        vec![
+            base,
+            Self { interpolation: Interpolation::Bilinear, fill: [9, 99, 199], ..base },
+            Self { version: TransformsVersion::V1, ..base },
+        ]
     }
 }
 
@@ -88,8 +98,8 @@ pub const SPACE: &Space = &[
 
 /// Draws the only step: an operation and one of its `bins` (default 31) magnitudes, all equally
 /// likely, and the sign of the magnitude.
-pub fn draw_step(bins: u32, size: Size, rng: &mut SampleRng) -> Drawn {
-    let entry = drawn_from(SPACE, rng);
+pub fn draw_step(bins: u32, version: TransformsVersion, size: Size, rng: &mut SampleRng) -> Drawn {
+    let entry = drawn_from(SPACE, version, rng);
     let bin = match entry.1 {
         Magnitudes::None => 0,
         _ => rng.below(bins.into()) as u32,

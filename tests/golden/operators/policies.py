@@ -20,6 +20,7 @@ import torch
 from golden import main, picture
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 from timm.data import auto_augment as timm
+from torchvision import transforms as v1
 from torchvision.transforms.v2 import AugMix, AutoAugment, AutoAugmentPolicy, InterpolationMode, RandAugment, TrivialAugmentWide
 from torchvision.transforms.v2 import functional as F
 
@@ -45,6 +46,22 @@ def magnitudes():
                         "policy": policy, "operation": operation, "signed": signed, "bins": count, "size": (width, height),
                         "magnitudes": None if found is None else texts(found.tolist()),
                     }
+
+
+def magnitudes_v1():
+    """Yields the magnitude of each bin of the spaces of ``torchvision.transforms``."""
+    counts = {"rand_augment": (v1.RandAugment(), (2, 10, 31)), "auto_augment": (v1.AutoAugment(), (10,)),
+              "trivial_augment_wide": (v1.TrivialAugmentWide(), (2, 31)), "aug_mix": (v1.AugMix(), (10,))}
+    for policy, (transform, counts) in counts.items():
+        for count in counts:
+            for width, height in SIZES:
+                sizes = () if policy == "trivial_augment_wide" else ((height, width),)
+                for operation, (values, signed) in transform._augmentation_space(count, *sizes).items():
+                    if operation.startswith("Translate") or (width, height) == SIZES[0]:
+                        yield {
+                            "policy": policy, "operation": operation, "signed": signed, "bins": count, "size": (width, height),
+                            "magnitudes": None if values.ndim == 0 else texts(values.tolist()),
+                        }
 
 
 def pairs():
@@ -244,6 +261,6 @@ def distributions():
 
 if __name__ == "__main__":
     main("policies.json", lambda _: {
-        "magnitudes": magnitudes(), "pairs": pairs(), "steps": steps(), "timm_steps": timm_steps(), "pixels": pixels(), "timm_texts": timm_texts(),
+        "magnitudes": magnitudes(), "magnitudes_v1": magnitudes_v1(), "pairs": pairs(), "steps": steps(), "timm_steps": timm_steps(), "pixels": pixels(), "timm_texts": timm_texts(),
         "draws": draws(), "distributions": distributions(),
     })

@@ -11,7 +11,9 @@ use feedwater::internals::op::Actions;
 use feedwater::internals::op::policy::apply::{self, Warping};
 use feedwater::internals::op::policy::aug_mix::formula as aug_mix;
 use feedwater::internals::op::policy::auto_augment::formula as auto_augment;
-use feedwater::internals::op::policy::steps::{Drawn, Magnitudes, Operation, PolicyStep};
+use feedwater::internals::op::policy::steps::{
+    Drawn, Magnitudes, Operation, PolicyStep, TransformsVersion, entry_of,
+};
 use feedwater::internals::op::policy::timm::{self, Operations, RandAugment};
 use feedwater::internals::op::policy::{rand_augment, three_augment, trivial_augment_wide};
 use feedwater::internals::op::spatial::affine::formula::Affine;
@@ -70,7 +72,11 @@ fn check_step(row: &Value, step: PolicyStep) {
 
 #[test]
 fn magnitudes_are_torchvisions() {
-    for row in rows("magnitudes") {
+    let both = [("magnitudes", TransformsVersion::V2), ("magnitudes_v1", TransformsVersion::V1)];
+    for (version, row) in both
+        .iter()
+        .flat_map(|(table, version)| rows(table).into_iter().map(move |row| (version, row)))
+    {
         let operation = operation(row["operation"].as_str().unwrap());
         let space = match row["policy"].as_str().unwrap() {
             "rand_augment" => rand_augment::SPACE,
@@ -78,7 +84,8 @@ fn magnitudes_are_torchvisions() {
             "aug_mix" => aug_mix::SPACE,
             _ => &[(operation, auto_augment::magnitudes(operation))],
         };
-        let magnitudes = space.iter().find(|it| it.0 == operation).unwrap().1;
+        let entry = *space.iter().find(|it| it.0 == operation).unwrap();
+        let magnitudes = entry_of(*version, entry).1;
         let signed = matches!(magnitudes, Magnitudes::Signed(_) | Magnitudes::Sides(_));
         assert_eq!(row["signed"], signed, "{row}");
         let bins = row["bins"].as_u64().unwrap() as u32;
@@ -257,15 +264,17 @@ fn operations_and_magnitudes_are_drawn_as_often_as_by_the_libraries() {
             _ => None,
         };
         for index in 0..row["times"].as_u64().unwrap() {
-            let rng = &mut rng(index);
+            let (version, rng) = (TransformsVersion::V2, &mut rng(index));
             match (policy, pairs) {
-                ("rand_augment", _) => see(name(rand_augment::draw_step(9, 31, image, rng))),
-                ("trivial_augment_wide", _) => {
-                    see(name(trivial_augment_wide::draw_step(5, image, rng)))
+                ("rand_augment", _) => {
+                    see(name(rand_augment::draw_step((9, 31), version, image, rng)))
                 }
-                ("aug_mix", _) => see(name(aug_mix::draw(3, true, image, rng))),
+                ("trivial_augment_wide", _) => {
+                    see(name(trivial_augment_wide::draw_step(5, version, image, rng)))
+                }
+                ("aug_mix", _) => see(name(aug_mix::draw(3, true, version, image, rng))),
                 (_, Some(pairs)) => {
-                    let drawn = auto_augment::draw(pairs, image, rng);
+                    let drawn = auto_augment::draw(pairs, version, image, rng);
                     let drawn = drawn.into_iter().filter(|it| it.0 != Operation::Identity);
                     drawn.for_each(|it| see(name(it)));
                 }

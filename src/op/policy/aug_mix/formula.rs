@@ -6,7 +6,9 @@
 use crate::geometry::Size;
 use crate::random::SampleRng;
 
-use super::super::steps::{Drawn, Magnitudes, Operation, Space, drawn_from, normal, signed};
+use super::super::steps::{
+    Drawn, Magnitudes, Operation, Space, TransformsVersion, drawn_from, normal, signed,
+};
 
 /// Operations of AugMix and their magnitudes. Without `all_ops`, only the first nine operations are
 /// used.
@@ -33,8 +35,14 @@ pub const PARTIAL: usize = 9;
 pub const BINS: u32 = 10;
 
 /// Draws one step of a chain of operations. `severity` is 1 to 10 (default 3).
-pub fn draw(severity: u32, all_ops: bool, size: Size, rng: &mut SampleRng) -> Drawn {
-    let entry = drawn_from(if all_ops { SPACE } else { &SPACE[..PARTIAL] }, rng);
+pub fn draw(
+    severity: u32,
+    all_ops: bool,
+    version: TransformsVersion,
+    size: Size,
+    rng: &mut SampleRng,
+) -> Drawn {
+    let entry = drawn_from(if all_ops { SPACE } else { &SPACE[..PARTIAL] }, version, rng);
     let bin = match entry.1 {
         Magnitudes::None => 0,
         _ => rng.below(severity.into()) as u32,

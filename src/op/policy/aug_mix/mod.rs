@@ -6,6 +6,7 @@ use crate::op::settings::{check_count, check_number, equal_values, one_or_each};
 use crate::op::{BuiltIn, Draw, FieldError, Interpolation, Kind, Kinds, Operator};
 
 use super::apply::{self, Warping};
+use super::steps::TransformsVersion;
 use formula as aug_mix;
 
 pub mod formula;
@@ -39,6 +40,11 @@ pub struct AugMix {
     /// three. Default 0.
     #[serde(deserialize_with = "one_or_each")]
     pub fill: [u8; 3],
+    /// Version of torchvision's transforms, `v1` or `v2` (default). Only the thresholds of
+    /// `Solarize` differ: v1's are evenly spaced from 255 to 0. v2's are 255 times a rounded
+    /// fraction. Where v1's threshold is a whole number, v2's may be a little larger, so that v2
+    /// does not invert pixels with this value.
+    pub version: TransformsVersion,
 }
 
 impl Default for AugMix {
@@ -51,6 +57,7 @@ impl Default for AugMix {
             all_ops: true,
             interpolation: Interpolation::Bilinear,
             fill: [0; 3],
+            version: TransformsVersion::default(),
         }
     }
 }
@@ -73,7 +80,7 @@ impl Operator for AugMix {
     }
 
     fn draw(&self, draw: &mut Draw<'_>) {
-        let Self { severity, mixture_width, alpha, interpolation, fill, .. } = *self;
+        let Self { severity, mixture_width, alpha, interpolation, fill, version, .. } = *self;
         let mut weights = [0.0; 1 + aug_mix::MOST_WIDTH];
         let weights = &mut weights[..=mixture_width as usize];
         aug_mix::put_weights(alpha, weights, draw.rng());
@@ -82,7 +89,7 @@ impl Operator for AugMix {
             let depth = self.chain_depth.unwrap_or_else(|| aug_mix::depth(draw.rng()));
             for _ in 0..depth {
                 let (operation, magnitude) =
-                    aug_mix::draw(severity, self.all_ops, size, draw.rng());
+                    aug_mix::draw(severity, self.all_ops, version, size, draw.rng());
                 apply::draw(draw, operation.step(magnitude), Warping { interpolation, fill });
             }
         });
@@ -117,6 +124,7 @@ impl BuiltIn for AugMix {
                 all_ops: false,
                 interpolation: Interpolation::Nearest,
                 fill: [9, 99, 199],
+                version: TransformsVersion::V1,
             },
         ]
     }

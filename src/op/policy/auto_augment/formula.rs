@@ -5,7 +5,9 @@ use crate::geometry::Size;
 use crate::random::SampleRng;
 
 use super::super::rand_augment;
-use super::super::steps::{Drawn, Magnitudes, Operation, Space, signed};
+use super::super::steps::{
+    Drawn, Magnitudes, Operation, Space, TransformsVersion, entry_of, signed,
+};
 
 /// Pairs of operations. Each operation has its probability and the number of its magnitude, or 0 if
 /// it has no magnitude.
@@ -23,13 +25,18 @@ pub fn magnitudes(operation: Operation) -> Magnitudes {
 
 /// Draws a pair, all equally likely. For each operation of the pair, draws whether it takes place,
 /// and the sign of its magnitude. An operation that does not take place becomes the identity.
-pub fn draw(policies: &Policies, size: Size, rng: &mut SampleRng) -> [Drawn; 2] {
+pub fn draw(
+    policies: &Policies,
+    version: TransformsVersion,
+    size: Size,
+    rng: &mut SampleRng,
+) -> [Drawn; 2] {
     let pair = &policies[rng.below(policies.len() as u64) as usize];
     pair.map(|(operation, probability, bin)| {
         if !rng.chance(probability) {
             return (Operation::Identity, 0.0);
         }
-        signed(&(operation, magnitudes(operation)), (bin, BINS), size, rng)
+        signed(entry_of(version, (operation, magnitudes(operation))), (bin, BINS), size, rng)
     })
 }
 
