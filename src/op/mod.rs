@@ -274,6 +274,12 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
         self.largest_output(input)
     }
 
+    /// Operators of a combinator, which may run in any order, each at most once. Default: none.
+    #[doc(hidden)]
+    fn inner(&self) -> &[Arc<dyn Operator>] {
+        &[]
+    }
+
     /// Whether the output depends on random numbers. [`Preprocessor`](crate::Preprocessor) refuses
     /// such operators. Default: whether `draw` draws a random number for an image of 500x375
     /// pixels.

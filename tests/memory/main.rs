@@ -70,6 +70,7 @@ fn main() -> ExitCode {
         aspect::the_prediction_for_wide_and_tall_images_is_close_to_their_peak,
         aspect::a_line_of_text_is_not_refused,
         chains::photographs_are_not_refused_behind_operators_that_leave_some_alone,
+        chains::an_image_is_refused_only_for_what_was_drawn,
         chains::random_chains_refuse_no_photograph_and_stay_within_the_footprint,
         chains::random_views_refuse_no_photograph_and_stay_within_the_footprint,
         chains::the_image_that_views_share_is_counted_once,

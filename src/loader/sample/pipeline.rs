@@ -10,7 +10,7 @@ use super::large::{LargeImages, Room};
 use super::reader::{Content, Filled, Reader, Sample};
 use super::record::{Outcome, SampleRecord};
 use crate::decode::Decoders;
-use crate::error::DataError;
+use crate::error::{DataError, Reason};
 use crate::geometry::Size;
 use crate::header::Header;
 use crate::image::HostImage;
@@ -231,15 +231,8 @@ impl SamplePipeline {
     pub fn plan<'a>(&mut self, read: Read<'a>, reserve: Reserve) -> Result<Planned<'a>, DataError> {
         let Read { key, sample: Sample { header, .. }, bytes, file } = read;
         match reserve {
-            Reserve::All => self.reserve(header, file)?,
-            Reserve::Tables => {
-                let all = self.need;
-                let SampleMemory { file: own, tables, masks, .. } = all;
-                self.need = SampleMemory { file: own, tables, masks, ..SampleMemory::default() };
-                let reserved = self.reserve(header, file);
-                self.need = all;
-                reserved?;
-            }
+            Reserve::All => self.reserve_for_planning(header, file)?,
+            Reserve::Tables => self.reserve_tables(header, file)?,
         }
         self.epoch = key.epoch;
         let begin = self.meter.begin(Stage::Header);
@@ -293,8 +286,47 @@ impl SamplePipeline {
     /// other threads may hold while they wait for memory. Does nothing if the memory is already
     /// reserved.
     pub fn admit<'a>(&mut self, planned: &'a Planned<'_>) -> Result<Admitted<'a>, DataError> {
-        self.reserve(planned.header(), planned.0.file)?;
+        self.reserve_drawn(planned.header(), planned.0.file, Self::drawn_memory)?;
         Ok(Admitted(planned))
+    }
+
+    /// Reserves all memory that the current sample may need. If that is more than permitted,
+    /// reserves only the memory for planning it, because the sample may need less for the random
+    /// numbers that are drawn.
+    fn reserve_for_planning(&mut self, header: &Header, file: u64) -> Result<(), DataError> {
+        match self.reserve(header, file) {
+            Err(DataError { reason: Reason::Oversized, .. }) => self.reserve_tables(header, file),
+            reserved => reserved,
+        }
+    }
+
+    /// Reserves the memory of the file, the tables and the masks only.
+    fn reserve_tables(&mut self, header: &Header, file: u64) -> Result<(), DataError> {
+        let all = self.need;
+        let SampleMemory { file: own, tables, masks, views: [view_tables, _], .. } = all;
+        let views = [view_tables, 0];
+        self.need = SampleMemory { file: own, tables, masks, views, ..SampleMemory::default() };
+        let reserved = self.reserve(header, file);
+        self.need = all;
+        reserved
+    }
+
+    /// Reserves all memory for a planned sample: as much as it may need, or, if that is more than
+    /// permitted, as much as the actions need that were drawn.
+    fn reserve_drawn(
+        &mut self,
+        header: &Header,
+        file: u64,
+        drawn: impl FnOnce(&Self) -> SampleMemory,
+    ) -> Result<(), DataError> {
+        match self.reserve(header, file) {
+            Err(DataError { reason: Reason::Oversized, .. }) => {
+                let SampleMemory { resampling, rows, windows, .. } = drawn(self);
+                self.need = SampleMemory { resampling, rows, windows, ..self.need };
+                self.reserve(header, file)
+            }
+            reserved => reserved,
+        }
     }
 
     /// Reserves the memory that the current sample needs. `file` is the number of bytes that the

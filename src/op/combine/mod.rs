@@ -187,38 +187,67 @@ fn kept_output(operators: &Inner, input: Option<Size>) -> Option<Size> {
 
 /// Upper bound for the output size if any of the operators run in any order, each at most once.
 fn largest_output(operators: &Inner, input: Size) -> Size {
-    let is_nested = |it: &&Arc<dyn Operator>| NAMES.contains(&it.name());
-    let nested = || operators.iter().filter(is_nested);
-    // The sizes are computed in two rounds, because an operator may also run after an operator that
-    // is later in the list.
-    let rounds = |size: Size| {
-        let plain = || operators.iter().filter(|it| !is_nested(it));
-        plain().chain(plain()).fold(size, |size, it| larger(size, it.largest_output(size)))
-    };
-    // Start with a size that covers the output of each operator for the input itself, and the fixed
-    // output size of each operator.
-    let fixed = operators.iter().filter_map(|it| it.fixed_output(None));
-    let mut size = rounds(fixed.fold(largest_alone(operators, input), larger));
-    let count = nested().count();
-    if count == 0 {
-        return size;
+    // An output size that is the same for every input may be the input of all other operators.
+    let (mut start, mut alone) = (input, input);
+    let (mut others, mut count) = ([None; MOST_ORDERED], 0);
+    for_each_leaf(operators, &mut |leaf| {
+        start = leaf.fixed_output(None).map_or(start, |fixed| larger(start, fixed));
+        alone = larger(alone, leaf.largest_output(input));
+        if !keeps_size(leaf) {
+            others.get_mut(count).map(|place| place.insert(leaf));
+            count += 1;
+        }
+    });
+    let mut all = larger(start, alone);
+    if count > MOST_ORDERED {
+        // In two rounds, each operator also runs after those that are later in the list.
+        for _ in 0..2 {
+            for_each_leaf(operators, &mut |leaf| all = larger(all, leaf.largest_output(all)));
+        }
+        return all;
     }
-    // Calling each nested combinator twice would take exponential time in the depth of nesting.
-    // Each is therefore called once. For the second round, its output is scaled in proportion to
-    // its input, which is an upper bound for operators that add pixels or multiply sides.
-    let mut grown = [(size, size); MOST_OPERATORS];
-    for (operator, (before, output)) in nested().zip(&mut grown) {
-        (*before, *output) = (size, operator.largest_output(size));
-        size = larger(size, *output);
-    }
-    if count > 1 {
-        for (before, output) in grown.into_iter().take(count) {
-            let width = in_proportion(output.width, size.width, before.width);
-            let height = in_proportion(output.height, size.height, before.height);
-            size = larger(size, Size::new(width, height));
+    // Bounds for each set of operators that have run: one bit for each operator.
+    let mut bounds = [start; 1 << MOST_ORDERED];
+    for ran in 1..1 << count {
+        for (place, leaf) in others.iter().flatten().enumerate() {
+            if ran >> place & 1 == 1 {
+                let before = bounds[ran & !(1 << place)];
+                bounds[ran] = larger(bounds[ran], larger(before, leaf.largest_output(before)));
+            }
         }
     }
-    rounds(size)
+    larger(all, bounds[(1 << count) - 1])
+}
+
+/// Maximum number of operators whose orders are examined one by one.
+const MOST_ORDERED: usize = 4;
+
+/// Calls `see` with every operator, and with the operators of combinators instead of the
+/// combinators. A combinator that runs one of several operators, none of which is a combinator,
+/// stays together, because its operators do not run one after another.
+///
+/// This takes the operators out of their order. Calling combinators for every order instead would
+/// take exponential time in the depth of nesting.
+fn for_each_leaf<'a>(
+    operators: &'a [Arc<dyn Operator>],
+    see: &mut dyn FnMut(&'a Arc<dyn Operator>),
+) {
+    for operator in operators {
+        let inner = operator.inner();
+        let is_choice = operator.name() == OneOf::NAME;
+        if inner.is_empty() || is_choice && inner.iter().all(|it| it.inner().is_empty()) {
+            see(operator);
+        } else {
+            for_each_leaf(inner, see);
+        }
+    }
+}
+
+/// Whether an operator gives every image its own size.
+fn keeps_size(operator: &Arc<dyn Operator>) -> bool {
+    let probes = [(1, 65_521), (65_521, 1), (509, 307)];
+    let mut probes = probes.into_iter().map(|(width, height)| Some(Size::new(width, height)));
+    probes.all(|size| operator.fixed_output(size) == size)
 }
 
 /// Largest image between or after the operators if they run in this order.
@@ -242,13 +271,67 @@ fn larger(a: Size, b: Size) -> Size {
     Size::new(a.width.max(b.width), a.height.max(b.height))
 }
 
-/// `len * numerator / denominator`, rounded up.
-fn in_proportion(len: u32, numerator: u32, denominator: u32) -> u32 {
-    let product = u64::from(len) * u64::from(numerator);
-    u32::try_from(product.div_ceil(u64::from(denominator.max(1)))).unwrap_or(u32::MAX)
-}
-
 /// Number of resampling coefficients of all operators together.
 fn coefficients(operators: &Inner, bounds: Bounds) -> usize {
     operators.iter().map(|it| it.coefficients(bounds)).fold(0, usize::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::{
+        Autocontrast, Pad, RandomAffine, RandomApply, RandomOrder, RandomRotation, RandomZoomOut,
+        Resize,
+    };
+
+    fn order(operators: Inner) -> RandomOrder {
+        operators.into_iter().fold(RandomOrder::new(), RandomOrder::and_any)
+    }
+
+    fn zoom_out() -> RandomZoomOut {
+        RandomZoomOut { side_range: [1.0, 3.0], ..RandomZoomOut::default() }
+    }
+
+    /// An operator runs once, so a bound does not grow with the operators beside it, nor with the
+    /// depth of nesting.
+    #[test]
+    fn a_bound_applies_each_operator_once() {
+        let input = Size::new(50, 40);
+        let contrast =
+            || -> Arc<dyn Operator> { Arc::new(RandomApply::new(0.5).then(Autocontrast {})) };
+        let moved: Arc<dyn Operator> = Arc::new(RandomAffine::within(30.0));
+        let mut operator = order(vec![contrast(), Arc::new(zoom_out()), moved]);
+        for _ in 0..4 {
+            assert_eq!(operator.largest_output(input), zoom_out().largest_output(input));
+            operator = order(vec![contrast(), Arc::new(operator), contrast()]);
+        }
+    }
+
+    /// Compares with all orders, for operators of which a larger input has a larger output.
+    #[test]
+    fn a_bound_covers_every_order() {
+        let turned = RandomRotation { expand: true, ..RandomRotation::within(90.0) };
+        let all: [Arc<dyn Operator>; 7] = [
+            Arc::new(zoom_out()),
+            Arc::new(Pad::constant([0, 90, 0, 0], [0.0; 3])),
+            Arc::new(Pad::constant([8; 4], [0.0; 3])),
+            Arc::new(turned),
+            Arc::new(Resize::to(60, 400)),
+            Arc::new(RandomApply::new(0.5).then(turned)),
+            Arc::new(RandomApply::new(0.5).then(zoom_out())),
+        ];
+        let mut rng = SampleRng::new(crate::random::SampleKey::default(), 3);
+        for _ in 0..300 {
+            let input = Size::new(1 + rng.below(90) as u32, 1 + rng.below(90) as u32);
+            let count = 1 + rng.below(7) as usize;
+            let chosen: Inner = shuffled(7, count, &mut rng).map(|at| all[at].clone()).collect();
+            let bound = order(chosen.clone()).largest_output(input);
+            for _ in 0..20 {
+                let some = 1 + rng.below(count as u64) as usize;
+                let ran: Vec<usize> = shuffled(count, some, &mut rng).collect();
+                let output = ran.iter().fold(input, |size, &at| chosen[at].largest_output(size));
+                assert_eq!(larger(bound, output), bound, "{input}, {ran:?} of {chosen:?}");
+            }
+        }
+    }
 }

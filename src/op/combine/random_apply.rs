@@ -81,6 +81,10 @@ impl Operator for RandomApply {
         super::largest_alone(&self.operators, input)
     }
 
+    fn inner(&self) -> &[Arc<dyn Operator>] {
+        &self.operators
+    }
+
     fn is_random(&self) -> bool {
         let decides = self.probability > 0.0 && self.probability < 1.0;
         decides || self.probability > 0.0 && self.operators.iter().any(|it| it.is_random())

@@ -73,6 +73,10 @@ impl Operator for RandomOrder {
         super::largest_alone(&self.operators, input)
     }
 
+    fn inner(&self) -> &[Arc<dyn Operator>] {
+        &self.operators
+    }
+
     fn is_random(&self) -> bool {
         self.operators.len() > 1 || self.operators.iter().any(|it| it.is_random())
     }

@@ -88,6 +88,17 @@ impl SamplePipeline {
         Ok(())
     }
 
+    /// Memory that the drawn actions of all chains need that read the sample's image.
+    pub(super) fn drawn_memory(&self) -> SampleMemory {
+        let Self { plan, views, sample, .. } = self;
+        let of_views = views.of_sample.planned(plan).map(|(_, plan, it)| plan.drawn_memory(it));
+        let of_views = of_views.fold(SampleMemory::default(), |all, it| all.max(&it));
+        match plan.has_images() {
+            true => of_views.max(&plan.drawn_memory(sample)),
+            false => of_views,
+        }
+    }
+
     /// Decodes the window of the sample's image that all its views need, and the main chain if it
     /// shares the image. Writes the views to `cell`. Does nothing if there are no views of this
     /// image.
@@ -168,12 +179,13 @@ impl SamplePipeline {
         // Tables of other views stay in memory.
         let tables = self.views.kept()[0] - held + need.views[0];
         self.need = self.need.max(&SampleMemory { views: [tables, need.views[1]], ..need });
-        self.reserve(&header, self.need.file)?;
+        self.reserve_for_planning(&header, self.need.file)?;
         let Self { plan, views, need, .. } = self;
         let views = &mut views.of_fields[number];
         views.reserve(plan, bounds.into_iter())?;
         views.put_boxes(plan, &[]);
         views.plan(plan, (key, &header), None)?;
+        let mut drawn = SampleMemory::default();
         for (view, plan_of_view, output) in views.planned(plan) {
             let size = views.shared().upright;
             if plan.views[view].is_like_other && size != upright {
@@ -185,10 +197,12 @@ impl SamplePipeline {
                 );
                 return Err(DataError::new(Reason::Field, problem));
             }
-            *need = need.with_drawn(&plan_of_view.drawn_memory(output));
+            let its = plan_of_view.drawn_memory(output);
+            *need = need.with_drawn(&its);
+            drawn = drawn.max(&its);
         }
         self.meter.add(Stage::Header, begin, 0);
-        self.reserve(&header, self.need.file)?;
+        self.reserve_drawn(&header, self.need.file, |_| drawn)?;
         let begin = self.meter.begin(Stage::Decode);
         let Self { plan, decoder, transform, views, caches, epoch, room, .. } = self;
         let SampleViews { of_fields, image, columns, .. } = views;
