@@ -6,21 +6,21 @@ conversion loses or reorders a part of the nesting, :func:`outcomes` yields noth
 """
 
 import dataclasses
+import math
 import random
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import torch
+from recorded_actions import Impossible, distorted, erased, in_range, jittered, mixed, policy_step, resampled, warped
+from torchvision import transforms as v1
 from torchvision.transforms import InterpolationMode, v2
-from torchvision.transforms import transforms as v1
 from torchvision.transforms.v2 import functional as F
 
 FILTERS = {mode.value: mode for mode in InterpolationMode}
+WARP_MODES = ["nearest", "bilinear", "bicubic"]
 PIL_MODES = ["bilinear", "bicubic", "nearest", "nearest-exact", "box", "hamming", "lanczos"]
-
-
-class Impossible(Exception):
-    """Raised if a recorded action cannot come from a transform."""
 
 
 @dataclasses.dataclass
@@ -96,63 +96,6 @@ def _in_any_order(nodes, image, actions):
             yield from _in_any_order(nodes[:place] + nodes[place + 1 :], after, left)
 
 
-def _resampled(interpolation):
-    """Returns a function that crops and resizes the box of an action."""
-
-    def run(image, actions):
-        (action,) = actions
-        left, top, width, height = action["params"]["box"]
-        size = action["size"][::-1]
-        return F.resized_crop(image, top, left, height, width, size, interpolation=interpolation, antialias=True)
-
-    return run
-
-
-def _in_range(value, low, high):
-    if not low - 1e-6 <= value <= high + 1e-6:
-        raise Impossible
-    return value
-
-
-def _jittered(settings):
-    functions = {
-        "Brightness": ("brightness", F.adjust_brightness, "factor"),
-        "Contrast": ("contrast", F.adjust_contrast, "factor"),
-        "Saturation": ("saturation", F.adjust_saturation, "factor"),
-        "Hue": ("hue", F.adjust_hue, "shift"),
-    }
-
-    def run(image, actions):
-        names = [functions[action["formula"]][0] for action in actions]
-        if sorted(names) != sorted(settings):
-            raise Impossible
-        for action in actions:
-            name, function, parameter = functions[action["formula"]]
-            value = settings[name]
-            drawn, around = action["params"][parameter], 0.0 if name == "hue" else 1.0
-            if isinstance(drawn, int):
-                # Only hue has an integer: the byte that is added to the hue, which is int(255 * hue) in torchvision.
-                signed = drawn - 256 if drawn > 128 else drawn
-                drawn = (signed + (0.5 if signed > 0 else -0.5 if signed < 0 else 0)) / 255
-                value += 1 / 255
-            image = function(image, _in_range(drawn, around - value, around + value))
-        return image
-
-    return run
-
-
-def _erased(value):
-    def run(image, actions):
-        if not actions:
-            return image
-        params = actions[0]["params"]
-        x, y, right, bottom = (params[key] for key in ("x", "y", "right", "bottom"))
-        fill = torch.tensor(value, dtype=torch.float32).to(image.dtype)[:, None, None]
-        return F.erase(image, y, x, bottom - y, right - x, fill.expand(image.shape[-3], bottom - y, right - x))
-
-    return run
-
-
 class Grammar:
     """Makes random transforms for one type of images: ``"pil"``, ``"bytes"`` (tensors) or ``"floats"`` (tensors from
     0 to 1)."""
@@ -206,7 +149,7 @@ class Grammar:
         transform = v2.RandomResize(low, low + self.rng.randint(1, 20))
 
         def run(image, actions):
-            _in_range(min(actions[0]["size"]), transform.min_size, transform.max_size - 1)
+            in_range(min(actions[0]["size"]), transform.min_size, transform.max_size - 1)
             return F.resize(image, [min(actions[0]["size"])])
 
         return Leaf(transform, "random_resize", run)
@@ -239,8 +182,8 @@ class Grammar:
             if len(actions) == 1:
                 x, y = x + added[0], y + added[1]
             height, width = F.get_size(padded)
-            _in_range(x, 0, width - wanted[1])
-            _in_range(y, 0, height - wanted[0])
+            in_range(x, 0, width - wanted[1])
+            in_range(y, 0, height - wanted[0])
             return F.crop(padded, y, x, *wanted)
 
         return Leaf(transform, "random_crop", run, count=(1, 2))
@@ -249,7 +192,7 @@ class Grammar:
         mode = "bilinear" if self.tensors else self.rng.choice(PIL_MODES[:3])
         size = self.rng.randint(8, 40), self.rng.randint(8, 40)
         transform = self._library("RandomResizedCrop", size, interpolation=FILTERS[mode])
-        return Leaf(transform, "random_resized_crop", _resampled(FILTERS[mode]), levels=self.resized)
+        return Leaf(transform, "random_resized_crop", resampled(FILTERS[mode]), levels=self.resized)
 
     def _pad(self):
         mode = "constant" if self.tensors else self.rng.choice(["constant", "edge", "reflect", "symmetric"])
@@ -314,7 +257,7 @@ class Grammar:
         names = ["brightness"] if self.tensors else ["brightness", "contrast", "saturation", "hue"]
         settings = {name: self.rng.uniform(0.05, 0.4) for name in self.rng.sample(names, self.rng.randint(1, len(names)))}
         transform = self._library("ColorJitter", **settings)
-        return Leaf(transform, "color_jitter", _jittered(settings), count=(len(settings),), levels=1.0 if self.floats else 0, grows=True)
+        return Leaf(transform, "color_jitter", jittered(settings), count=(len(settings),), levels=1.0 if self.floats else 0, grows=True)
 
     def _permutation(self):
         if self.gray:
@@ -332,6 +275,175 @@ class Grammar:
         transform = self._library("Resize", self.rng.randint(8, 50), antialias=False)
         return Leaf(transform, "resize", lambda image, _: transform(image))
 
+    def _warp(self, op, make, check):
+        """Returns a transform that moves pixels by a matrix, with a check of the matrix, given the action and the image."""
+        if self.tensors:
+            return None
+        mode, fill = self.rng.choice(WARP_MODES), self.rng.randint(0, 255)
+        transform = make(interpolation=FILTERS[mode], fill=fill)
+
+        def run(image, actions):
+            if actions:
+                check(actions[0]["params"]["matrix"], image.size)
+                return warped(image, actions[0], mode, fill)
+            return image
+
+        # An identity has no action.
+        return Leaf(transform, op, run, count=(0, 1), grows=mode == "bicubic")
+
+    def _rotation(self):
+        degrees, expand = self.rng.randint(1, 180), self.rng.random() < 0.3
+
+        def check(matrix, size):
+            in_range(abs(math.degrees(math.atan2(matrix[3], matrix[0]))), 0, degrees)
+            if max(abs(matrix[0] - matrix[4]), abs(matrix[1] + matrix[3]), abs(matrix[0] ** 2 + matrix[1] ** 2 - 1)) > 1e-9:
+                raise Impossible
+
+        return self._warp("random_rotation", lambda **warp: self._library("RandomRotation", degrees, expand=expand, **warp), check)
+
+    def _affine(self):
+        degrees, shear = self.rng.choice([0, 30]), self.rng.choice([None, 20])
+        translate, scale = self.rng.choice([None, (0.1, 0.3)]), self.rng.choice([None, (0.6, 1.5)])
+
+        def check(matrix, size):
+            a, b, c, d, e, f = matrix[:6]
+            # Rotation and shear keep areas, so the determinant of the inverse gives the scale.
+            in_range((a * e - b * d) ** -0.5, *(scale or (1, 1)))
+            # The centre of the result comes from the centre of the image, moved by whole pixels.
+            x, y = (side / 2 for side in size)
+            dx, dy = x - a * x - b * y - c, y - d * x - e * y - f
+            shift = numpy.linalg.solve([[a, b], [d, e]], [dx, dy])
+            for moved, side, share in zip(shift, size, translate or (0, 0)):
+                in_range(abs(moved - round(moved)), 0, 0)
+                in_range(abs(moved), 0, round(share * side))
+
+        return self._warp("random_affine", lambda **warp: self._library("RandomAffine", degrees, translate, scale, shear, **warp), check)
+
+    def _perspective(self):
+        distortion, probability = self.rng.uniform(0.1, 0.9), self.rng.choice([0.5, 1.0])
+
+        def check(matrix, size):
+            inverse = numpy.linalg.inv(numpy.reshape(matrix, (3, 3)))
+            (width, height), (far_x, far_y) = size, (distortion * side // 2 for side in size)
+            for x, y in [(0, 0), (width - 1, 0), (width - 1, height - 1), (0, height - 1)]:
+                moved = inverse @ [x, y, 1]
+                for to, at, most in zip(moved[:2] / moved[2], (x, y), (far_x, far_y)):
+                    if abs(to - round(to)) > 1e-2:
+                        raise Impossible
+                    in_range(abs(round(to) - at), 0, most + 1)
+
+        return self._warp("random_perspective", lambda **warp: self._library("RandomPerspective", distortion, probability, **warp), check)
+
+    def _blur(self):
+        if self.floats:
+            return None
+        kernel, sigma = self.rng.choice([3, 5, (3, 7)]), (0.1, self.rng.uniform(0.2, 3.0))
+
+        def run(image, actions):
+            params = actions[0]["params"]
+            drawn = [in_range(value, *sigma) for value in params["sigma"]]
+            return F.gaussian_blur(image, params["kernel"], drawn)
+
+        # torchvision sums all neighbours in floats, and feedwater sums rows and columns of integer weights.
+        return Leaf(self._library("GaussianBlur", kernel, sigma), "gaussian_blur", run, levels=1)
+
+    def _jpeg(self):
+        if self.tensors or self.gray:
+            return None
+        low = self.rng.randint(1, 90)
+        quality = (low, low + self.rng.randint(1, 10))
+
+        def run(image, actions):
+            return F.jpeg(image, in_range(int(actions[0]["params"]["quality"]), *quality))
+
+        return Leaf(v2.JPEG(quality), "jpeg_distortion", run, grows=True)
+
+    def _photometric(self):
+        if self.tensors or self.gray:
+            return None
+        return Leaf(v2.RandomPhotometricDistort(), "photometric_distort", distorted, count=(0, 1, 2, 3, 4, 5), grows=True)
+
+    def _zoom_out(self):
+        fill = self.rng.randint(0, 255) / self.unit
+        most = self.rng.uniform(1.1, 3.0)
+
+        def run(image, actions):
+            if not actions:
+                return image
+            (width, height), (x, y) = actions[0]["size"], (-actions[0]["params"][key] for key in "xy")
+            rows, columns = F.get_size(image)
+            in_range(width, columns, most * columns)
+            in_range(height, rows, most * rows)
+            in_range(x, 0, width - columns)
+            in_range(y, 0, height - rows)
+            return F.pad(image, [x, y, width - columns - x, height - rows - y], fill=fill)
+
+        return Leaf(v2.RandomZoomOut(fill=fill, side_range=(1.0, most), p=self.rng.choice([0.5, 1.0])), "random_zoom_out", run, count=(0, 1))
+
+    def _scale_jitter(self):
+        if self.tensors:
+            return None
+        height, width = target = self.rng.randint(10, 60), self.rng.randint(10, 60)
+        transform = v2.ScaleJitter(target, scale_range=(0.5, 1.5))
+
+        def run(image, actions):
+            size = actions[0]["size"][::-1]
+            rows, columns = F.get_size(image)
+            ratio = min(height / rows, width / columns)
+            for after, before in zip(size, (rows, columns)):
+                in_range(after, int(before * ratio * 0.5), before * ratio * 1.5)
+            return F.resize(image, size)
+
+        return Leaf(transform, "scale_jitter", run)
+
+    def _shortest_size(self):
+        if self.tensors:
+            return None
+        shortest, longest = self.rng.sample(range(8, 50), 2), self.rng.choice([None, 60])
+        transform = v2.RandomShortestSize(shortest, max_size=longest)
+
+        def run(image, actions):
+            rows, columns = F.get_size(image)
+            size = tuple(actions[0]["size"][::-1])
+            for wanted in shortest:
+                ratio = wanted / min(rows, columns)
+                if longest is not None:
+                    ratio = min(ratio, longest / max(rows, columns))
+                if size == (int(rows * ratio), int(columns * ratio)):
+                    return F.resize(image, size)
+            raise Impossible
+
+        return Leaf(transform, "random_shortest_size", run)
+
+    def _policy(self):
+        if self.tensors:
+            return None
+        mode, fill = self.rng.choice(WARP_MODES), self.rng.randint(0, 255)
+        library = self.rng.choice([v1, v2])
+        bins = self.rng.choice([5, 16, 31])
+        name, op, settings, most = self.rng.choice([
+            ("RandAugment", "rand_augment", {"num_ops": 3, "magnitude": self.rng.randrange(bins), "num_magnitude_bins": bins}, 3),
+            ("TrivialAugmentWide", "trivial_augment_wide", {"num_magnitude_bins": bins}, 1),
+            ("AutoAugment", "auto_augment", {"policy": self.rng.choice(list(v1.AutoAugmentPolicy))}, 2),
+            ("AugMix", "aug_mix", {"severity": 10, "mixture_width": 2, "chain_depth": self.rng.choice([-1, 1, 2])}, 9),
+        ])  # fmt: skip
+        transform = getattr(library, name)(**settings, interpolation=FILTERS[mode], fill=fill)
+        bins = settings.get("num_magnitude_bins", 10)
+        if library is v1:
+            thresholds = torch.linspace(255.0, 0.0, bins).tolist()
+        else:
+            thresholds = [255.0 * magnitude for magnitude in torch.linspace(1.0, 0.0, bins).tolist()]
+        if name == "AugMix":
+            return Leaf(transform, op, mixed(mode, fill, thresholds), count=tuple(range(most, 2, -1)), grows=True)
+
+        def run(image, actions):
+            for action in actions:
+                image = policy_step(image, action, mode, fill, thresholds)
+            return image
+
+        # Steps that change nothing have no action.
+        return Leaf(transform, op, run, count=tuple(range(most + 1)), grows=True)
+
     def _dtype(self):
         if self.tensors:
             return None
@@ -341,6 +453,7 @@ class Grammar:
     LEAVES = (
         _resize, _random_resize, _center_crop, _random_crop, _random_resized_crop, _pad, _flip, _invert, _posterize, _solarize,
         _equalize, _autocontrast, _sharpness, _grayscale, _jitter, _permutation, _no_antialias, _dtype,
+        _rotation, _affine, _perspective, _blur, _jpeg, _photometric, _zoom_out, _scale_jitter, _shortest_size, _policy, _policy,
     )  # fmt: skip
 
     def node(self, depth):
@@ -387,7 +500,7 @@ class Grammar:
 
     def _erasing(self, value):
         transform = self._library("RandomErasing", p=0.5, value=value)
-        return Leaf(transform, "random_erasing", _erased(value), count=(0, 1))
+        return Leaf(transform, "random_erasing", erased(value), count=(0, 1))
 
 
 def made(seed):
