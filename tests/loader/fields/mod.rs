@@ -10,6 +10,7 @@ mod parquet;
 mod parquet_pages;
 mod ragged;
 mod reading;
+mod schemas;
 mod side_files;
 mod tfrecord;
 mod values;

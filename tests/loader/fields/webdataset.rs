@@ -2,11 +2,14 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::{batches, builder, sample_error, with_field};
-use crate::common::jpegs;
+use crate::common::{jpegs, png};
 use feedwater::ElementType;
 use feedwater::error::{Error, Reason};
+use feedwater::loader::{DeviceChoice, LoaderBuilder};
+use feedwater::op::{Chain, Normalize, RandomCrop, View};
 use feedwater::plan::{ColumnSettings, DefaultValue, OnError};
 use feedwater::source::WebDataset;
 use feedwater::source::settings::WebDatasetSettings;
@@ -270,4 +273,29 @@ fn samples_before_damage_have_their_fields() {
         }
     }
     assert!((1..8).contains(&compared), "{compared} samples");
+}
+
+/// The tables of a view of a field are counted once, so no sample needs more than planned.
+#[test]
+fn a_view_of_a_field_needs_what_is_planned() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tar");
+    let mut files = Vec::new();
+    for number in 0..6 {
+        for name in ["png", "sharp.png"] {
+            files.push((format!("{number}.{name}"), png(number, 64, 56)));
+        }
+    }
+    tar(&path, &files);
+    let chain = || {
+        let normalize = Normalize { mean: [0.0; 3], std: [1.0; 3] };
+        Chain::new().then(RandomCrop::to(48, 40)).then(normalize)
+    };
+    let settings = WebDatasetSettings { label: String::new(), ..Default::default() };
+    let source = WebDataset::open(&[path], &settings).unwrap();
+    let chain = chain().view(View::new("sharp", chain()).field("sharp.png").like("image"));
+    let builder = LoaderBuilder::new(Arc::new(source), chain).batch_size(2).epochs(Some(1));
+    let mut loader = builder.device(DeviceChoice::Cpu).build().unwrap();
+    assert_eq!(loader.epoch().map(|batch| batch.unwrap().len()).sum::<usize>(), 6);
+    assert!(loader.warnings().is_empty(), "{:?}", loader.warnings());
 }

@@ -173,11 +173,12 @@ impl SamplePipeline {
         let begin = self.meter.begin(Stage::Header);
         let header = self.plan.header(bytes)?;
         let decode = self.decoder.memory(&header, bytes, bytes.len() as u64);
+        // Tables of other views stay in memory. Their size is taken first, because `memory` may let
+        // those of this view grow.
+        let others = self.views.kept()[0] - self.views.of_fields[number].table_bytes();
         let views = &mut self.views.of_fields[number];
-        let held = views.table_bytes();
         let (need, bounds) = views.memory(&self.plan, &header, decode);
-        // Tables of other views stay in memory.
-        let tables = self.views.kept()[0] - held + need.views[0];
+        let tables = others + need.views[0];
         self.need = self.need.max(&SampleMemory { views: [tables, need.views[1]], ..need });
         self.reserve_for_planning(&header, self.need.file)?;
         let Self { plan, views, need, .. } = self;
