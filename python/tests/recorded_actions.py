@@ -79,13 +79,13 @@ def distorted(image, actions):
     return image
 
 
-def warped(image, action, mode, fill):
-    """Applies a recorded matrix with Pillow, as torchvision does for PIL images."""
+def warped(image, action, mode, fill, is_perspective=False):
+    """Applies a recorded matrix with Pillow, as torchvision does for PIL images. Pillow computes affine maps and
+    perspectives in different ways."""
     if action["kind"] != "warp":
         raise Impossible
     matrix = action["params"]["matrix"]
-    affine = matrix[6:] == [0.0, 0.0, 1.0]
-    method, count = (Image.Transform.AFFINE, 6) if affine else (Image.Transform.PERSPECTIVE, 8)
+    method, count = (Image.Transform.PERSPECTIVE, 8) if is_perspective else (Image.Transform.AFFINE, 6)
     colour = fill if image.mode == "L" else (fill,) * 3
     return image.transform(tuple(action["size"]), method, matrix[:count], getattr(Image.Resampling, mode.upper()), fillcolor=colour)
 

@@ -1,4 +1,5 @@
-"""The examples that read more than an image and a label: captions, several targets, keypoints, depth maps and boxes.
+"""The examples that read more than an image and a label: captions, several targets, keypoints, depth maps, pairs of
+images and boxes.
 
 Each loader is compared, sample by sample, with a pipeline in plain Python on the same files. Each program is also run on a set that its small
 network can learn."""
@@ -7,6 +8,7 @@ import argparse
 import csv
 import importlib.util
 import io
+import itertools
 import json
 import re
 import tarfile
@@ -419,6 +421,48 @@ def test_distances_are_learned(tmp_path):
     error, images = re.search(r"relative error ([\d.]+) of (\d+) images", out).groups()
     # The best constant has a relative error of about 0.5.
     assert float(error) < 0.25 and int(images) == 40, out
+
+
+# Pairs of images
+
+
+def test_pairs_have_the_same_crops_and_flips(tmp_path):
+    restore = example("restore")
+    samples = []
+    for number in range(7):
+        sharp = photo(number, 60 + number, 50).convert("RGB")
+        samples.append({"jpg": encoded(sharp.resize((30, 25)).resize(sharp.size)), "sharp.png": encoded(sharp, "PNG")})
+    write_archive(tmp_path / "train.tar", samples)
+    moves = [ops.RandomCrop(width=30, height=20), ops.Flip(horizontal=0.5, vertical=0.5)]
+    expected, found = iter(archived(tmp_path / "train.tar")), set()
+    for batch in restore.loader(tmp_path / "train.tar", moves, seed=0, **COMPARED):
+        for image, sharp in zip(batch["image"], batch["sharp"]):
+            files = next(expected)
+            whole = [channels(decoded(files[name])) for name in ("jpg", "sharp.png")]
+            rows, columns = whole[0].shape[1] - 20, whole[0].shape[2] - 30
+            # The only crop and flips that give the first image also give the second one.
+            places = []
+            for y, x, down, right in itertools.product(range(rows + 1), range(columns + 1), (1, -1), (1, -1)):
+                first, second = (it[:, y : y + 20, x : x + 30][:, ::down, ::right] for it in whole)
+                if numpy.array_equal(image, first):
+                    places.append((y, x, down, right))
+                    assert numpy.array_equal(sharp, second)
+            assert len(places) == 1
+            found.add(places[0])
+    assert next(expected, None) is None and len(found) == 7 and len({it[2:] for it in found}) > 1
+
+
+def test_noise_is_removed(tmp_path):
+    random = numpy.random.default_rng(0)
+    samples = []
+    for number in range(24):
+        sharp = photo(number, 64, 56).convert("RGB")
+        noisy = (numpy.asarray(sharp) + random.normal(0, 30, (56, 64, 3))).clip(0, 255).astype(numpy.uint8)
+        samples.append({"png": encoded(Image.fromarray(noisy), "PNG"), "sharp.png": encoded(sharp, "PNG")})
+    write_archive(tmp_path / "train.tar", samples)
+    out = run(EXAMPLES / "restore.py", "train.tar", "--side", 48, "--epochs", 12, "--batch", 4, cwd=tmp_path)
+    before, after, images = re.search(r"([\d.]+) dB before and ([\d.]+) dB after, mean of (\d+) images", out).groups()
+    assert float(before) < 20 and float(after) > float(before) + 3 and int(images) == 24, out
 
 
 # Detection

@@ -285,7 +285,7 @@ class Grammar:
         def run(image, actions):
             if actions:
                 check(actions[0]["params"]["matrix"], image.size)
-                return warped(image, actions[0], mode, fill)
+                return warped(image, actions[0], mode, fill, op == "random_perspective")
             return image
 
         # An identity has no action.
