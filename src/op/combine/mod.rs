@@ -198,13 +198,9 @@ fn largest_output(operators: &Inner, input: Size) -> Size {
             count += 1;
         }
     });
-    let mut all = larger(start, alone);
+    let alone = larger(start, alone);
     if count > MOST_ORDERED {
-        // In two rounds, each operator also runs after those that are later in the list.
-        for _ in 0..2 {
-            for_each_leaf(operators, &mut |leaf| all = larger(all, leaf.largest_output(all)));
-        }
-        return all;
+        return larger(alone, product_of_factors(operators, start));
     }
     // Bounds for each set of operators that have run: one bit for each operator.
     let mut bounds = [start; 1 << MOST_ORDERED];
@@ -216,11 +212,47 @@ fn largest_output(operators: &Inner, input: Size) -> Size {
             }
         }
     }
-    larger(all, bounds[(1 << count) - 1])
+    larger(alone, bounds[(1 << count) - 1])
 }
 
 /// Maximum number of operators whose orders are examined one by one.
 const MOST_ORDERED: usize = 4;
+
+/// Upper bound for the output size if any of the operators run in any order, each at most once. The
+/// factors by which they enlarge an image of the size `start` are multiplied. None of them enlarges
+/// a larger image by a larger factor, if it adds pixels, multiplies sides, or turns the image.
+fn product_of_factors(operators: &Inner, input: Size) -> Size {
+    let Size { width, height } = input;
+    let [two_width, two_height] = [width, height].map(|len| len.saturating_mul(2));
+    let (mut start, mut turns) = (input, false);
+    for_each_leaf(operators, &mut |leaf| {
+        let output = leaf.largest_output(input);
+        // An operator whose output does not grow with its input sets the size itself.
+        if leaf.largest_output(Size::new(two_width, two_height)) == output {
+            start = larger(start, output);
+        }
+        let wider = leaf.largest_output(Size::new(two_width, height));
+        let higher = leaf.largest_output(Size::new(width, two_height));
+        turns |= wider.height > output.height || higher.width > output.width;
+    });
+    if turns {
+        // Either side of the result may come from the longer side of the image.
+        let side = start.width.max(start.height);
+        start = Size::new(side, side);
+    }
+    let (mut across, mut down) = (1.0_f64, 1.0_f64);
+    for_each_leaf(operators, &mut |leaf| {
+        let output = leaf.largest_output(start);
+        across *= (f64::from(output.width) / f64::from(start.width.max(1))).max(1.0);
+        down *= (f64::from(output.height) / f64::from(start.height.max(1))).max(1.0);
+    });
+    if turns {
+        (across, down) = (across.max(down), across.max(down));
+    }
+    // The factors are rounded. A cast to `u32` saturates.
+    let scaled = |len: u32, factor: f64| (f64::from(len) * factor * (1.0 + 1e-9)).ceil() as u32;
+    Size::new(scaled(start.width, across), scaled(start.height, down))
+}
 
 /// Calls `see` with every operator, and with the operators of combinators instead of the
 /// combinators. A combinator that runs one of several operators, none of which is a combinator,
