@@ -52,7 +52,10 @@ enum Cell {
 }
 
 /// Value in a batch, with whether it was cut and whether it is the default.
-type Expected = Option<(Cell, bool, bool)>;
+type Expected = (Cell, bool, bool);
+
+/// Values of each sample. `None` for a sample that fails.
+type Model = Vec<Option<Vec<Expected>>>;
 
 fn chance(rng: &mut SampleRng, one_in: u64) -> bool {
     rng.below(one_in) == 0
@@ -131,7 +134,7 @@ fn given(container: Container, column: &ColumnSettings, rng: &mut SampleRng) -> 
 }
 
 /// The value that a column has for a sample. `None` if the sample fails.
-fn expected(column: &ColumnSettings, given: &Given) -> Expected {
+fn expected(column: &ColumnSettings, given: &Given) -> Option<Expected> {
     let entry: usize = column.shape.iter().product();
     let most = column.max_len.unwrap_or(1);
     let cuts = column.too_long == TooLong::Truncate;
@@ -292,8 +295,7 @@ fn written(
             }
             Container::Files => {
                 files.push((path, jpegs(1).remove(0).0));
-                for (column, field) in columns.iter().zip(&fielded) {
-                    let given = &row[columns.iter().position(|it| it == column).unwrap()];
+                for ((column, given), field) in columns.iter().zip(row).zip(&fielded) {
                     let name = format!("{number}.{}", field.field.as_ref().unwrap());
                     files.extend(as_file(column, given, rng).map(|bytes| (name, bytes)));
                 }
@@ -356,10 +358,9 @@ fn check(seed: u64) {
     }
     let case = format!("seed {seed}: {container:?}, {columns:?}");
     let (_folder, source, fielded) = written(container, &columns, &rows, rng);
-    let model: Vec<Option<Vec<(Cell, bool, bool)>>> = rows
-        .iter()
-        .map(|row| columns.iter().zip(row).map(|(it, given)| expected(it, given)).collect())
-        .collect();
+    let of_row =
+        |row: &Vec<Given>| columns.iter().zip(row).map(|(it, given)| expected(it, given)).collect();
+    let model: Model = rows.iter().map(of_row).collect();
     let (shards, shuffle) = (1 + rng.below(2.min(rows.len() as u64)), chance(rng, 2));
     let (batch_size, workers) = (1 + rng.below(6) as usize, 1 + rng.below(3) as usize);
     let (mut seen, mut errors) = (BTreeMap::new(), Vec::new());
@@ -385,7 +386,7 @@ fn check(seed: u64) {
 fn compare(
     batch: &Batch,
     columns: &[ColumnSettings],
-    (rows, model): (&[Vec<Given>], &[Option<Vec<(Cell, bool, bool)>>]),
+    (rows, model): (&[Vec<Given>], &Model),
     case: &str,
 ) {
     for (place, index) in batch.indices().enumerate() {
