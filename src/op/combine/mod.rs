@@ -218,9 +218,9 @@ fn largest_output(operators: &Inner, input: Size) -> Size {
 /// Maximum number of operators whose orders are examined one by one.
 const MOST_ORDERED: usize = 4;
 
-/// Upper bound for the output size if any of the operators run in any order, each at most once. The
-/// factors by which they enlarge an image of the size `start` are multiplied. None of them enlarges
-/// a larger image by a larger factor, if it adds pixels, multiplies sides, or turns the image.
+/// Upper bound for the output size if any of the operators run in any order, each at most once: the
+/// size of the input times the factors by which each operator enlarges it. An operator that adds
+/// pixels, multiplies sides, or turns the image does not enlarge a larger image by a larger factor.
 fn product_of_factors(operators: &Inner, input: Size) -> Size {
     let Size { width, height } = input;
     let [two_width, two_height] = [width, height].map(|len| len.saturating_mul(2));
@@ -275,7 +275,7 @@ fn for_each_leaf<'a>(
     }
 }
 
-/// Whether an operator gives every image its own size.
+/// Whether the output of an operator has the size of its input for every image.
 fn keeps_size(operator: &Arc<dyn Operator>) -> bool {
     let probes = [(1, 65_521), (65_521, 1), (509, 307)];
     let mut probes = probes.into_iter().map(|(width, height)| Some(Size::new(width, height)));
