@@ -94,6 +94,9 @@ def policy_step(image, action, mode, fill, thresholds):
     """Applies a recorded step of an augmentation policy. The thresholds of ``Solarize`` must be those of the policy's
     version of torchvision."""
     params, formula = action["params"], action.get("formula")
+    if tuple(action["size"]) != image.size:
+        # The step was drawn for the image after other transforms.
+        raise Impossible
     if action["kind"] == "warp":
         return warped(image, action, mode, fill)
     if formula == "Solarize" and params["threshold"] not in thresholds:
