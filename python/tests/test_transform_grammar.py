@@ -61,6 +61,9 @@ def check(folder, out, pixels, seed):
         if any(action["kind"] == "resample" and 1 in action["size"] for action in actions):
             # PyTorch 2.15 resizes tensors to one column wrongly: errors are up to 150 levels, and differ for bytes and floats.
             continue
+        if any(action["kind"] == "blur" and min(action["size"]) <= max(action["params"]["kernel"]) // 2 for action in actions):
+            # torchvision mirrors the border, and refuses images that are too small for this.
+            continue
         start = Image.fromarray(pixels[sample["path"]])
         found = transform_grammar.outcomes(transform_grammar.Node("sequence", nodes, None), start, actions)
         # Results of floats may differ by one rounding.

@@ -341,6 +341,8 @@ class Grammar:
 
         def run(image, actions):
             params = actions[0]["params"]
+            if actions[0]["size"] != F.get_size(image)[::-1]:
+                raise Impossible
             drawn = [in_range(value, *sigma) for value in params["sigma"]]
             return F.gaussian_blur(image, params["kernel"], drawn)
 

@@ -116,11 +116,12 @@ proptest! {
         layout in prop::sample::select(&[Layout::Nchw, Layout::Nhwc][..]),
     ) {
         let files = files(seed);
+        let of_views = chains.iter().map(|(_, count)| count.unwrap_or(1));
+        let outputs = of_views.sum::<u32>() + main.iter().len() as u32;
         let configured = |chain: Chain, seed| builder(&files, chain).seed(seed).configure(|it| {
             it.output.layout = layout;
-            // All chains share one reduction, so it can differ from that of a single chain.
-            it.decode.prescale =
-                prescale && cache != 1 && chains.len() + main.iter().len() == 1;
+            // All outputs share one reduction, so it can differ from that of a single output.
+            it.decode.prescale = prescale && cache != 1 && outputs == 1;
             let bytes = 100_000;
             match cache {
                 1 => it.cache.decoded = Some(bytes),
