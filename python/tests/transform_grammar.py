@@ -31,7 +31,7 @@ class Leaf:
     * ``run``: function that returns the transformed image, given the actions.
     * ``count``: possible numbers of actions.
     * ``levels``: number of levels by which feedwater's result may differ. ``grows``: whether the transform can
-      enlarge a difference in its input.
+      enlarge a difference in its input, also by rounding to bytes.
     """
 
     transform: Any
@@ -140,7 +140,7 @@ class Grammar:
         size = self.rng.choice([self.rng.randint(8, 50), (self.rng.randint(8, 50), self.rng.randint(8, 50))])
         longest = size + self.rng.randint(1, 20) if isinstance(size, int) and self.rng.random() < 0.5 else None
         transform = self._library("Resize", size, interpolation=FILTERS[mode], max_size=longest)
-        return Leaf(transform, "resize", lambda image, _: transform(image), levels=self.resized, grows=False)
+        return Leaf(transform, "resize", lambda image, _: transform(image), levels=self.resized, grows=not self.tensors)
 
     def _random_resize(self):
         if self.tensors:
@@ -152,7 +152,7 @@ class Grammar:
             in_range(min(actions[0]["size"]), transform.min_size, transform.max_size - 1)
             return F.resize(image, [min(actions[0]["size"])])
 
-        return Leaf(transform, "random_resize", run)
+        return Leaf(transform, "random_resize", run, grows=True)
 
     def _center_crop(self):
         transform = self._library("CenterCrop", (self.rng.randint(5, 60), self.rng.randint(5, 60)))
@@ -192,7 +192,7 @@ class Grammar:
         mode = "bilinear" if self.tensors else self.rng.choice(PIL_MODES[:3])
         size = self.rng.randint(8, 40), self.rng.randint(8, 40)
         transform = self._library("RandomResizedCrop", size, interpolation=FILTERS[mode])
-        return Leaf(transform, "random_resized_crop", resampled(FILTERS[mode]), levels=self.resized)
+        return Leaf(transform, "random_resized_crop", resampled(FILTERS[mode]), levels=self.resized, grows=not self.tensors)
 
     def _pad(self):
         mode = "constant" if self.tensors else self.rng.choice(["constant", "edge", "reflect", "symmetric"])
@@ -273,7 +273,7 @@ class Grammar:
         if self.tensors:
             return None
         transform = self._library("Resize", self.rng.randint(8, 50), antialias=False)
-        return Leaf(transform, "resize", lambda image, _: transform(image))
+        return Leaf(transform, "resize", lambda image, _: transform(image), grows=True)
 
     def _warp(self, op, make, check):
         """Returns a transform that moves pixels by a matrix, with a check of the matrix, given the action and the image."""
@@ -289,7 +289,7 @@ class Grammar:
             return image
 
         # An identity has no action.
-        return Leaf(transform, op, run, count=(0, 1), grows=mode == "bicubic")
+        return Leaf(transform, op, run, count=(0, 1), grows=mode != "nearest")
 
     def _rotation(self):
         degrees, expand = self.rng.randint(1, 180), self.rng.random() < 0.3
@@ -396,7 +396,7 @@ class Grammar:
                 in_range(after, int(before * ratio * 0.5), before * ratio * 1.5)
             return F.resize(image, size)
 
-        return Leaf(transform, "scale_jitter", run)
+        return Leaf(transform, "scale_jitter", run, grows=True)
 
     def _shortest_size(self):
         if self.tensors:
@@ -415,7 +415,7 @@ class Grammar:
                     return F.resize(image, size)
             raise Impossible
 
-        return Leaf(transform, "random_shortest_size", run)
+        return Leaf(transform, "random_shortest_size", run, grows=True)
 
     def _policy(self):
         if self.tensors:
