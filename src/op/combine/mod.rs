@@ -194,7 +194,9 @@ fn largest_output(operators: &Inner, input: Size) -> Size {
         start = leaf.fixed_output(None).map_or(start, |fixed| larger(start, fixed));
         alone = larger(alone, leaf.largest_output(input));
         if !keeps_size(leaf) {
-            others.get_mut(count).map(|place| place.insert(leaf));
+            if let Some(place) = others.get_mut(count) {
+                *place = Some(leaf);
+            }
             count += 1;
         }
     });

@@ -115,10 +115,6 @@ fn given(container: Container, column: &ColumnSettings, rng: &mut SampleRng) -> 
     }
     let entries = if column.kind == ColumnKind::Array { 1 } else { len };
     let is_float = !matches!(column.dtype, Some(ElementType::U8 | ElementType::I64));
-    // A number that an integer column cannot have.
-    let odd = (entries > 0 && chance(rng, 12)).then(|| {
-        any(rng, &[0.5, if column.dtype == Some(ElementType::U8) { 256.0 } else { -0.25 }])
-    });
     let mut numbers: Vec<f64> = (0..entries * column.shape.iter().product::<usize>())
         .map(|_| match column.dtype {
             Some(ElementType::U8) => rng.below(256) as f64,
@@ -126,9 +122,11 @@ fn given(container: Container, column: &ColumnSettings, rng: &mut SampleRng) -> 
             _ => rng.below(255) as f64 / 8.0 - 15.875,
         })
         .collect();
-    if let Some(odd) = odd.filter(|_| !is_float) {
+    if !is_float && entries > 0 && chance(rng, 12) {
+        // A number that this integer column cannot have.
+        let beyond = if column.dtype == Some(ElementType::U8) { 256.0 } else { -0.25 };
         let at = rng.below(numbers.len() as u64) as usize;
-        numbers[at] = odd;
+        numbers[at] = any(rng, &[0.5, beyond]);
     }
     Given::Numbers(numbers)
 }
@@ -322,7 +320,7 @@ fn written(
 
 /// The numbers or the text of a sample in a batch.
 fn cell(column: &Column<'_>, place: usize) -> Cell {
-    fn floats<T: feedwater::Element>(
+    fn numbers<T: feedwater::Element>(
         column: &Column<'_>,
         place: usize,
         number: impl Fn(&T) -> f64,
@@ -333,11 +331,11 @@ fn cell(column: &Column<'_>, place: usize) -> Cell {
         return Cell::Text(text.into());
     }
     match column.element_type() {
-        ElementType::U8 => floats::<u8>(column, place, |&it| it.into()),
-        ElementType::I64 => floats::<i64>(column, place, |&it| it as f64),
-        ElementType::F16 => floats::<f16>(column, place, |it| it.to_f64()),
-        ElementType::BF16 => floats::<bf16>(column, place, |it| it.to_f64()),
-        _ => floats::<f32>(column, place, |&it| it.into()),
+        ElementType::U8 => numbers::<u8>(column, place, |&it| it.into()),
+        ElementType::I64 => numbers::<i64>(column, place, |&it| it as f64),
+        ElementType::F16 => numbers::<f16>(column, place, |it| it.to_f64()),
+        ElementType::BF16 => numbers::<bf16>(column, place, |it| it.to_f64()),
+        _ => numbers::<f32>(column, place, |&it| it.into()),
     }
 }
 
