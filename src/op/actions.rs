@@ -227,6 +227,13 @@ impl Actions {
         }
     }
 
+    /// Maximum number of 32-bit entries that [`demand`](Self::demand) needs for the drawn actions:
+    /// all tables and scratch memory.
+    pub fn most_entries(&self) -> usize {
+        let entries = |it: &Action| it.table.len().saturating_add(it.params.most_entries());
+        self.list.iter().map(entries).fold(0, usize::saturating_add)
+    }
+
     /// Allocates memory for tables of `entries` entries in total, and for `fixed` entries that do
     /// not depend on windows.
     ///

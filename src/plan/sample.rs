@@ -65,12 +65,13 @@ impl Plan {
         header: &Header,
         out: &mut SamplePlan,
     ) -> Result<(), DataError> {
-        self.draw(key, header, out);
+        self.draw((key, header), out);
         self.demand(header, out)
     }
 
-    /// Forward pass over the chain: sizes, random numbers and the reduction.
-    pub(super) fn draw(&self, key: SampleKey, header: &Header, out: &mut SamplePlan) {
+    /// Forward pass over the chain: sizes, random numbers and the reduction. Needs no tables but
+    /// those that do not depend on windows.
+    pub fn draw(&self, (key, header): (SampleKey, &Header), out: &mut SamplePlan) {
         out.orientation = self.orientation(header);
         out.upright = out.orientation.upright_size(header.size);
         out.trace = Trace::new(out.upright);
@@ -80,11 +81,11 @@ impl Plan {
     }
 
     /// Backward pass over the chain: windows and tables.
-    pub(super) fn demand(&self, header: &Header, out: &mut SamplePlan) -> Result<(), DataError> {
+    pub fn demand(&self, header: &Header, out: &mut SamplePlan) -> Result<(), DataError> {
         out.stored = header.size.reduced(out.reduction);
         // If the table's vector grows, it allocates up to twice its length. If its capacity
         // suffices, it allocates nothing.
-        let entries = self.table_len(out.upright);
+        let entries = out.actions.most_entries();
         let grows =
             if entries > out.actions.table.capacity() { entries.saturating_mul(2) } else { 0 };
         let _tables = reserve::promise((grows as u64).saturating_mul(size_of::<i32>() as u64))?;
@@ -131,21 +132,23 @@ impl Plan {
     }
 
     /// Maximum number of entries (of 32 bits) of all tables that do not depend on windows.
-    pub fn fixed_entries(&self) -> usize {
+    pub(super) fn fixed_entries(&self) -> usize {
         self.steps.iter().map(|step| step.kinds.entries()).sum()
     }
 
-    /// Maximum number of entries of all coefficient tables for an image of this size.
-    pub(super) fn table_len(&self, image: Size) -> usize {
-        let wanted = Size::new(self.shape.width, self.shape.height);
-        let mut input = Size::new(image.width.max(1), image.height.max(1));
-        let lens = self.steps.iter().map(|step| {
-            let side = input.width.max(input.height);
-            let bounds = Bounds { pixels: input.pixels(), side, wanted: Some(wanted) };
-            input = step.operator.largest_output(input);
-            step.table_len(bounds)
-        });
-        lens.fold(0, usize::saturating_add)
+    /// Allocates tables of `bytes` bytes in total.
+    ///
+    /// # Errors
+    /// [`Reason::OutOfMemory`](crate::error::Reason::OutOfMemory) if this memory is not available.
+    pub fn reserve_tables(&self, sample: &mut SamplePlan, bytes: u64) -> Result<(), DataError> {
+        let (entries, fixed) = ((bytes / size_of::<i32>() as u64) as usize, self.fixed_entries());
+        sample.actions.reserve(entries.saturating_sub(fixed), fixed)
+    }
+
+    /// Maximum memory for the tables of a sample whose actions are drawn, in bytes.
+    pub fn drawn_table_bytes(&self, sample: &SamplePlan) -> u64 {
+        let entries = sample.actions.most_entries().saturating_add(self.fixed_entries());
+        (entries as u64).saturating_mul(size_of::<i32>() as u64)
     }
 
     /// Parses the header of a file. Rejects an image beyond the limits before memory is allocated

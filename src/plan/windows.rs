@@ -61,8 +61,8 @@ struct Bound {
     certain: bool,
 }
 
-/// Height of a probe image that is one pixel wide. If an operator's output for it is wider than
-/// 1/256 of this height, the operator may turn images by 90 degrees.
+/// Height of a probe image that is one pixel wide. If an operator's output for an image of twice
+/// this height is wider by more than 1/256 of it, the operator may turn images by 90 degrees.
 const LINE: u32 = 1 << 16;
 
 impl Bound {
@@ -90,7 +90,7 @@ impl Bound {
         // 90 degrees.
         let turns = !kinds.is_exact()
             && operator.fixed_output(None).is_none()
-            && of_one(1, LINE).width > LINE / 256;
+            && of_one(1, 2 * LINE).width.saturating_sub(of_one(1, LINE).width) > LINE / 256;
         let of = |width, height| match turns {
             true => larger(of_one(width, height), of_one(height, width)),
             false => of_one(width, height),

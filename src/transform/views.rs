@@ -23,15 +23,7 @@ pub struct Views {
 impl Views {
     /// Creates the buffers for the views with the numbers `members`.
     pub fn new(plan: &Plan, members: Vec<usize>) -> Self {
-        let outputs = members.iter().flat_map(|&number| {
-            let view = &plan.views[number];
-            (0..view.outputs()).map(|output| {
-                let mut planned = SamplePlan::default();
-                planned.actions.output = output % view.of_run;
-                planned
-            })
-        });
-        Self { outputs: outputs.collect(), members, shared: SamplePlan::default() }
+        Self { outputs: plan.view_plans(&members), members, shared: SamplePlan::default() }
     }
 
     /// Whether the image has no views.
@@ -66,13 +58,22 @@ impl Views {
         let mut outputs = self.outputs.iter_mut();
         for (&number, bound) in self.members.iter().zip(bounds) {
             let view = &plan.views[number];
-            let fixed = view.plan.fixed_entries();
-            let entries = (bound / size_of::<i32>() as u64) as usize;
             for output in outputs.by_ref().take(view.outputs() as usize) {
-                output.actions.reserve(entries.saturating_sub(fixed), fixed)?;
+                view.plan.reserve_tables(output, bound)?;
             }
         }
         Ok(())
+    }
+
+    /// Allocates the coefficient tables of all outputs for the drawn actions.
+    ///
+    /// # Errors
+    /// [`Reason::OutOfMemory`](crate::error::Reason::OutOfMemory) if this memory is not available.
+    pub fn reserve_drawn(&mut self, plan: &Plan) -> Result<(), DataError> {
+        let mut chains = plan.outputs_of(&self.members).zip(&mut self.outputs);
+        chains.try_for_each(|((_, plan), output)| {
+            plan.reserve_tables(output, plan.drawn_table_bytes(output))
+        })
     }
 
     /// Sets the boxes of the sample's objects, for views that read them.
@@ -88,16 +89,31 @@ impl Views {
         }
     }
 
-    /// Plans the views of an image with this header, and the main chain in `main` if it reads this
-    /// image.
-    pub fn plan(
+    /// Draws the actions of the views for an image with this header, and those of the main chain in
+    /// `main` if it reads this image.
+    pub fn draw(
         &mut self,
         plan: &Plan,
         image: (SampleKey, &Header),
         main: Option<&mut SamplePlan>,
+    ) {
+        plan.draw_views(image, main, &self.members, &mut self.outputs);
+    }
+
+    /// Memory for the tables and masks of the drawn actions.
+    pub fn drawn_tables(&mut self, plan: &Plan, main: Option<&mut SamplePlan>) -> SampleMemory {
+        plan.drawn_tables(main, &self.members, &mut self.outputs)
+    }
+
+    /// Computes the windows and tables of the drawn actions.
+    pub fn demand(
+        &mut self,
+        plan: &Plan,
+        header: &Header,
+        main: Option<&mut SamplePlan>,
     ) -> Result<(), DataError> {
         let Self { members, outputs, shared } = self;
-        plan.sample_views(image, main, members, (outputs, shared))
+        plan.demand_views(header, main, members, (outputs, shared))
     }
 
     /// Plans of the outputs, with the number of the view and the plan of its chain.
@@ -105,10 +121,7 @@ impl Views {
         &'a self,
         plan: &'a Plan,
     ) -> impl Iterator<Item = (usize, &'a Plan, &'a SamplePlan)> {
-        let chains = self.members.iter().flat_map(|&number| {
-            let view = &plan.views[number];
-            std::iter::repeat_n((number, &view.plan), view.outputs() as usize)
-        });
+        let chains = plan.outputs_of(&self.members);
         chains.zip(&self.outputs).map(|((number, plan), output)| (number, plan, output))
     }
 

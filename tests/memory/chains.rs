@@ -77,6 +77,69 @@ pub fn an_image_is_refused_only_for_what_was_drawn() {
     seen.check("large images");
 }
 
+/// The bound over all orders of operators that enlarge an image may be thousands of times what any
+/// sample needs. The plan must not demand it.
+pub fn operators_in_random_order_are_planned_for_what_they_draw() {
+    let files = Files::new((0..24).map(|seed| common::png(seed, 120, 12 + seed as u32)));
+    let resize: Arc<dyn Operator> = Arc::new(op::RandomResize::between(16, 100));
+    let zoom: Arc<dyn Operator> =
+        Arc::new(op::RandomZoomOut { side_range: [1.0, 3.0], ..Default::default() });
+    let turn: Arc<dyn Operator> =
+        Arc::new(op::RandomRotation { expand: true, ..op::RandomRotation::within(180.0) });
+    let loader = |operators: Vec<Arc<dyn Operator>>| {
+        let loader = files.loader(chained(operators).then(Resize::to(16, 16)));
+        loader.configure(|it| it.limits.large_image_memory = 4 << 20)
+    };
+    let any = |all: &[&Arc<dyn Operator>]| -> Arc<dyn Operator> {
+        let order = op::RandomOrder::new();
+        Arc::new(all.iter().fold(order, |order, &it| order.and_any(it.clone())))
+    };
+    let (all, twice) = (any(&[&zoom, &turn, &resize]), any(&[&zoom, &turn]));
+    for operators in [
+        vec![any(&[&resize])],
+        vec![any(&[&resize, &turn])],
+        vec![all.clone()],
+        vec![any(&[&twice, &resize]), twice.clone()],
+        vec![any(&[&all, &any(&[&resize, &turn])])],
+        vec![any(&[&all, &any(&[&resize, &turn])]), twice],
+    ] {
+        let case = format!("{operators:?}");
+        let seen = run(|| loader(operators), 2);
+        assert_eq!(seen.errors.values().sum::<u64>(), 0, "{case}: {:?}", seen.errors);
+        seen.check(&case);
+        // The bounds over all orders of the last operators are 30 to 200 times the peak.
+        assert!(seen.predicted < 10 * seen.peak, "{} of {}: {case}", seen.peak, seen.predicted);
+    }
+}
+
+/// Tests random chains with so little memory that most samples take from the pool, or are refused.
+pub fn random_chains_stay_within_a_footprint_that_is_too_small_for_them() {
+    let (mut refused, mut delivered) = (0, 0);
+    for seed in seeds(60) {
+        let rng = &mut numbers(seed);
+        let most = 20 + rng.below(180) as u32;
+        let sizes: Vec<_> = (0..30).map(|_| size(rng, most)).collect();
+        let operators = drawn(rng, &sizes, most);
+        let files = photographs(sizes);
+        let (workers, pool) = (1 + rng.below(4) as usize, 1 << (12 + rng.below(10)));
+        let case = format!("FEEDWATER_CHAIN_SEED={seed}: {workers} workers, {pool}, {operators:?}");
+        let chain = chained(operators);
+        let seen = run(
+            || {
+                let loader = files.loader(chain).num_workers(workers).batch_size(3).seed(seed);
+                loader.configure(|it| it.limits.large_image_memory = pool)
+            },
+            2,
+        );
+        assert!(seen.problem.is_none(), "{case}: {:?}", seen.problem);
+        seen.check(&case);
+        let oversized = seen.errors.get("oversized").copied().unwrap_or(0);
+        assert_eq!(seen.errors.values().sum::<u64>(), oversized, "{case}: {:?}", seen.errors);
+        (refused, delivered) = (refused + oversized, delivered + 60 - oversized);
+    }
+    eprintln!("{refused} refused, {delivered} delivered");
+}
+
 /// Tests random chains of all operators on photographs of random sizes.
 pub fn random_chains_refuse_no_photograph_and_stay_within_the_footprint() {
     let mut count = 0;

@@ -71,6 +71,8 @@ fn main() -> ExitCode {
         aspect::a_line_of_text_is_not_refused,
         chains::photographs_are_not_refused_behind_operators_that_leave_some_alone,
         chains::an_image_is_refused_only_for_what_was_drawn,
+        chains::operators_in_random_order_are_planned_for_what_they_draw,
+        chains::random_chains_stay_within_a_footprint_that_is_too_small_for_them,
         chains::random_chains_refuse_no_photograph_and_stay_within_the_footprint,
         chains::random_views_refuse_no_photograph_and_stay_within_the_footprint,
         chains::the_image_that_views_share_is_counted_once,
@@ -459,7 +461,8 @@ fn nothing_is_allocated_for_views_once_buffers_have_their_size() {
     let mut out = vec![0_u32; 3 * 96 * 96];
     let mut make = |seed: u64| {
         let key = SampleKey { seed: seed % 3, epoch: 0, index: 0 };
-        views.plan(&plan, (key, &header), Some(&mut main)).unwrap();
+        views.draw(&plan, (key, &header), Some(&mut main));
+        views.demand(&plan, &header, Some(&mut main)).unwrap();
         let before = counted::calls();
         views.decode((&bytes, &header), &plan, &mut decoder, &mut image).unwrap();
         for (_, plan, output) in views.planned(&plan) {

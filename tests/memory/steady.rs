@@ -97,17 +97,29 @@ impl Worker {
         let key = SampleKey { seed: 3, epoch: 0, index };
         let before = counted::calls();
         let need = plan.sample_memory(&file.header, 0, DecodeMemory::default(), sample);
-        let fixed = plan.fixed_entries();
-        let entries = (need.tables / 4) as usize;
-        sample.actions.reserve(entries.saturating_sub(fixed), fixed).unwrap();
+        plan.reserve_tables(sample, need.tables).unwrap();
         plan.sample(key, &file.header, sample).unwrap();
         let planned = counted::calls();
         let image = PlannedImage { bytes: &file.bytes, header: &file.header, plan, sample };
         let out = &mut bytemuck::cast_slice_mut(out)[..plan.shape.sample_bytes()];
         transform.run(image, decoder, out).unwrap();
         let allocations = [planned - before, counted::calls() - planned];
-        Run { allocations, need, drawn: plan.drawn_memory(sample) }
+        let drawn = plan.drawn_memory(sample);
+        check_drawn_tables(plan, key, &file.header);
+        Run { allocations, need, drawn }
     }
+}
+
+/// Checks that tables allocated for the drawn actions do not grow while they are filled.
+fn check_drawn_tables(plan: &Plan, key: SampleKey, header: &Header) {
+    let mut sample = SamplePlan::default();
+    plan.reserve_tables(&mut sample, 0).unwrap();
+    plan.draw((key, header), &mut sample);
+    let bytes = plan.drawn_table_bytes(&sample);
+    plan.reserve_tables(&mut sample, bytes).unwrap();
+    let reserved = sample.table_bytes();
+    plan.demand(header, &mut sample).unwrap();
+    assert_eq!(sample.table_bytes(), reserved, "{:?}", sample.actions.kinds());
 }
 
 /// Number of allocations and predicted memory of one sample.

@@ -106,6 +106,16 @@ impl Drop for Reservation {
     }
 }
 
+/// Part of the pool that a sample takes if it needs more than its worker's share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The bytes beyond the share.
+    Needed,
+    /// The whole pool, because the sample may soon need more, and a worker that holds a part must
+    /// not wait for a second one.
+    All,
+}
+
 /// Memory budget of a worker: its share, and the part of the pool for the current sample.
 pub struct Room {
     room: SampleRoom,
@@ -125,6 +135,24 @@ impl Room {
     /// Budget of a worker of a plan.
     pub fn new(room: SampleRoom, large: Arc<LargeImages>) -> Self {
         Self { room, large, held: SampleMemory::default(), part: None }
+    }
+
+    /// Whether the worker's share covers this memory.
+    pub fn covers(&self, need: &SampleMemory) -> bool {
+        need.total() <= self.room.share.total()
+    }
+
+    /// Memory for a planned sample: `need`, raised to that of the `drawn` chains, or if the
+    /// worker's share does not cover this, no more than that of the chains.
+    pub fn need_of_drawn(
+        &self,
+        need: SampleMemory,
+        drawn: impl Iterator<Item = SampleMemory>,
+    ) -> SampleMemory {
+        let start = (need, SampleMemory::default());
+        let (raised, largest) =
+            drawn.fold(start, |(raised, largest), it| (raised.with_drawn(&it), largest.max(&it)));
+        if self.covers(&raised) { raised } else { need.with_passes_of(&largest) }
     }
 
     /// Maximum size in bytes of a file that the worker's share covers, unless the budget is
@@ -164,10 +192,10 @@ impl Room {
 
     /// Reserves memory for a sample before its buffers grow. If buffers of earlier samples must be
     /// freed first, calls `release`, which frees all buffers except `kept`. Waits if the sample
-    /// needs more than its worker's share of the memory.
+    /// needs more than its worker's share of the memory, and then takes `part` of the pool.
     pub fn admit(
         &mut self,
-        size: Size,
+        (size, part): (Size, Part),
         need: &SampleMemory,
         kept: &SampleMemory,
         release: impl FnOnce(),
@@ -199,7 +227,11 @@ impl Room {
         }
         self.held = need;
         if beyond > 0 {
-            self.part = Some(self.large.take(beyond).ok_or_else(ends)?);
+            let bytes = match part {
+                Part::Needed => beyond,
+                Part::All => self.room.beyond_shares(),
+            };
+            self.part = Some(self.large.take(bytes).ok_or_else(ends)?);
         }
         Ok(())
     }
@@ -285,11 +317,11 @@ mod tests {
         let room = SampleRoom { share: need(50, 50), large: 30, unplanned: 0 };
         let large = Arc::new(LargeImages::new(30));
         let mut worker = Room::new(room, large.clone());
-        let size = Size::new(1, 1);
+        let image = (Size::new(1, 1), Part::Needed);
         let mut admit = |file, library| {
             let mut released = false;
             let admitted =
-                worker.admit(size, &need(file, library), &need(0, 0), || released = true);
+                worker.admit(image, &need(file, library), &need(0, 0), || released = true);
             let beyond = worker.is_beyond();
             if beyond {
                 worker.give_back();
@@ -314,10 +346,10 @@ mod tests {
         let large = Arc::new(LargeImages::new(40));
         let room = SampleRoom { share: need(50, 50), large: 40, unplanned: 0 };
         let mut worker = Room::new(room, large.clone());
-        let (size, mut released) = (Size::new(1, 1), 0);
+        let (image, mut released) = ((Size::new(1, 1), Part::Needed), 0);
         let mut admit = |worker: &mut Room, library, file| {
             let admitted =
-                worker.admit(size, &need(file, library), &need(file, 0), || released += 1);
+                worker.admit(image, &need(file, library), &need(file, 0), || released += 1);
             (admitted.map_err(|error| error.reason), worker.part.as_ref().map(|part| part.bytes))
         };
         assert_eq!(admit(&mut worker, 60, 50), (Ok(()), Some(10)));
@@ -338,10 +370,10 @@ mod tests {
         let large = Arc::new(LargeImages::new(0));
         let room = SampleRoom { share: need(50, 50), ..SampleRoom::default() };
         let mut worker = Room::new(room, large);
-        let size = Size::new(1, 1);
-        worker.admit(size, &need(50, 50), &need(0, 0), || ()).unwrap();
+        let image = (Size::new(1, 1), Part::Needed);
+        worker.admit(image, &need(50, 50), &need(0, 0), || ()).unwrap();
         assert!(!worker.is_crowded());
-        worker.admit(size, &need(10, 90), &need(0, 0), || ()).unwrap();
+        worker.admit(image, &need(10, 90), &need(0, 0), || ()).unwrap();
         assert!(worker.is_crowded());
         worker.released(need(10, 0));
         assert!(!worker.is_crowded());

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::cache::Caches;
 use super::fields::{Cell, FieldReader};
-use super::large::{LargeImages, Room};
+use super::large::{LargeImages, Part, Room};
 use super::reader::{Content, Filled, Reader, Sample};
 use super::record::{Outcome, SampleRecord};
 use crate::decode::Decoders;
@@ -211,9 +211,11 @@ impl SamplePipeline {
         self.need = self.plan.sample_memory(header, len.min(file), decode, &mut self.sample);
         let (mut whole, must) = self.reader.decodes_whole(key, header);
         if whole {
-            match self.reserve(header, file) {
+            match self.reserve(self.need, Part::Needed, (header, file)) {
                 Ok(()) => {}
-                Err(error) if must => return Err(error),
+                Err(_) if must => {
+                    self.reserve(self.need.before_draw(), Part::All, (header, file))?;
+                }
                 // If the memory for the whole image is not available, only the window is decoded,
                 // and the image is not added to the cache.
                 Err(_) => whole = false,
@@ -227,33 +229,41 @@ impl SamplePipeline {
         Ok(found)
     }
 
-    /// Plans a sample. Reserves memory first, because planning allocates the operators' tables.
+    /// Plans a sample. Reserves memory first, because planning allocates the operators' tables: the
+    /// bound from the header if the worker's share covers it, and otherwise only what the actions
+    /// need that are drawn.
     pub fn plan<'a>(&mut self, read: Read<'a>, reserve: Reserve) -> Result<Planned<'a>, DataError> {
         let Read { key, sample: Sample { header, .. }, bytes, file } = read;
-        match reserve {
-            Reserve::All => self.reserve_for_planning(header, file)?,
-            Reserve::Tables => self.reserve_tables(header, file)?,
-        }
         self.epoch = key.epoch;
-        let begin = self.meter.begin(Stage::Header);
         let turned = self.plan.settings.decode.orientation;
         let canvas = self.source.canvas(key.index);
         canvas.check(header.size, header.orientation, turned)?;
-        let fixed = self.plan.fixed_entries();
-        let entries = (self.need.tables / size_of::<i32>() as u64) as usize;
-        self.sample.actions.reserve(entries.saturating_sub(fixed), fixed)?;
+        let is_covered = self.room.covers(&self.need);
+        match reserve {
+            _ if !is_covered => {}
+            Reserve::All => self.reserve(self.need, Part::Needed, (header, file))?,
+            Reserve::Tables => {
+                self.reserve(self.need.for_planning(), Part::Needed, (header, file))?;
+            }
+        }
+        let begin = self.meter.begin(Stage::Header);
         self.put_boxes(key.index, header, canvas);
-        self.draw(key, header)?;
+        self.draw((key, header), is_covered)?;
+        let mut took = read.sample.parsed + self.meter.since(begin);
+        if !is_covered {
+            self.reserve_drawn(header, file)?;
+        }
+        let demand = self.meter.begin(Stage::Header);
+        self.demand(header)?;
+        took += self.meter.since(demand);
         let Size { width, height } = header.size;
         let shared = self.views.shared().filter(|_| !self.plan.uses_gpu());
         let decoded = shared.unwrap_or(&self.sample);
         let window_pixels = decoded.stored_window.size().pixels();
         self.meter.saw(Seen { width, height, bytes: bytes.len() as u64 }, window_pixels);
-        let parsed = read.sample.parsed;
-        let took = self.meter.since(begin) + parsed;
         // The header was parsed earlier. The time is recorded as if the header had been parsed
         // directly before planning.
-        let began = begin.checked_sub(parsed).unwrap_or(begin);
+        let began = begin.checked_sub(read.sample.parsed).unwrap_or(begin);
         self.meter.add_from(Stage::Header, began, took, 0);
         if let Some(clock) = &mut self.clock {
             self.meter.clocked(&[(Stage::Header, took)], clock);
@@ -286,56 +296,44 @@ impl SamplePipeline {
     /// other threads may hold while they wait for memory. Does nothing if the memory is already
     /// reserved.
     pub fn admit<'a>(&mut self, planned: &'a Planned<'_>) -> Result<Admitted<'a>, DataError> {
-        self.reserve_drawn(planned.header(), planned.0.file, Self::drawn_memory)?;
+        self.reserve(self.need, Part::Needed, (planned.header(), planned.0.file))?;
         Ok(Admitted(planned))
     }
 
-    /// Reserves all memory that the current sample may need. If that is more than permitted,
-    /// reserves only the memory for planning it, because the sample may need less for the random
-    /// numbers that are drawn.
-    fn reserve_for_planning(&mut self, header: &Header, file: u64) -> Result<(), DataError> {
-        match self.reserve(header, file) {
-            Err(DataError { reason: Reason::Oversized, .. }) => self.reserve_tables(header, file),
-            reserved => reserved,
-        }
-    }
-
-    /// Reserves the memory of the file, the tables and the masks only.
-    fn reserve_tables(&mut self, header: &Header, file: u64) -> Result<(), DataError> {
-        let all = self.need;
-        let SampleMemory { file: own, tables, masks, views: [view_tables, _], .. } = all;
-        let views = [view_tables, 0];
-        self.need = SampleMemory { file: own, tables, masks, views, ..SampleMemory::default() };
-        let reserved = self.reserve(header, file);
-        self.need = all;
-        reserved
-    }
-
-    /// Reserves all memory for a planned sample: as much as it may need, or, if that is more than
-    /// permitted, as much as the actions need that were drawn.
-    fn reserve_drawn(
+    /// Replaces the memory that the current sample may need by `drawn`: the memory for the actions
+    /// that were drawn, before their windows are computed. Reserves the file, the tables and the
+    /// masks.
+    fn reserve_for_planning(
         &mut self,
-        header: &Header,
-        file: u64,
-        drawn: impl FnOnce(&Self) -> SampleMemory,
+        drawn: SampleMemory,
+        image: (&Header, u64),
     ) -> Result<(), DataError> {
-        match self.reserve(header, file) {
+        let most = std::mem::replace(&mut self.need, drawn);
+        let planning = drawn.for_planning();
+        if self.room.covers(&planning) {
+            return self.reserve(planning, Part::Needed, image);
+        }
+        // The windows may need more memory later, and a worker that holds a part of the pool must
+        // not wait for a second one. So it takes the most that the sample may need, or all.
+        match self.reserve(most, Part::Needed, image) {
             Err(DataError { reason: Reason::Oversized, .. }) => {
-                let SampleMemory { resampling, rows, windows, .. } = drawn(self);
-                self.need = SampleMemory { resampling, rows, windows, ..self.need };
-                self.reserve(header, file)
+                self.reserve(planning, Part::All, image)
             }
             reserved => reserved,
         }
     }
 
-    /// Reserves the memory that the current sample needs. `file` is the number of bytes that the
-    /// page holds.
-    fn reserve(&mut self, header: &Header, file: u64) -> Result<(), DataError> {
-        let Self { room, need, decoder, transform, masks, views, reader, sample, .. } = self;
+    /// Reserves memory for the current sample. `file` is the number of bytes that the page holds.
+    fn reserve(
+        &mut self,
+        need: SampleMemory,
+        part: Part,
+        (header, file): (&Header, u64),
+    ) -> Result<(), DataError> {
+        let Self { room, decoder, transform, masks, views, reader, sample, .. } = self;
         let (tables, of_views) = (sample.table_bytes(), views.kept());
         let kept = SampleMemory { file, tables, views: of_views, ..SampleMemory::default() };
-        room.admit(header.size, need, &kept, || {
+        room.admit((header.size, part), &need, &kept, || {
             decoder.release();
             transform.release();
             masks.release();
@@ -355,7 +353,7 @@ impl SamplePipeline {
 
     /// Whether a planned sample fits the worker's share when decoded on the CPU.
     pub fn fits_share(&self, _: &Planned<'_>) -> bool {
-        !self.room.is_beyond() && self.need.total() <= self.plan.room.share.total()
+        !self.room.is_beyond() && self.room.covers(&self.need)
     }
 
     /// Runs the main chain, and writes its tensor to `out`. Decodes the image, unless the main

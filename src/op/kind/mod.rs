@@ -296,6 +296,12 @@ pub trait ActionKind {
         wanted.output
     }
 
+    /// Maximum number of 32-bit entries that [`demand`](Self::demand) needs for any window of the
+    /// output: those that it appends, and its scratch memory. Default: 0.
+    fn most_entries(&self) -> usize {
+        0
+    }
+
     /// Records how the pixels move. `output` is the size of the whole output. Default: pixels stay
     /// where they are.
     fn trace(&self, output: Size, trace: &mut Trace) {
@@ -379,6 +385,11 @@ impl ActionParams {
         start: usize,
     ) -> Roi {
         self.get_mut().demand(wanted, table, start)
+    }
+
+    /// [`ActionKind::most_entries`].
+    pub(in crate::op) fn most_entries(&self) -> usize {
+        self.get().most_entries()
     }
 
     /// [`ActionKind::trace`].

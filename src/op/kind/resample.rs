@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::geometry::{Roi, Size};
 use crate::image::HostImage;
-use crate::op::resample::{self, Weights};
+use crate::op::resample::{self, TableBounds, Weights};
 use crate::op::{Origins, Trace, Wanted};
 
 use super::mix::Mixer;
@@ -39,11 +39,23 @@ impl Params {
     pub fn new(of: Roi, to: Size, weights: Weights) -> Self {
         Self { axes: resample::Params::new(of, to), weights }
     }
+
+    /// Bounds on the table, whatever window of the output is wanted.
+    pub fn table_bounds(&self) -> TableBounds {
+        self.weights.table_bounds(self.axes.of().size(), self.axes.output())
+    }
 }
 
 impl ActionKind for Params {
     fn demand(&mut self, wanted: Wanted, table: &mut Vec<i32>, _: usize) -> Roi {
         self.weights.fill_table(&mut self.axes, wanted, table)
+    }
+
+    /// The weights of one output are computed in f64 and then converted to entries.
+    fn most_entries(&self) -> usize {
+        let TableBounds { entries, taps, .. } = self.table_bounds();
+        let weights = (size_of::<f64>() / size_of::<i32>()) * taps[0].max(taps[1]);
+        entries.saturating_add(weights)
     }
 
     fn trace(&self, _: Size, trace: &mut Trace) {

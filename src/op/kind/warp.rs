@@ -47,6 +47,10 @@ impl ActionKind for Params {
         warp::demand(&self.warp, &table[start..], self.input, wanted.output)
     }
 
+    fn most_entries(&self) -> usize {
+        self.field.map_or(0, |field| field.smoothness.entries(self.input))
+    }
+
     fn trace(&self, output: Size, trace: &mut Trace) {
         trace.cropping = false;
         // For a field of displacements, `back` is `None`, and boxes keep their positions.

@@ -81,6 +81,20 @@ impl Weights {
         Roi::new(x.start, y.start, x.end - x.start, y.end - y.start)
     }
 
+    /// Bounds on the table to resample a region of size `of` to an image of size `to`, whatever
+    /// window of the output is wanted.
+    pub fn table_bounds(&self, of: Size, to: Size) -> TableBounds {
+        let taps = match self {
+            Weights::Filter(filter) => [(of.width, to.width), (of.height, to.height)]
+                .map(|(of, to)| coefficients::most_taps(*filter, f64::from(of) / f64::from(to))),
+            Weights::Blur(blur) => blur.kernel.map(u64::from),
+        };
+        let taps = taps.map(|taps| usize::try_from(taps).unwrap_or(usize::MAX));
+        let axis = |outputs: u32, taps: usize| (outputs as usize).saturating_mul(2 + taps);
+        let [columns, rows] = [axis(to.width, taps[0]), axis(to.height, taps[1])];
+        TableBounds { entries: columns.saturating_add(rows), columns, taps }
+    }
+
     /// Appends the entries of one axis (0: columns, 1: rows) to the table. Returns the number of
     /// coefficients per output.
     fn append(

@@ -8,7 +8,7 @@ use crate::error::{DataError, Reason};
 use crate::geometry::Size;
 use crate::header::Header;
 use crate::loader::sample::fields::{Cell, FieldReader};
-use crate::loader::sample::large::Room;
+use crate::loader::sample::large::{Part, Room};
 use crate::measure::Stage;
 use crate::plan::{ColumnRole, Plan, SampleMemory, SamplePlan};
 use crate::random::SampleKey;
@@ -65,38 +65,51 @@ impl SampleViews {
 }
 
 impl SamplePipeline {
-    /// Draws the actions of all chains that read the sample's image, and computes the windows that
-    /// they need.
-    pub(super) fn draw(&mut self, key: SampleKey, header: &Header) -> Result<(), DataError> {
+    /// Draws the actions of all chains that read the sample's image. Allocates their tables first,
+    /// if the worker's share covers the bounds on them.
+    pub(super) fn draw(
+        &mut self,
+        image: (SampleKey, &Header),
+        is_covered: bool,
+    ) -> Result<(), DataError> {
         let Self { plan, views, sample, need, .. } = self;
         let views = &mut views.of_sample;
+        let bound = |bytes| if is_covered { bytes } else { 0 };
+        plan.reserve_tables(sample, bound(need.tables))?;
         if views.is_empty() {
-            plan.sample(key, header, sample)?;
-        } else {
-            let is_of_sample = |(number, _): &(usize, &u64)| plan.views[*number].field.is_none();
-            let bounds = sample.view_tables.iter().enumerate().filter(is_of_sample);
-            views.reserve(plan, bounds.map(|(_, &bound)| bound))?;
-            views.put_boxes(plan, &sample.actions.boxes);
-            views.plan(plan, (key, header), Some(sample))?;
-            for (_, plan, output) in views.planned(plan) {
-                *need = need.with_drawn(&plan.drawn_memory(output));
-            }
+            plan.draw(image, sample);
+            return Ok(());
         }
-        if plan.has_images() {
-            *need = need.with_drawn(&plan.drawn_memory(sample));
-        }
+        let is_of_sample = |(number, _): &(usize, &u64)| plan.views[*number].field.is_none();
+        let bounds = sample.view_tables.iter().enumerate().filter(is_of_sample);
+        views.reserve(plan, bounds.map(|(_, &bytes)| bound(bytes)))?;
+        views.put_boxes(plan, &sample.actions.boxes);
+        views.draw(plan, image, Some(sample));
         Ok(())
     }
 
-    /// Memory that the drawn actions of all chains need that read the sample's image.
-    pub(super) fn drawn_memory(&self) -> SampleMemory {
+    /// Reserves the memory for planning a sample whose actions are drawn, and allocates its tables.
+    pub(super) fn reserve_drawn(&mut self, header: &Header, file: u64) -> Result<(), DataError> {
+        let Self { plan, views, sample, need, .. } = self;
+        let drawn = need.before_draw().max(&views.of_sample.drawn_tables(plan, Some(sample)));
+        self.reserve_for_planning(drawn, (header, file))?;
         let Self { plan, views, sample, .. } = self;
-        let of_views = views.of_sample.planned(plan).map(|(_, plan, it)| plan.drawn_memory(it));
-        let of_views = of_views.fold(SampleMemory::default(), |all, it| all.max(&it));
-        match plan.has_images() {
-            true => of_views.max(&plan.drawn_memory(sample)),
-            false => of_views,
+        plan.reserve_tables(sample, plan.drawn_table_bytes(sample))?;
+        views.of_sample.reserve_drawn(plan)
+    }
+
+    /// Computes the windows and tables of the drawn actions, and the memory that they need.
+    pub(super) fn demand(&mut self, header: &Header) -> Result<(), DataError> {
+        let Self { plan, views, sample, room, need, .. } = self;
+        let views = &mut views.of_sample;
+        match views.is_empty() {
+            true => plan.demand(header, sample)?,
+            false => views.demand(plan, header, Some(sample))?,
         }
+        let main = plan.has_images().then(|| plan.drawn_memory(sample));
+        let of_views = views.planned(plan).map(|(_, plan, it)| plan.drawn_memory(it));
+        *need = room.need_of_drawn(*need, of_views.chain(main));
+        Ok(())
     }
 
     /// Decodes the window of the sample's image that all its views need, and the main chain if it
@@ -176,34 +189,51 @@ impl SamplePipeline {
         // Tables of other views stay in memory. Their size is taken first, because `memory` may let
         // those of this view grow.
         let others = self.views.kept()[0] - self.views.of_fields[number].table_bytes();
-        let views = &mut self.views.of_fields[number];
-        let (need, bounds) = views.memory(&self.plan, &header, decode);
-        let tables = others + need.views[0];
-        self.need = self.need.max(&SampleMemory { views: [tables, need.views[1]], ..need });
-        self.reserve_for_planning(&header, self.need.file)?;
-        let Self { plan, views, need, .. } = self;
+        let Self { plan, views, need, room, .. } = self;
         let views = &mut views.of_fields[number];
-        views.reserve(plan, bounds.into_iter())?;
-        views.put_boxes(plan, &[]);
-        views.plan(plan, (key, &header), None)?;
-        let mut drawn = SampleMemory::default();
-        for (view, plan_of_view, output) in views.planned(plan) {
-            let size = views.shared().upright;
-            if plan.views[view].is_like_other && size != upright {
-                let problem = format!(
-                    "has an image of {size}, and the sample's image has {upright}; the view {:?} \
-                     uses the random numbers of another image's view, so both images must have the \
-                     same size",
-                    plan.views[view].name
-                );
-                return Err(DataError::new(Reason::Field, problem));
-            }
-            let its = plan_of_view.drawn_memory(output);
-            *need = need.with_drawn(&its);
-            drawn = drawn.max(&its);
+        let (of_view, bounds) = views.memory(plan, &header, decode);
+        let of_sample = *need;
+        let file = of_sample.file;
+        let with_others = |of_view: SampleMemory| {
+            let [tables, shared] = of_view.views;
+            SampleMemory { views: [others.saturating_add(tables), shared], ..of_view }
+        };
+        *need = of_sample.max(&with_others(of_view));
+        let is_covered = room.covers(need);
+        if is_covered {
+            self.reserve(self.need, Part::Needed, (&header, file))?;
         }
+        let Self { plan, views, .. } = self;
+        let views = &mut views.of_fields[number];
+        views.reserve(plan, bounds.into_iter().map(|bytes| if is_covered { bytes } else { 0 }))?;
+        views.put_boxes(plan, &[]);
+        views.draw(plan, (key, &header), None);
+        if !is_covered {
+            let drawn = of_view.before_draw().max(&views.drawn_tables(plan, None));
+            self.reserve_for_planning(of_sample.max(&with_others(drawn)), (&header, file))?;
+            let Self { plan, views, .. } = self;
+            views.of_fields[number].reserve_drawn(plan)?;
+        }
+        let Self { plan, views, need, room, .. } = self;
+        let views = &mut views.of_fields[number];
+        views.demand(plan, &header, None)?;
+        let size = views.shared().upright;
+        let unequal = |(view, ..): &(usize, &Plan, &SamplePlan)| {
+            plan.views[*view].is_like_other && size != upright
+        };
+        if let Some((view, ..)) = views.planned(plan).find(unequal) {
+            let problem = format!(
+                "has an image of {size}, and the sample's image has {upright}; the view {:?} \
+                 uses the random numbers of another image's view, so both images must have the \
+                 same size",
+                plan.views[view].name
+            );
+            return Err(DataError::new(Reason::Field, problem));
+        }
+        let drawn = views.planned(plan).map(|(_, plan, output)| plan.drawn_memory(output));
+        *need = room.need_of_drawn(*need, drawn);
         self.meter.add(Stage::Header, begin, 0);
-        self.reserve_drawn(&header, self.need.file, |_| drawn)?;
+        self.reserve(self.need, Part::Needed, (&header, file))?;
         let begin = self.meter.begin(Stage::Decode);
         let Self { plan, decoder, transform, views, caches, epoch, room, .. } = self;
         let SampleViews { of_fields, image, columns, .. } = views;

@@ -1,22 +1,18 @@
 //! Views: further outputs of the images of samples, each with a chain of its own.
 
-use crate::decode::{DecodeMemory, ValueImage};
-use crate::error::{DataError, Error, Result};
+use crate::error::{Error, Result};
 use crate::footprint::Memory;
-use crate::geometry::{Roi, Size};
-use crate::header::Header;
+use crate::geometry::Size;
 use crate::image::PixelType;
-use crate::op::{Origins, Placement, View};
+use crate::op::{Placement, View};
 use crate::random::SampleKey;
 use crate::tensor::{DType, TensorShape};
 
 use super::settings::RESERVED_NAMES;
 use super::step::{planned_steps, unequal_sizes};
-use super::windows::{Stage, bytes_of};
-use super::{
-    ColumnKind, ColumnPlan, ColumnRole, ColumnSettings, Place, Plan, SampleMemory, SamplePlan,
-    Settings,
-};
+use super::{ColumnKind, ColumnPlan, ColumnRole, ColumnSettings, Place, Plan, Settings};
+
+mod sample;
 
 /// Value of `like` for the main chain.
 const IMAGE: &str = ColumnRole::Image.name();
@@ -330,114 +326,6 @@ impl Plan {
             }
         }
         groups
-    }
-
-    /// Plans the views with the numbers `members` for an image with this header, and the main chain
-    /// in `main` if it reads this image. `outputs` has one plan per output. Stores in `shared` the
-    /// window of the image that all of them need.
-    pub fn sample_views(
-        &self,
-        (key, header): (SampleKey, &Header),
-        mut main: Option<&mut SamplePlan>,
-        members: &[usize],
-        (outputs, shared): (&mut [SamplePlan], &mut SamplePlan),
-    ) -> Result<(), DataError> {
-        let mut reduction: Option<u32> = None;
-        if let Some(main) = &mut main {
-            self.draw(key, header, main);
-            reduction = self.reads_image.then_some(main.reduction);
-        }
-        let mut plans = outputs.iter_mut();
-        for view in members.iter().map(|&number| &self.views[number]) {
-            for (output, plan) in (0..view.outputs()).zip(&mut plans) {
-                view.plan.draw(view.key(key, output), header, plan);
-                reduction = Some(reduction.map_or(plan.reduction, |it| it.min(plan.reduction)));
-            }
-        }
-        let reduction = reduction.unwrap_or(1);
-        let mut window: Option<Roi> = None;
-        let mut add = |of: &SamplePlan| {
-            window = Some(window.map_or(of.window, |it| it.around(of.window)));
-        };
-        if let Some(main) = main {
-            if self.reads_image || !self.has_images() {
-                main.reduction = reduction;
-            }
-            if self.has_images() {
-                self.demand(header, main)?;
-            }
-            if self.reads_image {
-                add(main);
-            }
-        }
-        let mut plans = outputs.iter_mut();
-        for view in members.iter().map(|&number| &self.views[number]) {
-            for (_, plan) in (0..view.outputs()).zip(&mut plans) {
-                plan.reduction = reduction;
-                view.plan.demand(header, plan)?;
-                add(plan);
-            }
-        }
-        shared.orientation = self.orientation(header);
-        shared.upright = shared.orientation.upright_size(header.size);
-        shared.reduction = reduction;
-        shared.stored = header.size.reduced(reduction);
-        shared.window = window.unwrap_or_default();
-        shared.stored_window = shared.orientation.stored_window(shared.stored, shared.window);
-        Ok(())
-    }
-
-    /// Maximum memory that a worker needs for the views with the numbers `members` of an image with
-    /// this header, without its file. Stores in `scratch` the bounds on the tables of one output of
-    /// each of these views.
-    pub fn view_memory(
-        &self,
-        members: &[usize],
-        header: &Header,
-        decode: DecodeMemory,
-        scratch: &mut SamplePlan,
-    ) -> SampleMemory {
-        let mut need = SampleMemory::of_decode(decode);
-        let upright = self.orientation(header).upright_size(header.size);
-        self.add_views(members.iter().copied(), (header, upright), scratch, &mut need);
-        need
-    }
-
-    /// Adds to the memory of a sample that of the views with the numbers `members`, and of the
-    /// image of size `upright` that they share. Stores in `scratch` the bounds on the tables of one
-    /// output of each view.
-    pub(super) fn add_views(
-        &self,
-        members: impl ExactSizeIterator<Item = usize>,
-        (header, upright): (&Header, Size),
-        scratch: &mut SamplePlan,
-        need: &mut SampleMemory,
-    ) {
-        scratch.view_tables.clear();
-        if members.len() == 0 {
-            return;
-        }
-        let mut bounds = std::mem::take(&mut scratch.view_tables);
-        for (number, view) in members.map(|number| (number, &self.views[number])) {
-            let of_view = view.plan.sample_memory(header, 0, DecodeMemory::default(), scratch);
-            if self.has_masks(Some(number)) {
-                need.masks = need.masks.max(view.plan.mask_bytes(upright, &scratch.stages));
-            }
-            bounds.push(of_view.tables);
-            let outputs = u64::from(view.outputs());
-            need.views[0] = need.views[0].saturating_add(of_view.tables.saturating_mul(outputs));
-            *need = need.max(&SampleMemory { tables: 0, ..of_view });
-        }
-        scratch.view_tables = bounds;
-        need.views[1] = bytes_of(PixelType::U8, upright);
-    }
-
-    /// Maximum memory to apply the chain's geometry to a mask of the size of its image, in bytes.
-    pub(super) fn mask_bytes(&self, image: Size, stages: &[Stage]) -> u64 {
-        let images = stages.iter().map(|stage| stage.largest).chain([image]);
-        let lines = images.map(|it| u64::from(it.width) + u64::from(it.height)).max();
-        let origins = Origins::most_bytes(self.shape.width, lines.unwrap_or(0));
-        ValueImage::most_bytes(image).saturating_add(origins)
     }
 
     /// Size of the largest output of a chain: the maximum of each side over the main chain and all

@@ -2,24 +2,21 @@
 //! and the check before decoding use the same code, so they agree.
 
 use crate::decode::DecodeMemory;
-use crate::error::{DataError, Reason};
-use crate::footprint;
 use crate::geometry::Size;
 use crate::header::{Format, Header};
 use crate::image::PixelType;
+use crate::op::kind::resample::Params as Resampling;
 use crate::op::kind::{Execution, Executor};
 use crate::op::resample::{ScratchBytes, TableBounds};
 use crate::op::{Bounds, Kinds, Operator, Resize};
 use crate::tensor::CHANNELS;
 
 use super::windows::{Input, Stage, Windows, bytes_of};
-use super::{Facts, Plan, SamplePlan};
+use super::{Plan, SamplePlan};
 
-/// At most `1 / OUTLIERS` of the scanned samples are treated as outliers. An outlier may need more
-/// memory than a worker's share.
-const OUTLIERS: usize = 64;
-/// A sample that needs at most `limits.large_image_memory / OUTLIER_PART` is never an outlier.
-const OUTLIER_PART: u64 = 8;
+mod room;
+
+pub use room::SampleRoom;
 
 /// Upper bound on the host memory that a worker needs for one sample, in bytes per buffer. Buffers
 /// are reused, so a worker needs the maximum of each buffer over its samples ([`max`](Self::max)).
@@ -87,6 +84,26 @@ impl SampleMemory {
         self.max(&Self { resampling: ScratchBytes::default(), rows: 0, ..*drawn })
     }
 
+    /// This memory without the part that depends on the drawn actions: tables, masks, and images
+    /// and rows between operators.
+    pub fn before_draw(self) -> Self {
+        let drawn = Self::default();
+        let [_, shared] = self.views;
+        Self { tables: 0, masks: 0, views: [0, shared], ..self.with_passes_of(&drawn) }
+    }
+
+    /// This memory, with the images and rows between operators of `drawn`.
+    pub fn with_passes_of(self, drawn: &Self) -> Self {
+        let Self { resampling, rows, windows, .. } = *drawn;
+        Self { resampling, rows, windows, ..self }
+    }
+
+    /// Only the file, the tables and the masks.
+    pub fn for_planning(self) -> Self {
+        let Self { file, tables, masks, views: [view_tables, _], .. } = self;
+        Self { file, tables, masks, views: [view_tables, 0], ..Self::default() }
+    }
+
     /// Bytes for the tables of a sample that waits for its launch: the tables of this bound, plus
     /// 25 % for samples that were not scanned.
     pub fn waiting_tables(&self) -> u64 {
@@ -94,7 +111,7 @@ impl SampleMemory {
     }
 
     /// Bytes for the footprint's row `worker scratch`.
-    pub(super) fn scratch(&self) -> u64 {
+    pub(in crate::plan) fn scratch(&self) -> u64 {
         let Self { tables, resize_tables, resampling, resize, rows, windows, masks, views, .. } =
             *self;
         let images = [sum(windows), masks, sum(views)];
@@ -133,52 +150,8 @@ fn largest<const N: usize>(a: [u64; N], b: [u64; N]) -> [u64; N] {
 }
 
 /// Saturating sum.
-pub(super) fn sum<const N: usize>(parts: [u64; N]) -> u64 {
+pub(in crate::plan) fn sum<const N: usize>(parts: [u64; N]) -> u64 {
     parts.into_iter().fold(0, u64::saturating_add)
-}
-
-/// Host memory for samples: a share per worker, and memory shared by samples that need more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SampleRoom {
-    /// Memory that each worker always has.
-    pub share: SampleMemory,
-    /// Bytes shared by all samples that need more than their worker's share. 0 if no sample does.
-    /// While a sample is being processed, it reserves its excess from these bytes.
-    pub large: u64,
-    /// Bytes for samples that need more than their worker's share because their files grew after
-    /// the plan was made. Used only if `large` is 0. These bytes are within the memory limits, but
-    /// not part of the footprint.
-    pub unplanned: u64,
-}
-
-impl SampleRoom {
-    /// Bytes for all samples that need more than their worker's share.
-    pub fn beyond_shares(&self) -> u64 {
-        if self.large > 0 { self.large } else { self.unplanned }
-    }
-
-    /// Bytes that a sample with the memory `need` takes beyond its worker's share.
-    ///
-    /// # Errors
-    /// [`Reason::Oversized`] if these bytes exceed the memory for large samples.
-    pub fn beyond(&self, size: Size, need: &SampleMemory) -> Result<u64, DataError> {
-        let (needed, share) = (need.total(), self.share.total());
-        let (beyond, most) = (needed.saturating_sub(share), self.beyond_shares());
-        if beyond <= most {
-            return Ok(beyond);
-        }
-        let [needs, has] = [needed, share].map(footprint::bytes);
-        let key = if self.large > 0 { "limits.large_image_memory adds" } else { "the limits add" };
-        let problem = format!(
-            "an image of {size} needs {needed} bytes of host memory ({needs}), but a worker has \
-             {share} ({has}) and {key} {most} ({}); raise limits.large_image_memory{} by {} bytes \
-             to accept such images",
-            footprint::bytes(most),
-            if self.large > 0 { "" } else { " or limits.host_memory" },
-            beyond - most,
-        );
-        Err(DataError::new(Reason::Oversized, problem))
-    }
 }
 
 impl Plan {
@@ -214,19 +187,6 @@ impl Plan {
         }
         self.add_views(0..self.views.len(), (header, size), scratch, &mut need);
         need
-    }
-
-    /// Whether [`sample_memory`](Self::sample_memory) is an upper bound for every sample with this
-    /// header.
-    fn is_bounded(&self, header: &Header) -> bool {
-        let upright = match self.settings.decode.orientation {
-            true => header.orientation.upright_size(header.size),
-            false => header.size,
-        };
-        let presized = self.settings.cache.decoded.and(self.presized(header.size));
-        let size = presized.map_or(upright, |shorter| Resize::shorter(shorter).output(upright));
-        let plans = std::iter::once(self).chain(self.views.iter().map(|view| &view.plan));
-        plans.into_iter().all(|plan| Stage::are_certain(&plan.steps, size))
     }
 
     /// Shorter side to which `cache.presize` resizes an image of this size. `None` if it does not
@@ -283,7 +243,7 @@ impl Plan {
     }
 
     /// Sets the sizes of the images between passes for a planned sample.
-    pub(super) fn set_windows(&self, sample: &mut SamplePlan) {
+    pub(in crate::plan) fn set_windows(&self, sample: &mut SamplePlan) {
         Stage::put(&self.steps, &sample.actions, &mut sample.stages);
         let turned = !sample.orientation.is_upright();
         sample.windows = self.windows(&sample.stages, sample.window.size(), turned);
@@ -292,6 +252,31 @@ impl Plan {
     /// Memory for images, rows and resampling of a planned sample. It is at most the bound from the
     /// sample's header, unless the largest output of an operator cannot be computed.
     pub fn drawn_memory(&self, sample: &SamplePlan) -> SampleMemory {
+        Self::passes(sample, |place, params| {
+            let (axes, table) = (&params.axes, sample.actions.table_of(place));
+            let (columns, rows) = (axes.columns(table), axes.rows(table));
+            TableBounds {
+                entries: table.len(),
+                columns: columns.len() * (2 + columns.taps()),
+                taps: [columns.taps(), rows.taps()],
+            }
+        })
+    }
+
+    /// Maximum memory for images, rows and resampling of a sample whose actions are drawn, before
+    /// their windows are computed.
+    pub(in crate::plan) fn most_drawn_memory(&self, sample: &mut SamplePlan) -> SampleMemory {
+        sample.window = sample.upright.window();
+        self.set_windows(sample);
+        Self::passes(sample, |_, params| params.table_bounds())
+    }
+
+    /// Memory for the passes of a sample. `tables` returns the bounds on the table of an action
+    /// that resamples.
+    fn passes(
+        sample: &SamplePlan,
+        tables: impl Fn(usize, &Resampling) -> TableBounds,
+    ) -> SampleMemory {
         let mut need = SampleMemory { windows: sample.windows, ..SampleMemory::default() };
         let (mut line, mut values, mut read) = (0, 0, 0);
         for stage in &sample.stages {
@@ -305,16 +290,9 @@ impl Plan {
         }
         for (place, action) in sample.actions.list.iter().enumerate() {
             if let Executor::Resample(params) = action.params.executor() {
-                let params = &params.axes;
-                let table = sample.actions.table_of(place);
-                let (columns, rows) = (params.columns(table), params.rows(table));
-                let bounds = TableBounds {
-                    entries: table.len(),
-                    columns: columns.len() * (2 + columns.taps()),
-                    taps: [columns.taps(), rows.taps()],
-                };
                 let (output, input) = (action.output.width, action.input.width);
-                need.resampling = need.resampling.max(ScratchBytes::most(bounds, output, input));
+                let most = ScratchBytes::most(tables(place, params), output, input);
+                need.resampling = need.resampling.max(most);
             }
         }
         need.add_rows(line, values, read);
@@ -341,65 +319,6 @@ impl Plan {
             })
         });
         splits.fold(whole, |all, it| std::array::from_fn(|image| all[image].max(it[image])))
-    }
-
-    /// Memory for samples, computed from the scanned ones. It does not depend on the number of
-    /// workers, the batch size or the total memory limits, so these settings do not change which
-    /// samples are oversized.
-    pub(super) fn sample_room(&self, facts: &Facts) -> SampleRoom {
-        let most_file = self.settings.limits.max_file_bytes;
-        let scratch = &mut SamplePlan::default();
-        if facts.scanned.is_empty() {
-            let header = Header {
-                format: Format::Pixels,
-                size: facts.image,
-                orientation: Default::default(),
-                jpeg: None,
-            };
-            let largest = facts.largest_bytes.min(most_file);
-            let mut share = self.sample_memory(&header, largest, DecodeMemory::default(), scratch);
-            if self.settings.cache.decoded.is_some() {
-                let file = Header { format: Format::Pnm, ..header };
-                share = share.max(&self.sample_memory(
-                    &file,
-                    largest,
-                    DecodeMemory::default(),
-                    scratch,
-                ));
-            }
-            let large = if facts.samples > 0 { self.settings.limits.large_image_memory } else { 0 };
-            return SampleRoom { share, large, unplanned: 0 };
-        }
-        let large = self.settings.limits.large_image_memory;
-        let mut needs: Vec<SampleMemory> = facts
-            .scanned
-            .iter()
-            .map(|it| {
-                self.sample_memory(&it.header, it.file_bytes.min(most_file), it.decode, scratch)
-            })
-            .collect();
-        needs.sort_by_key(SampleMemory::total);
-        // If fewer than half of the scanned samples exceed `limits.large_image_memory`, those
-        // samples are outliers and do not raise the share.
-        let too_large = needs.iter().rev().take_while(|it| it.total() > large).count();
-        let mut outliers = if 2 * too_large < needs.len() { too_large } else { 0 };
-        let few = needs.len().div_ceil(OUTLIERS);
-        let costly = needs.iter().rev().take_while(|it| it.total() > large / OUTLIER_PART).count();
-        outliers = outliers.max(costly.min(few));
-        // The share does not cover outliers. It covers the largest file unless that file is very
-        // large.
-        let kept = needs.len() - outliers;
-        let mut share = needs[..kept].iter().fold(SampleMemory::default(), SampleMemory::max);
-        let largest = facts.largest_bytes.min(most_file);
-        if largest <= large / OUTLIER_PART {
-            share.file = share.file.max(largest);
-        }
-        let all_fit = needs[kept..].iter().all(|it| it.total() <= share.total());
-        let known = facts.scanned_all && all_fit && largest <= share.file;
-        // For some random numbers, an operator without a computable bound may need more memory than
-        // the share. So memory for large samples is kept.
-        let known = known && facts.scanned.iter().all(|it| self.is_bounded(&it.header));
-        SampleRoom { share, large: if known { 0 } else { large }, unplanned: 0 }
     }
 }
 

@@ -1,0 +1,177 @@
+//! Views of one sample: their plans, and the memory that they need.
+
+use crate::decode::{DecodeMemory, ValueImage};
+use crate::error::DataError;
+use crate::geometry::{Roi, Size};
+use crate::header::Header;
+use crate::image::PixelType;
+use crate::op::Origins;
+use crate::plan::windows::{Stage, bytes_of};
+use crate::plan::{Plan, SampleMemory, SamplePlan};
+use crate::random::SampleKey;
+
+impl Plan {
+    /// Empty plans for the outputs of the views with the numbers `members`, in order.
+    pub fn view_plans(&self, members: &[usize]) -> Vec<SamplePlan> {
+        let views = members.iter().map(|&number| &self.views[number]);
+        let outputs = views.flat_map(|view| (0..view.outputs()).map(|it| it % view.of_run));
+        let planned = |output| {
+            let mut plan = SamplePlan::default();
+            plan.actions.output = output;
+            plan
+        };
+        outputs.map(planned).collect()
+    }
+
+    /// For each output of the views with the numbers `members`, the number of the view and the plan
+    /// of its chain.
+    pub fn outputs_of(&self, members: &[usize]) -> impl Iterator<Item = (usize, &Self)> {
+        members.iter().flat_map(|&number| {
+            let view = &self.views[number];
+            std::iter::repeat_n((number, &view.plan), view.outputs() as usize)
+        })
+    }
+
+    /// Draws the actions of the views with the numbers `members` for an image with this header, and
+    /// of the main chain in `main` if it reads this image. `outputs` has one plan per output.
+    pub fn draw_views(
+        &self,
+        (key, header): (SampleKey, &Header),
+        main: Option<&mut SamplePlan>,
+        members: &[usize],
+        outputs: &mut [SamplePlan],
+    ) {
+        if let Some(main) = main {
+            self.draw((key, header), main);
+        }
+        let mut plans = outputs.iter_mut();
+        for view in members.iter().map(|&number| &self.views[number]) {
+            for (output, plan) in (0..view.outputs()).zip(&mut plans) {
+                view.plan.draw((view.key(key, output), header), plan);
+            }
+        }
+    }
+
+    /// Computes the windows and tables of the drawn actions. Stores in `shared` the window of the
+    /// image that all chains need.
+    pub fn demand_views(
+        &self,
+        header: &Header,
+        mut main: Option<&mut SamplePlan>,
+        members: &[usize],
+        (outputs, shared): (&mut [SamplePlan], &mut SamplePlan),
+    ) -> Result<(), DataError> {
+        let of_main = main.as_ref().filter(|_| self.reads_image).map(|main| main.reduction);
+        let reductions = outputs.iter().map(|plan| plan.reduction).chain(of_main);
+        let reduction = reductions.min().unwrap_or(1);
+        let mut window: Option<Roi> = None;
+        let mut add = |of: &SamplePlan| {
+            window = Some(window.map_or(of.window, |it| it.around(of.window)));
+        };
+        if let Some(main) = &mut main {
+            if self.reads_image || !self.has_images() {
+                main.reduction = reduction;
+            }
+            if self.has_images() {
+                self.demand(header, main)?;
+            }
+            if self.reads_image {
+                add(main);
+            }
+        }
+        for ((_, plan), output) in self.outputs_of(members).zip(outputs) {
+            output.reduction = reduction;
+            plan.demand(header, output)?;
+            add(output);
+        }
+        shared.orientation = self.orientation(header);
+        shared.upright = shared.orientation.upright_size(header.size);
+        shared.reduction = reduction;
+        shared.stored = header.size.reduced(reduction);
+        shared.window = window.unwrap_or_default();
+        shared.stored_window = shared.orientation.stored_window(shared.stored, shared.window);
+        Ok(())
+    }
+
+    /// Memory for the tables and masks of the drawn actions, before their windows are computed.
+    pub fn drawn_tables(
+        &self,
+        main: Option<&mut SamplePlan>,
+        members: &[usize],
+        outputs: &mut [SamplePlan],
+    ) -> SampleMemory {
+        let mut need = SampleMemory::default();
+        if let Some(main) = main {
+            need.tables = self.drawn_table_bytes(main);
+            if self.has_masks(None) {
+                need.masks = self.drawn_mask_bytes(main);
+            }
+        }
+        for ((number, plan), output) in self.outputs_of(members).zip(outputs) {
+            need.views[0] = need.views[0].saturating_add(plan.drawn_table_bytes(output));
+            if self.has_masks(Some(number)) {
+                need.masks = need.masks.max(plan.drawn_mask_bytes(output));
+            }
+        }
+        need
+    }
+
+    /// Maximum memory to apply the drawn geometry to a mask, in bytes.
+    fn drawn_mask_bytes(&self, sample: &mut SamplePlan) -> u64 {
+        Stage::put(&self.steps, &sample.actions, &mut sample.stages);
+        self.mask_bytes(sample.upright, &sample.stages)
+    }
+
+    /// Maximum memory that a worker needs for the views with the numbers `members` of an image with
+    /// this header, without its file. Stores in `scratch` the bounds on the tables of one output of
+    /// each of these views.
+    pub fn view_memory(
+        &self,
+        members: &[usize],
+        header: &Header,
+        decode: DecodeMemory,
+        scratch: &mut SamplePlan,
+    ) -> SampleMemory {
+        let mut need = SampleMemory::of_decode(decode);
+        let upright = self.orientation(header).upright_size(header.size);
+        self.add_views(members.iter().copied(), (header, upright), scratch, &mut need);
+        need
+    }
+
+    /// Adds to the memory of a sample that of the views with the numbers `members`, and of the
+    /// image of size `upright` that they share. Stores in `scratch` the bounds on the tables of one
+    /// output of each view.
+    pub(in crate::plan) fn add_views(
+        &self,
+        members: impl ExactSizeIterator<Item = usize>,
+        (header, upright): (&Header, Size),
+        scratch: &mut SamplePlan,
+        need: &mut SampleMemory,
+    ) {
+        scratch.view_tables.clear();
+        if members.len() == 0 {
+            return;
+        }
+        let mut bounds = std::mem::take(&mut scratch.view_tables);
+        for (number, view) in members.map(|number| (number, &self.views[number])) {
+            let of_view = view.plan.sample_memory(header, 0, DecodeMemory::default(), scratch);
+            if self.has_masks(Some(number)) {
+                need.masks = need.masks.max(view.plan.mask_bytes(upright, &scratch.stages));
+            }
+            bounds.push(of_view.tables);
+            let outputs = u64::from(view.outputs());
+            need.views[0] = need.views[0].saturating_add(of_view.tables.saturating_mul(outputs));
+            *need = need.max(&SampleMemory { tables: 0, ..of_view });
+        }
+        scratch.view_tables = bounds;
+        need.views[1] = bytes_of(PixelType::U8, upright);
+    }
+
+    /// Maximum memory to apply the chain's geometry to a mask of the size of its image, in bytes.
+    pub(in crate::plan) fn mask_bytes(&self, image: Size, stages: &[Stage]) -> u64 {
+        let images = stages.iter().map(|stage| stage.largest).chain([image]);
+        let lines = images.map(|it| u64::from(it.width) + u64::from(it.height)).max();
+        let origins = Origins::most_bytes(self.shape.width, lines.unwrap_or(0));
+        ValueImage::most_bytes(image).saturating_add(origins)
+    }
+}
