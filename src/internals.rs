@@ -93,7 +93,7 @@ pub mod loader {
     pub use crate::loader::balance::RouteReport;
     pub use crate::loader::device::offered;
     pub use crate::loader::order::{EpochOrder, Extent, Order, Position};
-    pub use crate::loader::sample::large::{LargeImages, Part, Room};
+    pub use crate::loader::sample::large::{LargeImages, Room, Take};
     pub use crate::loader::sample::prefetcher::PrefetcherReport;
 }
 

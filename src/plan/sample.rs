@@ -136,16 +136,17 @@ impl Plan {
         self.steps.iter().map(|step| step.kinds.entries()).sum()
     }
 
-    /// Allocates tables of `bytes` bytes in total.
+    /// Allocates tables of `bytes` bytes in total, and at least those that do not depend on
+    /// windows.
     ///
     /// # Errors
     /// [`Reason::OutOfMemory`](crate::error::Reason::OutOfMemory) if this memory is not available.
-    pub fn reserve_tables(&self, sample: &mut SamplePlan, bytes: u64) -> Result<(), DataError> {
+    pub fn allocate_tables(&self, sample: &mut SamplePlan, bytes: u64) -> Result<(), DataError> {
         let (entries, fixed) = ((bytes / size_of::<i32>() as u64) as usize, self.fixed_entries());
         sample.actions.reserve(entries.saturating_sub(fixed), fixed)
     }
 
-    /// Maximum memory for the tables of a sample whose actions are drawn, in bytes.
+    /// Maximum memory for the tables of the drawn actions of a sample, in bytes.
     pub fn drawn_table_bytes(&self, sample: &SamplePlan) -> u64 {
         let entries = sample.actions.most_entries().saturating_add(self.fixed_entries());
         (entries as u64).saturating_mul(size_of::<i32>() as u64)

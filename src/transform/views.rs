@@ -26,13 +26,18 @@ impl Views {
         Self { outputs: plan.view_plans(&members), members, shared: SamplePlan::default() }
     }
 
+    /// Numbers of the views.
+    pub fn members(&self) -> &[usize] {
+        &self.members
+    }
+
     /// Whether the image has no views.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
     /// Maximum memory for an image with this header, without its file, and the bounds on the tables
-    /// for [`reserve`](Self::reserve).
+    /// for [`allocate_tables`](Self::allocate_tables).
     pub fn memory(
         &mut self,
         plan: &Plan,
@@ -50,7 +55,7 @@ impl Views {
     ///
     /// # Errors
     /// [`Reason::OutOfMemory`](crate::error::Reason::OutOfMemory) if this memory is not available.
-    pub fn reserve(
+    pub fn allocate_tables(
         &mut self,
         plan: &Plan,
         bounds: impl Iterator<Item = u64>,
@@ -59,7 +64,7 @@ impl Views {
         for (&number, bound) in self.members.iter().zip(bounds) {
             let view = &plan.views[number];
             for output in outputs.by_ref().take(view.outputs() as usize) {
-                view.plan.reserve_tables(output, bound)?;
+                view.plan.allocate_tables(output, bound)?;
             }
         }
         Ok(())
@@ -69,10 +74,10 @@ impl Views {
     ///
     /// # Errors
     /// [`Reason::OutOfMemory`](crate::error::Reason::OutOfMemory) if this memory is not available.
-    pub fn reserve_drawn(&mut self, plan: &Plan) -> Result<(), DataError> {
+    pub fn allocate_drawn_tables(&mut self, plan: &Plan) -> Result<(), DataError> {
         let mut chains = plan.outputs_of(&self.members).zip(&mut self.outputs);
         chains.try_for_each(|((_, plan), output)| {
-            plan.reserve_tables(output, plan.drawn_table_bytes(output))
+            plan.allocate_tables(output, plan.drawn_table_bytes(output))
         })
     }
 

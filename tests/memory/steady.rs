@@ -97,7 +97,7 @@ impl Worker {
         let key = SampleKey { seed: 3, epoch: 0, index };
         let before = counted::calls();
         let need = plan.sample_memory(&file.header, 0, DecodeMemory::default(), sample);
-        plan.reserve_tables(sample, need.tables).unwrap();
+        plan.allocate_tables(sample, need.tables).unwrap();
         plan.sample(key, &file.header, sample).unwrap();
         let planned = counted::calls();
         let image = PlannedImage { bytes: &file.bytes, header: &file.header, plan, sample };
@@ -113,10 +113,10 @@ impl Worker {
 /// Checks that tables allocated for the drawn actions do not grow while they are filled.
 fn check_drawn_tables(plan: &Plan, key: SampleKey, header: &Header) {
     let mut sample = SamplePlan::default();
-    plan.reserve_tables(&mut sample, 0).unwrap();
+    plan.allocate_tables(&mut sample, 0).unwrap();
     plan.draw((key, header), &mut sample);
     let bytes = plan.drawn_table_bytes(&sample);
-    plan.reserve_tables(&mut sample, bytes).unwrap();
+    plan.allocate_tables(&mut sample, bytes).unwrap();
     let reserved = sample.table_bytes();
     plan.demand(header, &mut sample).unwrap();
     assert_eq!(sample.table_bytes(), reserved, "{:?}", sample.actions.kinds());

@@ -12,7 +12,7 @@ use feedwater::error::{DataError, Result};
 use feedwater::internals::decode::{Decoders, JpegBy, refusal};
 use feedwater::internals::geometry::{Orientation, Size};
 use feedwater::internals::header::{Header, Sampling};
-use feedwater::internals::loader::{LargeImages, Part, Room};
+use feedwater::internals::loader::{LargeImages, Room, Take};
 use feedwater::internals::plan::SampleMemory;
 use feedwater::internals::threads::in_parts;
 use feedwater::plan::{Limits, Route};
@@ -208,7 +208,7 @@ impl Look {
             let (window, decoder) = (header.size.window(), &mut self.decoder);
             let need = SampleMemory::of_decode(decoder.memory(&header, bytes, bytes.len() as u64));
             let nothing = SampleMemory::default();
-            self.room.admit((header.size, Part::Needed), &need, &nothing, || decoder.release())?;
+            self.room.admit((header.size, Take::Needed), &need, &nothing, || decoder.release())?;
             let decoded = decoder.decode(bytes, &header, window, 1, &mut |_| ());
             if self.room.is_beyond() {
                 decoder.release();

@@ -168,7 +168,7 @@ impl PageWorker {
         let target = Target { pixels, decoded, read };
         let mut file = Encoded::new(encoded.as_deref_mut().unwrap_or_default(), large);
         pipeline.with_sample(key, &mut file, |pipeline, file, read| {
-            dispatcher.send(pipeline, target, sample, (key, read, file.is_in_page()), fields)
+            dispatcher.send(pipeline, target, sample, (read, file.is_in_page()), fields)
         })
     }
 }
@@ -180,7 +180,7 @@ impl Dispatcher {
         pipeline: &mut SamplePipeline,
         target: Target<'_>,
         sample: &mut SamplePlan,
-        (key, read, in_page): (SampleKey, Read<'_>, bool),
+        (read, in_page): (Read<'_>, bool),
         (fields, cell): (&mut FieldReader, &mut HostCell),
     ) -> Result<(Payload, SampleRecord), ProduceError> {
         let Parts { plan, router, .. } = self.parts.clone();
@@ -191,7 +191,7 @@ impl Dispatcher {
         if has_views {
             let admitted = pipeline.admit(&planned)?;
             pipeline.make_views(&admitted, cell)?;
-            pipeline.make_field_views(key, pipeline.sample_plan().upright, fields, cell)?;
+            pipeline.make_field_views(&planned, pipeline.sample_plan().upright, fields, cell)?;
         }
         let offload = self.parts.controls.offload();
         if offload == Offload::NOTHING {

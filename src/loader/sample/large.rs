@@ -106,14 +106,13 @@ impl Drop for Reservation {
     }
 }
 
-/// Part of the pool that a sample takes if it needs more than its worker's share.
+/// What a sample takes from the pool if it needs more than its worker's share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum Take {
     /// The bytes beyond the share.
     Needed,
-    /// The whole pool, because the sample may soon need more, and a worker that holds a part must
-    /// not wait for a second one.
-    All,
+    /// The whole pool, for a sample that may need more later.
+    WholePool,
 }
 
 /// Memory budget of a worker: its share, and the part of the pool for the current sample.
@@ -142,23 +141,34 @@ impl Room {
         need.total() <= self.room.share.total()
     }
 
-    /// Memory for a planned sample: `need`, raised to that of the `drawn` chains, or if the
-    /// worker's share does not cover this, no more than that of the chains.
+    /// Memory for a sample whose chains need `drawn` for the drawn actions. `need` is its memory
+    /// before that. If `is_bound`, it contains the bounds on the images and rows of all chains. It
+    /// is then kept, or raised if an operator's bound was too small, as long as the share covers
+    /// it.
     pub fn need_of_drawn(
         &self,
         need: SampleMemory,
+        is_bound: bool,
         drawn: impl Iterator<Item = SampleMemory>,
     ) -> SampleMemory {
         let start = (need, SampleMemory::default());
         let (raised, largest) =
             drawn.fold(start, |(raised, largest), it| (raised.with_drawn(&it), largest.max(&it)));
-        if self.covers(&raised) { raised } else { need.with_passes_of(&largest) }
+        match is_bound && self.covers(&raised) {
+            true => raised,
+            false => need.with_passes_of(&largest),
+        }
     }
 
     /// Maximum size in bytes of a file that the worker's share covers, unless the budget is
     /// [crowded](Self::is_crowded).
     pub fn file_bytes(&self) -> u64 {
         self.room.share.file
+    }
+
+    /// Bytes of the worker's share for coefficient tables.
+    pub fn table_bytes(&self) -> u64 {
+        self.room.share.tables.saturating_add(self.room.share.views[0])
     }
 
     /// Whether the loader is ending, so that nobody will receive the current sample.
@@ -191,11 +201,12 @@ impl Room {
     }
 
     /// Reserves memory for a sample before its buffers grow. If buffers of earlier samples must be
-    /// freed first, calls `release`, which frees all buffers except `kept`. Waits if the sample
-    /// needs more than its worker's share of the memory, and then takes `part` of the pool.
+    /// freed first, calls `release`, which frees all buffers except `kept`. If the sample needs
+    /// more than its worker's share of the memory, takes `take` from the pool, and waits until the
+    /// pool has it.
     pub fn admit(
         &mut self,
-        (size, part): (Size, Part),
+        (size, take): (Size, Take),
         need: &SampleMemory,
         kept: &SampleMemory,
         release: impl FnOnce(),
@@ -218,7 +229,7 @@ impl Room {
             // workers could wait for each other.
             let stays = SampleMemory { whole: need.whole, ..*kept };
             if stays.total() > share {
-                return Err(no_room(size, &all, has));
+                return Err(no_room(size, &need, has));
             }
             release();
             self.give_back();
@@ -227,9 +238,9 @@ impl Room {
         }
         self.held = need;
         if beyond > 0 {
-            let bytes = match part {
-                Part::Needed => beyond,
-                Part::All => self.room.beyond_shares(),
+            let bytes = match take {
+                Take::Needed => beyond,
+                Take::WholePool => self.room.beyond_shares(),
             };
             self.part = Some(self.large.take(bytes).ok_or_else(ends)?);
         }
@@ -257,8 +268,8 @@ impl Room {
 fn no_room(size: Size, need: &SampleMemory, has: u64) -> DataError {
     let needed = need.total();
     let problem = format!(
-        "an image of {size} needs {needed} bytes of host memory besides its file, but only \
-             {has} bytes are available; raise limits.large_image_memory"
+        "an image of {size} and the buffers that cannot be freed meanwhile need {needed} bytes of \
+         host memory, but a worker has only {has} bytes; raise limits.large_image_memory"
     );
     DataError::new(Reason::Oversized, problem)
 }
@@ -317,7 +328,7 @@ mod tests {
         let room = SampleRoom { share: need(50, 50), large: 30, unplanned: 0 };
         let large = Arc::new(LargeImages::new(30));
         let mut worker = Room::new(room, large.clone());
-        let image = (Size::new(1, 1), Part::Needed);
+        let image = (Size::new(1, 1), Take::Needed);
         let mut admit = |file, library| {
             let mut released = false;
             let admitted =
@@ -346,7 +357,7 @@ mod tests {
         let large = Arc::new(LargeImages::new(40));
         let room = SampleRoom { share: need(50, 50), large: 40, unplanned: 0 };
         let mut worker = Room::new(room, large.clone());
-        let (image, mut released) = ((Size::new(1, 1), Part::Needed), 0);
+        let (image, mut released) = ((Size::new(1, 1), Take::Needed), 0);
         let mut admit = |worker: &mut Room, library, file| {
             let admitted =
                 worker.admit(image, &need(file, library), &need(file, 0), || released += 1);
@@ -370,7 +381,7 @@ mod tests {
         let large = Arc::new(LargeImages::new(0));
         let room = SampleRoom { share: need(50, 50), ..SampleRoom::default() };
         let mut worker = Room::new(room, large);
-        let image = (Size::new(1, 1), Part::Needed);
+        let image = (Size::new(1, 1), Take::Needed);
         worker.admit(image, &need(50, 50), &need(0, 0), || ()).unwrap();
         assert!(!worker.is_crowded());
         worker.admit(image, &need(10, 90), &need(0, 0), || ()).unwrap();

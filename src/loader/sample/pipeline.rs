@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use super::cache::Caches;
 use super::fields::{Cell, FieldReader};
-use super::large::{LargeImages, Part, Room};
+use super::large::{LargeImages, Room, Take};
 use super::reader::{Content, Filled, Reader, Sample};
 use super::record::{Outcome, SampleRecord};
 use crate::decode::Decoders;
-use crate::error::{DataError, Reason};
+use crate::error::DataError;
 use crate::geometry::Size;
 use crate::header::Header;
 use crate::image::HostImage;
@@ -20,7 +20,7 @@ use crate::random::SampleKey;
 use crate::source::{HostPage, Source};
 use crate::transform::{HostTransform, Masks, PlannedImage};
 
-use views::SampleViews;
+use views::{ImageOf, SampleViews};
 
 mod views;
 
@@ -42,6 +42,8 @@ pub(in crate::loader) struct SamplePipeline {
     room: Room,
     /// Memory that the current sample may need.
     need: SampleMemory,
+    /// Pageable memory that the page with the current sample's file holds, in bytes.
+    file: u64,
     epoch: u32,
     /// CPU clock of the current sample, if it is measured.
     clock: Option<CpuClock>,
@@ -54,8 +56,6 @@ pub(in crate::loader) struct Read<'a> {
     key: SampleKey,
     sample: &'a Sample,
     bytes: &'a [u8],
-    /// Pageable memory that the page holds, in bytes.
-    file: u64,
 }
 
 /// Sample with its plan: window to decode and actions to run. Memory is reserved for its file and
@@ -113,6 +113,7 @@ impl SamplePipeline {
             views,
             room,
             need: SampleMemory::default(),
+            file: 0,
             epoch: 0,
             clock: None,
         }
@@ -141,7 +142,7 @@ impl SamplePipeline {
                     this.finish(admitted, cell.part(column))?
                 }
             };
-            this.make_field_views(key, record.size, fields, cell)?;
+            this.make_field_views(&planned, record.size, fields, cell)?;
             Ok(record)
         });
         self.page = page;
@@ -158,8 +159,8 @@ impl SamplePipeline {
     ) -> Result<T, E> {
         let made = match self.read(key, page) {
             Ok(sample) => {
-                let (bytes, file) = (sample.content.bytes(page), page.host_bytes());
-                let made = make(self, page, Read { key, sample: &sample, bytes, file });
+                let bytes = sample.content.bytes(page);
+                let made = make(self, page, Read { key, sample: &sample, bytes });
                 self.reader.give_back(sample.content);
                 made
             }
@@ -168,9 +169,12 @@ impl SamplePipeline {
         if self.room.is_beyond() {
             page.release();
             self.release();
-            self.sample.actions.release();
-            self.views.release_tables();
+            self.release_tables();
             self.room.give_back();
+        } else if self.table_bytes() > self.room.table_bytes() {
+            // Otherwise the tables of one sample would take the memory of other buffers of the next
+            // ones, and on a GPU no page would have room for them.
+            self.release_tables();
         }
         made
     }
@@ -179,9 +183,9 @@ impl SamplePipeline {
         let most = self.room.most_file_bytes(self.plan.settings.limits.max_file_bytes);
         if self.room.is_crowded() {
             self.release();
-            let (tables, views) = (self.sample.table_bytes(), self.views.kept());
+            self.release_tables();
             let file = page.host_bytes();
-            self.room.released(SampleMemory { file, tables, views, ..SampleMemory::default() });
+            self.room.released(SampleMemory { file, ..SampleMemory::default() });
         }
         let share = self.room.file_bytes();
         self.clock = self.meter.clock();
@@ -197,6 +201,7 @@ impl SamplePipeline {
             Ok(most)
         };
         let mut found = reader.find(key, page, share, clock, larger)?;
+        self.file = page.host_bytes();
         if let Content::Kept(_) = found.content {
             let header = &found.header;
             self.need = self.plan.sample_memory(header, 0, Default::default(), &mut self.sample);
@@ -204,17 +209,16 @@ impl SamplePipeline {
         }
         let (header, bytes) = (&found.header, page.bytes());
         let len = bytes.len() as u64;
-        let file = page.host_bytes();
         let decode = self.decoder.memory(header, bytes, len);
         // Bytes in page-locked memory do not count, because that memory is not part of the worker's
         // budget.
-        self.need = self.plan.sample_memory(header, len.min(file), decode, &mut self.sample);
+        self.need = self.plan.sample_memory(header, len.min(self.file), decode, &mut self.sample);
         let (mut whole, must) = self.reader.decodes_whole(key, header);
         if whole {
-            match self.reserve(self.need, Part::Needed, (header, file)) {
+            match self.reserve(self.need, Take::Needed, header) {
                 Ok(()) => {}
                 Err(_) if must => {
-                    self.reserve(self.need.before_draw(), Part::All, (header, file))?;
+                    self.reserve(self.need.before_draw(), Take::WholePool, header)?;
                 }
                 // If the memory for the whole image is not available, only the window is decoded,
                 // and the image is not added to the cache.
@@ -229,33 +233,18 @@ impl SamplePipeline {
         Ok(found)
     }
 
-    /// Plans a sample. Reserves memory first, because planning allocates the operators' tables: the
-    /// bound from the header if the worker's share covers it, and otherwise only what the actions
-    /// need that are drawn.
+    /// Plans a sample. Reserves memory first, because planning allocates the operators' tables.
     pub fn plan<'a>(&mut self, read: Read<'a>, reserve: Reserve) -> Result<Planned<'a>, DataError> {
-        let Read { key, sample: Sample { header, .. }, bytes, file } = read;
+        let Read { key, sample: Sample { header, .. }, bytes } = read;
         self.epoch = key.epoch;
+        let begin = self.meter.begin(Stage::Header);
         let turned = self.plan.settings.decode.orientation;
         let canvas = self.source.canvas(key.index);
         canvas.check(header.size, header.orientation, turned)?;
-        let is_covered = self.room.covers(&self.need);
-        match reserve {
-            _ if !is_covered => {}
-            Reserve::All => self.reserve(self.need, Part::Needed, (header, file))?,
-            Reserve::Tables => {
-                self.reserve(self.need.for_planning(), Part::Needed, (header, file))?;
-            }
-        }
-        let begin = self.meter.begin(Stage::Header);
         self.put_boxes(key.index, header, canvas);
-        self.draw((key, header), is_covered)?;
-        let mut took = read.sample.parsed + self.meter.since(begin);
-        if !is_covered {
-            self.reserve_drawn(header, file)?;
-        }
-        let demand = self.meter.begin(Stage::Header);
-        self.demand(header)?;
-        took += self.meter.since(demand);
+        let bound = self.bound_of_sample();
+        let waited = self.plan_chains(ImageOf::Sample, (key, header), bound, reserve)?;
+        let took = self.meter.since(begin).saturating_sub(waited) + read.sample.parsed;
         let Size { width, height } = header.size;
         let shared = self.views.shared().filter(|_| !self.plan.uses_gpu());
         let decoded = shared.unwrap_or(&self.sample);
@@ -296,44 +285,21 @@ impl SamplePipeline {
     /// other threads may hold while they wait for memory. Does nothing if the memory is already
     /// reserved.
     pub fn admit<'a>(&mut self, planned: &'a Planned<'_>) -> Result<Admitted<'a>, DataError> {
-        self.reserve(self.need, Part::Needed, (planned.header(), planned.0.file))?;
+        self.reserve(self.need, Take::Needed, planned.header())?;
         Ok(Admitted(planned))
     }
 
-    /// Replaces the memory that the current sample may need by `drawn`: the memory for the actions
-    /// that were drawn, before their windows are computed. Reserves the file, the tables and the
-    /// masks.
-    fn reserve_for_planning(
-        &mut self,
-        drawn: SampleMemory,
-        image: (&Header, u64),
-    ) -> Result<(), DataError> {
-        let most = std::mem::replace(&mut self.need, drawn);
-        let planning = drawn.for_planning();
-        if self.room.covers(&planning) {
-            return self.reserve(planning, Part::Needed, image);
-        }
-        // The windows may need more memory later, and a worker that holds a part of the pool must
-        // not wait for a second one. So it takes the most that the sample may need, or all.
-        match self.reserve(most, Part::Needed, image) {
-            Err(DataError { reason: Reason::Oversized, .. }) => {
-                self.reserve(planning, Part::All, image)
-            }
-            reserved => reserved,
-        }
-    }
-
-    /// Reserves memory for the current sample. `file` is the number of bytes that the page holds.
+    /// Reserves memory for the current sample.
     fn reserve(
         &mut self,
         need: SampleMemory,
-        part: Part,
-        (header, file): (&Header, u64),
+        take: Take,
+        header: &Header,
     ) -> Result<(), DataError> {
-        let Self { room, decoder, transform, masks, views, reader, sample, .. } = self;
-        let (tables, of_views) = (sample.table_bytes(), views.kept());
+        let Self { room, decoder, transform, masks, views, reader, sample, file, .. } = self;
+        let (file, tables, of_views) = (*file, sample.table_bytes(), views.kept());
         let kept = SampleMemory { file, tables, views: of_views, ..SampleMemory::default() };
-        room.admit((header.size, part), &need, &kept, || {
+        room.admit((header.size, take), &need, &kept, || {
             decoder.release();
             transform.release();
             masks.release();
@@ -349,6 +315,17 @@ impl SamplePipeline {
         self.masks.release();
         self.views.release();
         self.reader.release();
+    }
+
+    /// Frees the tables.
+    fn release_tables(&mut self) {
+        self.sample.actions.release();
+        self.views.release_tables();
+    }
+
+    /// Memory of the tables, in bytes.
+    fn table_bytes(&self) -> u64 {
+        self.sample.table_bytes() + self.views.kept()[0]
     }
 
     /// Whether a planned sample fits the worker's share when decoded on the CPU.

@@ -13,8 +13,13 @@ pub struct ScratchBytes(pub [u64; 8]);
 impl ScratchBytes {
     /// Maximum for tables within the bounds `table`, wanted windows of at most `columns` columns
     /// and input rows of at most `side` pixels. The maximum is taken over all instruction sets, so
-    /// that plans do not depend on the CPU.
+    /// that plans do not depend on the CPU. Sizes that fit no memory give `u64::MAX`.
     pub fn most(table: TableBounds, columns: u32, side: u32) -> Self {
+        // Beyond these limits, the products below could overflow.
+        let TableBounds { entries, taps, .. } = table;
+        if entries.max(taps[0]).max(taps[1]) > 1 << 32 || columns.max(side) > 1 << 24 {
+            return Self([u64::MAX; 8]);
+        }
         #[cfg(target_arch = "x86_64")]
         let passes = {
             let avx2 = super::avx2::Passes::most_bytes(table, columns, side);

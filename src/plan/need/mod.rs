@@ -87,9 +87,9 @@ impl SampleMemory {
     /// This memory without the part that depends on the drawn actions: tables, masks, and images
     /// and rows between operators.
     pub fn before_draw(self) -> Self {
-        let drawn = Self::default();
         let [_, shared] = self.views;
-        Self { tables: 0, masks: 0, views: [0, shared], ..self.with_passes_of(&drawn) }
+        let rest = Self { tables: 0, masks: 0, views: [0, shared], ..self };
+        rest.with_passes_of(&Self::default())
     }
 
     /// This memory, with the images and rows between operators of `drawn`.
@@ -98,10 +98,10 @@ impl SampleMemory {
         Self { resampling, rows, windows, ..self }
     }
 
-    /// Only the file, the tables and the masks.
+    /// Only the file, an image that was decoded whole, the tables and the masks.
     pub fn for_planning(self) -> Self {
-        let Self { file, tables, masks, views: [view_tables, _], .. } = self;
-        Self { file, tables, masks, views: [view_tables, 0], ..Self::default() }
+        let Self { file, whole, tables, masks, views: [view_tables, _], .. } = self;
+        Self { file, whole, tables, masks, views: [view_tables, 0], ..Self::default() }
     }
 
     /// Bytes for the tables of a sample that waits for its launch: the tables of this bound, plus
@@ -249,8 +249,8 @@ impl Plan {
         sample.windows = self.windows(&sample.stages, sample.window.size(), turned);
     }
 
-    /// Memory for images, rows and resampling of a planned sample. It is at most the bound from the
-    /// sample's header, unless the largest output of an operator cannot be computed.
+    /// Memory for images, rows and resampling of a planned sample. Its total is at most that of the
+    /// bound from the sample's header, unless the largest output of an operator cannot be computed.
     pub fn drawn_memory(&self, sample: &SamplePlan) -> SampleMemory {
         Self::passes(sample, |place, params| {
             let (axes, table) = (&params.axes, sample.actions.table_of(place));

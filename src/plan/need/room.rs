@@ -13,19 +13,19 @@ use super::SampleMemory;
 use crate::plan::windows::Stage;
 use crate::plan::{Facts, Limits, Plan, SamplePlan, ScannedSample};
 
-/// At most `1 / OUTLIERS` of the scanned samples are treated as outliers. An outlier may need more
-/// memory than a worker's share.
+/// `1 / OUTLIERS` of the scanned samples, but at least one, may be outliers. An outlier may need
+/// more memory than a worker's share.
 const OUTLIERS: usize = 64;
 /// A sample that needs at most `limits.large_image_memory / OUTLIER_PART` is never an outlier.
 const OUTLIER_PART: u64 = 8;
 
 /// A bound on the memory of a sample is replaced by an estimate only if it is more than this many
 /// times the estimate.
-const ABSURD: u64 = 4;
-/// Number of images for which actions are drawn to estimate the memory of samples, and number of
-/// outputs per image.
+const LEAST_RATIO: u64 = 4;
+/// Number of images for which actions are drawn to estimate the memory of samples.
 const DRAWN_IMAGES: usize = 32;
-const DRAWN_OUTPUTS: usize = 128;
+/// Number of draws per image. Each output of a view is a draw.
+const DRAWS: usize = 128;
 
 /// Host memory for samples: a share per worker, and memory shared by samples that need more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -128,10 +128,11 @@ impl Plan {
     /// Memory for each of these samples: the bound from its header, or an estimate if the bound is
     /// absurdly large. Also returns whether there are estimates.
     ///
-    /// A bound holds for all random numbers. If operators that enlarge images run in random order,
-    /// it may be thousands of times what any sample needs. So if it exceeds
-    /// `limits.large_image_memory`, and is more than [`ABSURD`] times the maximum over a number of
-    /// draws, this maximum counts instead. A draw that needs more takes memory for large samples.
+    /// A bound holds for all random numbers. It may be thousands of times what any sample needs,
+    /// for example if operators that enlarge images run in random order. So if it exceeds
+    /// `limits.large_image_memory`, and is more than [`LEAST_RATIO`] times the maximum over a
+    /// number of draws, this maximum counts instead. A draw that needs more takes memory for large
+    /// samples.
     fn needs(&self, samples: &[ScannedSample]) -> (Vec<SampleMemory>, bool) {
         let Limits { max_file_bytes, large_image_memory, .. } = self.settings.limits;
         let scratch = &mut SamplePlan::default();
@@ -148,7 +149,7 @@ impl Plan {
             let drawn = self.drawn_need(self.input_size(&samples[alike[0]].header));
             for &sample in alike {
                 let estimate = needs[sample].before_draw().max(&drawn);
-                if needs[sample].total() / ABSURD > estimate.total() {
+                if needs[sample].total() / LEAST_RATIO > estimate.total() {
                     (needs[sample], estimated) = (estimate, true);
                 }
             }
@@ -161,7 +162,7 @@ impl Plan {
         let header = &header_of(Size::new(image.width.max(1), image.height.max(1)));
         let members: Vec<usize> = (0..self.views.len()).collect();
         let (mut outputs, mut main) = (self.view_plans(&members), SamplePlan::default());
-        let draws = (DRAWN_OUTPUTS / outputs.len().max(1)).max(1) as u32;
+        let draws = (DRAWS / outputs.len().max(1)).max(1) as u32;
         let mut draw = |epoch| {
             let key = SampleKey { epoch, ..SampleKey::default() };
             self.draw_views((key, header), Some(&mut main), &members, &mut outputs);

@@ -72,7 +72,7 @@ impl Plan {
             if self.reads_image || !self.has_images() {
                 main.reduction = reduction;
             }
-            if self.has_images() {
+            if self.has_images() || members.is_empty() {
                 self.demand(header, main)?;
             }
             if self.reads_image {
@@ -91,6 +91,14 @@ impl Plan {
         shared.window = window.unwrap_or_default();
         shared.stored_window = shared.orientation.stored_window(shared.stored, shared.window);
         Ok(())
+    }
+
+    /// Tables that do not depend on windows, of the main chain and of the views with the numbers
+    /// `members`.
+    pub fn fixed_tables(&self, members: &[usize]) -> SampleMemory {
+        let bytes = |plan: &Self| (plan.fixed_entries() * size_of::<i32>()) as u64;
+        let of_views = self.outputs_of(members).map(|(_, plan)| bytes(plan)).sum();
+        SampleMemory { tables: bytes(self), views: [of_views, 0], ..SampleMemory::default() }
     }
 
     /// Memory for the tables and masks of the drawn actions, before their windows are computed.

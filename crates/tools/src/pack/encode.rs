@@ -8,7 +8,7 @@ use std::thread;
 
 use feedwater::error::{DataError, Error, Reason, Result, SampleError};
 use feedwater::internals::header::Format;
-use feedwater::internals::loader::{LargeImages, Part, Room};
+use feedwater::internals::loader::{LargeImages, Room, Take};
 use feedwater::internals::plan::SampleMemory;
 use feedwater::plan::Limits;
 use feedwater::source::Source;
@@ -165,7 +165,7 @@ impl<'a> Maker<'a> {
             && let Some(need) = presizer.need(bytes, &header)
         {
             let nothing = SampleMemory::default();
-            self.room.admit((header.size, Part::Needed), &need, &nothing, || presizer.release())?;
+            self.room.admit((header.size, Take::Needed), &need, &nothing, || presizer.release())?;
             let made = presizer.make(bytes, &header);
             if self.room.is_beyond() {
                 presizer.release();

@@ -1,14 +1,14 @@
 //! Views of one sample: outputs of its image, and of images in its fields.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::{Admitted, SamplePipeline};
+use super::{Admitted, Planned, Reserve, SamplePipeline};
 use crate::annotation::{Canvas, Objects};
 use crate::error::{DataError, Reason};
 use crate::geometry::Size;
 use crate::header::Header;
 use crate::loader::sample::fields::{Cell, FieldReader};
-use crate::loader::sample::large::{Part, Room};
+use crate::loader::sample::large::{Room, Take};
 use crate::measure::Stage;
 use crate::plan::{ColumnRole, Plan, SampleMemory, SamplePlan};
 use crate::random::SampleKey;
@@ -23,6 +23,33 @@ pub(super) struct SampleViews {
     image: HostTransform,
     /// For each view, the number of its column in host memory.
     columns: Vec<usize>,
+}
+
+/// Image that chains read.
+#[derive(Clone, Copy)]
+pub(super) enum ImageOf {
+    Sample,
+    /// Image in a field, by the field's number among those with an image.
+    Field(usize),
+}
+
+/// Bounds on the memory of an image and its chains, whatever random numbers are drawn.
+pub(super) struct Bound {
+    need: SampleMemory,
+    /// The part of `need` that does not depend on the drawn actions.
+    rest: SampleMemory,
+    /// Tables of views of other images, in bytes. They stay in memory.
+    others: u64,
+    /// Tables of one output of each view of the image, in bytes.
+    tables: Vec<u64>,
+}
+
+impl Bound {
+    /// Adds the tables of views of other images.
+    fn with_others(&self, need: SampleMemory) -> SampleMemory {
+        let [tables, shared] = need.views;
+        SampleMemory { views: [self.others.saturating_add(tables), shared], ..need }
+    }
 }
 
 impl SampleViews {
@@ -46,6 +73,18 @@ impl SampleViews {
         self.of_sample.of_view(plan, view)
     }
 
+    /// Views of an image, and `sample`, the plan of the main chain, if the chain reads this image.
+    fn of<'a>(
+        &'a mut self,
+        of: ImageOf,
+        sample: &'a mut SamplePlan,
+    ) -> (&'a mut Views, Option<&'a mut SamplePlan>) {
+        match of {
+            ImageOf::Sample => (&mut self.of_sample, Some(sample)),
+            ImageOf::Field(number) => (&mut self.of_fields[number], None),
+        }
+    }
+
     /// Memory that stays if buffers are released.
     pub fn kept(&self) -> [u64; 2] {
         let groups = self.of_fields.iter().chain([&self.of_sample]);
@@ -65,51 +104,102 @@ impl SampleViews {
 }
 
 impl SamplePipeline {
-    /// Draws the actions of all chains that read the sample's image. Allocates their tables first,
-    /// if the worker's share covers the bounds on them.
-    pub(super) fn draw(
+    /// Bounds for the current sample's image, from the memory that it may need.
+    pub(super) fn bound_of_sample(&mut self) -> Bound {
+        let Self { plan, views, sample, need, .. } = self;
+        let mut tables = std::mem::take(&mut sample.view_tables);
+        let mut fields = plan.views.iter().map(|view| view.field.as_ref());
+        tables.retain(|_| fields.next().is_some_and(|field| field.is_none()));
+        let others = views.kept()[0] - views.of_sample.table_bytes();
+        Bound { need: *need, rest: need.before_draw(), others, tables }
+    }
+
+    /// Draws the actions of all chains of an image, and computes their windows and tables. Sets the
+    /// memory that the sample needs. Returns how long it waited for memory.
+    ///
+    /// If the worker's share covers the bound, the memory for `reserve` is reserved first.
+    /// Otherwise the actions are drawn first, and only the memory for planning them is reserved:
+    /// file, tables and masks.
+    pub(super) fn plan_chains(
         &mut self,
+        of: ImageOf,
         image: (SampleKey, &Header),
-        is_covered: bool,
-    ) -> Result<(), DataError> {
-        let Self { plan, views, sample, need, .. } = self;
-        let views = &mut views.of_sample;
-        let bound = |bytes| if is_covered { bytes } else { 0 };
-        plan.reserve_tables(sample, bound(need.tables))?;
-        if views.is_empty() {
-            plan.draw(image, sample);
-            return Ok(());
-        }
-        let is_of_sample = |(number, _): &(usize, &u64)| plan.views[*number].field.is_none();
-        let bounds = sample.view_tables.iter().enumerate().filter(is_of_sample);
-        views.reserve(plan, bounds.map(|(_, &bytes)| bound(bytes)))?;
-        views.put_boxes(plan, &sample.actions.boxes);
-        views.draw(plan, image, Some(sample));
-        Ok(())
-    }
-
-    /// Reserves the memory for planning a sample whose actions are drawn, and allocates its tables.
-    pub(super) fn reserve_drawn(&mut self, header: &Header, file: u64) -> Result<(), DataError> {
-        let Self { plan, views, sample, need, .. } = self;
-        let drawn = need.before_draw().max(&views.of_sample.drawn_tables(plan, Some(sample)));
-        self.reserve_for_planning(drawn, (header, file))?;
+        bound: Bound,
+        reserve: Reserve,
+    ) -> Result<Duration, DataError> {
+        let (_, header) = image;
+        let is_covered = self.room.covers(&bound.need);
+        let first = match (is_covered, reserve) {
+            (true, Reserve::All) => bound.need,
+            (true, Reserve::Tables) => bound.need.for_planning(),
+            (false, _) => {
+                let (views, _) = self.views.of(of, &mut self.sample);
+                let fixed = bound.with_others(self.plan.fixed_tables(views.members()));
+                bound.rest.max(&fixed).for_planning()
+            }
+        };
+        self.need = bound.need;
+        let begin = Instant::now();
+        self.reserve(first, Take::Needed, header)?;
+        let mut waited = begin.elapsed();
         let Self { plan, views, sample, .. } = self;
-        plan.reserve_tables(sample, plan.drawn_table_bytes(sample))?;
-        views.of_sample.reserve_drawn(plan)
+        let (views, mut main) = views.of(of, sample);
+        let known = |bytes| if is_covered { bytes } else { 0 };
+        if let Some(main) = &mut main {
+            plan.allocate_tables(main, known(bound.need.tables))?;
+            views.put_boxes(plan, &main.actions.boxes);
+        }
+        views.allocate_tables(plan, bound.tables.iter().map(|&bytes| known(bytes)))?;
+        views.draw(plan, image, main.as_deref_mut());
+        if !is_covered {
+            let drawn = bound.with_others(views.drawn_tables(plan, main));
+            let begin = Instant::now();
+            self.reserve_for_planning(&bound, &drawn, header)?;
+            waited += begin.elapsed();
+            let Self { plan, views, sample, .. } = self;
+            let (views, main) = views.of(of, sample);
+            if let Some(main) = main {
+                plan.allocate_tables(main, plan.drawn_table_bytes(main))?;
+            }
+            views.allocate_drawn_tables(plan)?;
+        }
+        let Self { plan, views, sample, room, need, .. } = self;
+        let (views, mut main) = views.of(of, sample);
+        views.demand(plan, header, main.as_deref_mut())?;
+        let main = main.filter(|_| plan.has_images()).map(|main| plan.drawn_memory(main));
+        let drawn = views.planned(plan).map(|(_, plan, output)| plan.drawn_memory(output));
+        *need = room.need_of_drawn(*need, is_covered, drawn.chain(main));
+        sample.view_tables = bound.tables;
+        Ok(waited)
     }
 
-    /// Computes the windows and tables of the drawn actions, and the memory that they need.
-    pub(super) fn demand(&mut self, header: &Header) -> Result<(), DataError> {
-        let Self { plan, views, sample, room, need, .. } = self;
-        let views = &mut views.of_sample;
-        match views.is_empty() {
-            true => plan.demand(header, sample)?,
-            false => views.demand(plan, header, Some(sample))?,
+    /// Reserves the file, tables and masks of an image whose actions are drawn. Replaces the bound
+    /// on the memory that the sample needs by `drawn`.
+    fn reserve_for_planning(
+        &mut self,
+        bound: &Bound,
+        drawn: &SampleMemory,
+        header: &Header,
+    ) -> Result<(), DataError> {
+        self.need = bound.rest.max(drawn);
+        let planning = self.need.for_planning();
+        let kept = SampleMemory {
+            file: self.file,
+            tables: self.sample.table_bytes(),
+            views: self.views.kept(),
+            ..SampleMemory::default()
+        };
+        if self.room.covers(&planning.max(&kept)) {
+            return self.reserve(planning, Take::Needed, header);
         }
-        let main = plan.has_images().then(|| plan.drawn_memory(sample));
-        let of_views = views.planned(plan).map(|(_, plan, it)| plan.drawn_memory(it));
-        *need = room.need_of_drawn(*need, of_views.chain(main));
-        Ok(())
+        // The windows may need more memory later. A worker that holds a part of the pool must not
+        // wait for a second part, so it takes the most that the image may need.
+        match self.reserve(bound.need.max(drawn), Take::Needed, header) {
+            Err(DataError { reason: Reason::Oversized, .. }) => {
+                self.reserve(planning, Take::WholePool, header)
+            }
+            reserved => reserved,
+        }
     }
 
     /// Decodes the window of the sample's image that all its views need, and the main chain if it
@@ -161,7 +251,7 @@ impl SamplePipeline {
     /// the same size and do not.
     pub fn make_field_views(
         &mut self,
-        key: SampleKey,
+        planned: &Planned<'_>,
         upright: Size,
         fields: &FieldReader,
         cell: &mut impl Cell,
@@ -169,7 +259,7 @@ impl SamplePipeline {
         let of_sample = self.need;
         for number in 0..self.views.of_fields.len() {
             let bytes = fields.file(number);
-            let made = self.make_field_view(key, (number, bytes), upright, cell);
+            let made = self.make_field_view(planned.0.key, (number, bytes), upright, cell);
             made.map_err(|error| fields.file_error(number, error))?;
         }
         self.need = of_sample;
@@ -186,37 +276,16 @@ impl SamplePipeline {
         let begin = self.meter.begin(Stage::Header);
         let header = self.plan.header(bytes)?;
         let decode = self.decoder.memory(&header, bytes, bytes.len() as u64);
-        // Tables of other views stay in memory. Their size is taken first, because `memory` may let
-        // those of this view grow.
+        // Tables of other views stay in memory.
         let others = self.views.kept()[0] - self.views.of_fields[number].table_bytes();
-        let Self { plan, views, need, room, .. } = self;
-        let views = &mut views.of_fields[number];
-        let (of_view, bounds) = views.memory(plan, &header, decode);
-        let of_sample = *need;
-        let file = of_sample.file;
-        let with_others = |of_view: SampleMemory| {
-            let [tables, shared] = of_view.views;
-            SampleMemory { views: [others.saturating_add(tables), shared], ..of_view }
-        };
-        *need = of_sample.max(&with_others(of_view));
-        let is_covered = room.covers(need);
-        if is_covered {
-            self.reserve(self.need, Part::Needed, (&header, file))?;
-        }
+        let (of_view, tables) = self.views.of_fields[number].memory(&self.plan, &header, decode);
+        let rest = self.need.max(&of_view.before_draw());
+        let mut bound = Bound { need: self.need, rest, others, tables };
+        bound.need = self.need.max(&bound.with_others(of_view));
+        let (of, reserve) = (ImageOf::Field(number), Reserve::All);
+        let waited = self.plan_chains(of, (key, &header), bound, reserve)?;
         let Self { plan, views, .. } = self;
-        let views = &mut views.of_fields[number];
-        views.reserve(plan, bounds.into_iter().map(|bytes| if is_covered { bytes } else { 0 }))?;
-        views.put_boxes(plan, &[]);
-        views.draw(plan, (key, &header), None);
-        if !is_covered {
-            let drawn = of_view.before_draw().max(&views.drawn_tables(plan, None));
-            self.reserve_for_planning(of_sample.max(&with_others(drawn)), (&header, file))?;
-            let Self { plan, views, .. } = self;
-            views.of_fields[number].reserve_drawn(plan)?;
-        }
-        let Self { plan, views, need, room, .. } = self;
-        let views = &mut views.of_fields[number];
-        views.demand(plan, &header, None)?;
+        let views = &views.of_fields[number];
         let size = views.shared().upright;
         let unequal = |(view, ..): &(usize, &Plan, &SamplePlan)| {
             plan.views[*view].is_like_other && size != upright
@@ -230,10 +299,9 @@ impl SamplePipeline {
             );
             return Err(DataError::new(Reason::Field, problem));
         }
-        let drawn = views.planned(plan).map(|(_, plan, output)| plan.drawn_memory(output));
-        *need = room.need_of_drawn(*need, drawn);
-        self.meter.add(Stage::Header, begin, 0);
-        self.reserve(self.need, Part::Needed, (&header, file))?;
+        let took = self.meter.since(begin).saturating_sub(waited);
+        self.meter.add_from(Stage::Header, begin, took, 0);
+        self.reserve(self.need, Take::Needed, &header)?;
         let begin = self.meter.begin(Stage::Decode);
         let Self { plan, decoder, transform, views, caches, epoch, room, .. } = self;
         let SampleViews { of_fields, image, columns, .. } = views;
