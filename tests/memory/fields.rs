@@ -5,7 +5,7 @@ use std::fs;
 
 use feedwater::ElementType;
 use feedwater::loader::Loader;
-use feedwater::op::{Chain, View};
+use feedwater::op::{self, Chain, Resize, View};
 use feedwater::plan::{ColumnSettings, LastBatch, OnError, TooLong};
 use feedwater::source::settings::TfRecordSettings;
 use feedwater::source::{FileList, TfRecord, WebDataset};
@@ -156,6 +156,45 @@ pub fn images_in_fields_stay_within_the_footprint() {
         assert!(seen.problem.is_none(), "{:?}", seen.problem);
         assert_eq!(seen.errors.values().sum::<u64>(), 3, "{:?}", seen.errors);
         seen.check("images in fields");
+    }
+}
+
+/// The image in a field is larger than the sample's own image, and needs more than a worker's
+/// share. With `cache.presize`, only the sample's own images are resized.
+pub fn larger_images_in_fields_take_from_the_pool() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("train.tar");
+    let mut archive = tar::Builder::new(fs::File::create(&path).unwrap());
+    let mut add = |name: String, bytes: &[u8]| {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(bytes.len() as u64);
+        archive.append_data(&mut header, name, bytes).unwrap();
+    };
+    for number in 0..12_u64 {
+        add(format!("{number:02}.jpg"), &jpeg(number, 160, 120));
+        add(format!("{number:02}.cls"), b"0");
+        add(format!("{number:02}.f.jpg"), &jpeg(number, 320 - 20 * (number as u32 % 2), 240));
+    }
+    archive.finish().unwrap();
+    drop(archive);
+    let elastic = || Chain::new().then(op::Elastic::default()).then(Resize::to(32, 32));
+    for presize in [None, Some(100), Some(200)] {
+        let loader = || {
+            let source = WebDataset::open(std::slice::from_ref(&path), &Default::default());
+            let chain = elastic().view(View::new("f", elastic()).field("f.jpg").count(3));
+            let builder = Loader::builder(source.unwrap(), chain).on_error(OnError::Drop);
+            let builder = builder.batch_size(4).num_workers(2).prefetch(1);
+            let device = feedwater::loader::DeviceChoice::Cpu;
+            builder.device(device).last_batch(LastBatch::Partial).configure(|it| {
+                it.limits.large_image_memory = 16 << 20;
+                it.cache.presize = presize;
+                it.cache.decoded = presize.map(|_| 1 << 20);
+            })
+        };
+        let seen = run(loader, 2);
+        assert!(seen.problem.is_none(), "{:?}", seen.problem);
+        assert_eq!(seen.errors.values().sum::<u64>(), 0, "{presize:?}: {:?}", seen.errors);
+        seen.check("larger images in fields");
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 /// Formats a number of bytes: `73.5 MiB`.
 pub fn bytes(count: u64) -> String {
-    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if count < 1024 {
         return format!("{count} B");
     }

@@ -44,6 +44,9 @@ pub(in crate::loader) struct SamplePipeline {
     need: SampleMemory,
     /// Pageable memory that the page with the current sample's file holds, in bytes.
     file: u64,
+    /// Whether tables of the current sample were allocated for the drawn actions, and not for the
+    /// bounds on them.
+    is_drawn: bool,
     epoch: u32,
     /// CPU clock of the current sample, if it is measured.
     clock: Option<CpuClock>,
@@ -114,6 +117,7 @@ impl SamplePipeline {
             room,
             need: SampleMemory::default(),
             file: 0,
+            is_drawn: false,
             epoch: 0,
             clock: None,
         }
@@ -171,11 +175,12 @@ impl SamplePipeline {
             self.release();
             self.release_tables();
             self.room.give_back();
-        } else if self.table_bytes() > self.room.table_bytes() {
-            // Otherwise the tables of one sample would take the memory of other buffers of the next
-            // ones, and on a GPU no page would have room for them.
+        } else if self.is_drawn || self.table_bytes() > self.room.table_bytes() {
+            // The tables of this sample may be larger than the bounds for the next one. They would
+            // take the memory of its other buffers, and on a GPU no page would have room for them.
             self.release_tables();
         }
+        self.is_drawn = false;
         made
     }
 
@@ -296,9 +301,8 @@ impl SamplePipeline {
         take: Take,
         header: &Header,
     ) -> Result<(), DataError> {
-        let Self { room, decoder, transform, masks, views, reader, sample, file, .. } = self;
-        let (file, tables, of_views) = (*file, sample.table_bytes(), views.kept());
-        let kept = SampleMemory { file, tables, views: of_views, ..SampleMemory::default() };
+        let kept = self.kept();
+        let Self { room, decoder, transform, masks, views, reader, .. } = self;
         room.admit((header.size, take), &need, &kept, || {
             decoder.release();
             transform.release();
@@ -306,6 +310,12 @@ impl SamplePipeline {
             views.release();
             reader.release();
         })
+    }
+
+    /// Memory of the buffers that are not freed while a sample waits for memory.
+    fn kept(&self) -> SampleMemory {
+        let (tables, views) = (self.sample.table_bytes(), self.views.kept());
+        SampleMemory { file: self.file, tables, views, ..SampleMemory::default() }
     }
 
     /// Frees all buffers except those of the file and the tables.

@@ -85,7 +85,8 @@ impl Operator for Elastic {
     }
 
     fn coefficients(&self, bounds: Bounds) -> usize {
-        let size = Size::new(bounds.side, bounds.pixels.div_ceil(bounds.side.into()) as u32);
+        let rows = bounds.pixels.div_ceil(bounds.side.into());
+        let size = Size::new(bounds.side, u32::try_from(rows).unwrap_or(u32::MAX));
         self.smoothness().entries(size)
     }
 }

@@ -91,7 +91,8 @@ impl Smoothness {
     pub fn entries(self, size: Size) -> usize {
         let taps = 2 * radius(self.sigma[0].max(self.sigma[1])) + 1;
         let longest = size.width.max(size.height) as usize;
-        (4 * size.pixels() as usize).saturating_add(3 * longest + 5 * taps)
+        let pixels = usize::try_from(size.pixels()).unwrap_or(usize::MAX);
+        pixels.saturating_mul(4).saturating_add(3 * longest + 5 * taps)
     }
 }
 
@@ -257,6 +258,13 @@ fn weigh<'a>(weights: &[f32], line: impl Fn(usize) -> &'a [f32], out: &mut [f32]
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A bound over many operators may be larger than any image.
+    #[test]
+    fn the_entries_for_an_absurd_image_do_not_overflow() {
+        let smoothness = Smoothness { alpha: [50.0; 2], sigma: [5.0; 2] };
+        assert_eq!(smoothness.entries(Size::new(u32::MAX, u32::MAX)), usize::MAX);
+    }
 
     /// Expected displacements, computed pixel by pixel with sums in the order of the taps.
     fn expected(field: &Field, size: Size) -> Vec<i32> {

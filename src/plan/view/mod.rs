@@ -10,7 +10,9 @@ use crate::tensor::{DType, TensorShape};
 
 use super::settings::RESERVED_NAMES;
 use super::step::{planned_steps, unequal_sizes};
-use super::{ColumnKind, ColumnPlan, ColumnRole, ColumnSettings, Place, Plan, Settings};
+use super::{
+    CacheSettings, ColumnKind, ColumnPlan, ColumnRole, ColumnSettings, Place, Plan, Settings,
+};
 
 mod sample;
 
@@ -298,7 +300,11 @@ fn view_plan(view: &View, list: &str, main: &Plan) -> Result<Plan> {
         dtype: view.dtype.unwrap_or(main.settings.output.dtype),
         ..main.shape
     };
-    let settings = Settings { columns: Vec::new(), ..main.settings.clone() };
+    let mut settings = Settings { columns: Vec::new(), ..main.settings.clone() };
+    if view.field.is_some() {
+        // Caches hold only the samples' own images.
+        settings.cache = CacheSettings::default();
+    }
     let (decode, stage, reads_image) = (Place::Cpu, None, true);
     Ok(Plan { settings, steps, shape, decode, stage, reads_image, ..main.clone() })
 }

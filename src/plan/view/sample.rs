@@ -147,8 +147,9 @@ impl Plan {
     }
 
     /// Adds to the memory of a sample that of the views with the numbers `members`, and of the
-    /// image of size `upright` that they share. Stores in `scratch` the bounds on the tables of one
-    /// output of each view.
+    /// image that they share. `upright` is the size of the sample's image. An image in a field is
+    /// assumed to have the same header. Stores in `scratch` the bounds on the tables of one output
+    /// of each view.
     pub(in crate::plan) fn add_views(
         &self,
         members: impl ExactSizeIterator<Item = usize>,
@@ -163,16 +164,21 @@ impl Plan {
         let mut bounds = std::mem::take(&mut scratch.view_tables);
         for (number, view) in members.map(|number| (number, &self.views[number])) {
             let of_view = view.plan.sample_memory(header, 0, DecodeMemory::default(), scratch);
+            let image = match view.field {
+                // Only the sample's own image may come from a cache in another size.
+                Some(_) => self.orientation(header).upright_size(header.size),
+                None => upright,
+            };
             if self.has_masks(Some(number)) {
-                need.masks = need.masks.max(view.plan.mask_bytes(upright, &scratch.stages));
+                need.masks = need.masks.max(view.plan.mask_bytes(image, &scratch.stages));
             }
             bounds.push(of_view.tables);
             let outputs = u64::from(view.outputs());
             need.views[0] = need.views[0].saturating_add(of_view.tables.saturating_mul(outputs));
+            need.views[1] = need.views[1].max(bytes_of(PixelType::U8, image));
             *need = need.max(&SampleMemory { tables: 0, ..of_view });
         }
         scratch.view_tables = bounds;
-        need.views[1] = bytes_of(PixelType::U8, upright);
     }
 
     /// Maximum memory to apply the chain's geometry to a mask of the size of its image, in bytes.

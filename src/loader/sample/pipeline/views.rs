@@ -124,11 +124,23 @@ impl SamplePipeline {
         &mut self,
         of: ImageOf,
         image: (SampleKey, &Header),
-        bound: Bound,
+        mut bound: Bound,
         reserve: Reserve,
     ) -> Result<Duration, DataError> {
         let (_, header) = image;
         let is_covered = self.room.covers(&bound.need);
+        if !is_covered {
+            // Pages keep the size of earlier files. Counting the largest of them makes the need
+            // independent of the worker.
+            for need in [&mut bound.need, &mut bound.rest] {
+                need.file = need.file.max(self.room.file_bytes());
+            }
+            self.is_drawn = true;
+        }
+        if !is_covered || !self.room.covers(&bound.need.max(&self.kept())) {
+            self.release_idle_tables(of);
+            bound.others = 0;
+        }
         let first = match (is_covered, reserve) {
             (true, Reserve::All) => bound.need,
             (true, Reserve::Tables) => bound.need.for_planning(),
@@ -173,6 +185,16 @@ impl SamplePipeline {
         Ok(waited)
     }
 
+    /// Frees the tables that are not needed any more when the chains of this image are planned. The
+    /// views of the sample's image are made before those of its fields. The main chain has run too,
+    /// unless a GPU runs it.
+    fn release_idle_tables(&mut self, of: ImageOf) {
+        self.views.release_tables();
+        if matches!(of, ImageOf::Sample) || !self.plan.uses_gpu() {
+            self.sample.actions.release();
+        }
+    }
+
     /// Reserves the file, tables and masks of an image whose actions are drawn. Replaces the bound
     /// on the memory that the sample needs by `drawn`.
     fn reserve_for_planning(
@@ -183,13 +205,7 @@ impl SamplePipeline {
     ) -> Result<(), DataError> {
         self.need = bound.rest.max(drawn);
         let planning = self.need.for_planning();
-        let kept = SampleMemory {
-            file: self.file,
-            tables: self.sample.table_bytes(),
-            views: self.views.kept(),
-            ..SampleMemory::default()
-        };
-        if self.room.covers(&planning.max(&kept)) {
+        if self.room.covers(&planning.max(&self.kept())) {
             return self.reserve(planning, Take::Needed, header);
         }
         // The windows may need more memory later. A worker that holds a part of the pool must not
