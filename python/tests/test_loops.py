@@ -327,7 +327,7 @@ def test_samples_that_others_replace_are_told(folder, caplog):
         assert sum(1 for _ in loader) == 4
     loader.close()
     (record,) = caplog.records
-    assert "1 sample could not be used and was replaced by other samples" in record.getMessage() and "twice" in record.getMessage()
+    assert "1 sample could not be used and was replaced by other samples" in record.getMessage() and "more than once" in record.getMessage()
     # If a loop is left early, its failed samples are logged when the next loop begins.
     caplog.clear()
     loader = fw.Loader(folder, batch_size=5, on_error="skip", **AS_THEY_ARE)

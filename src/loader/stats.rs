@@ -248,13 +248,18 @@ impl Counters {
         let failed: u64 = stats.errors.values().sum();
         let skipped = stats.outcomes.get(SKIPPED).copied().unwrap_or(0);
         drop(stats);
-        const BY_OTHERS: &str = "replaced by other samples, which are then in the epoch twice";
+        const BY_OTHERS: &str =
+            "replaced by other samples, which are then in the epoch more than once";
         let replaced = match policy {
             // Only samples that are too long are skipped, which is not an error.
             OnError::Stop if skipped == 0 => return None,
             _ if skipped == failed && policy != OnError::Skip => {
                 format!("{BY_OTHERS} (too_long of a column)")
             }
+            OnError::Skip if failed > 1 => format!(
+                "{BY_OTHERS} (loader.on_error; a sample that is drawn again as a replacement \
+                 counts again)"
+            ),
             OnError::Skip => format!("{BY_OTHERS} (loader.on_error)"),
             OnError::Substitute | OnError::Drop | OnError::Stop => {
                 let how = match policy {

@@ -69,7 +69,8 @@ impl Plan {
             let problem = format!(
                 "all {held} batches are held, and memory for one more batch ({}) is not \
                  available: {} are left ({limit}); clone data that you keep longer and drop the \
-                 batches, or use smaller batches",
+                 batches, or use smaller batches. This loader has stopped: build it again (in \
+                 Python, loader.load_state_dict(loader.state_dict()) continues)",
                 footprint::bytes(each),
                 footprint::bytes(available),
             );

@@ -140,6 +140,26 @@ fn a_loader_of_a_part_resumes_in_it() {
     assert!(run(&mut resumed, usize::MAX).0 == run(&mut loader, usize::MAX).0);
 }
 
+/// With a larger batch size, the rest of an epoch may fill no batch. The first loop is then empty.
+#[test]
+fn an_empty_rest_of_an_epoch_is_a_warning() {
+    let drops = || builder().last_batch(LastBatch::Drop);
+    let (_, state) = run(&mut drops().build().unwrap(), 12);
+    assert_eq!(state.position, 48);
+    for (batch, is_empty) in [(4, false), (12, false), (14, true), (60, true)] {
+        let mut loader = drops().batch_size(batch).resume(state).build().unwrap();
+        let warnings = loader.warnings();
+        let warned =
+            warnings.iter().any(|it| it.contains("the 13 samples that are left of epoch 0"));
+        assert_eq!(warned, is_empty, "{batch}: {warnings:?}");
+        assert_eq!(loader.epoch().count() == 0, is_empty);
+    }
+    // The end of an epoch that leaves out as many samples as every epoch.
+    let (_, state) = run(&mut drops().build().unwrap(), 15);
+    let loader = drops().resume(state).build().unwrap();
+    assert!(loader.warnings().is_empty(), "{:?}", loader.warnings());
+}
+
 #[test]
 fn positions_must_be_a_part_of_the_epoch() {
     for (positions, words) in [(5..5, ["5", "61"]), (60..62, ["62", "61"]), (90..95, ["90", "61"])]

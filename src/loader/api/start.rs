@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::builder::LoaderBuilder;
 use super::held::Held;
 use super::resolve::Resolved;
+use super::state::LoaderState;
 use super::{Loader, Progress};
 use crate::error::{Error, Result};
 use crate::gpu::nvtx::Nvtx;
@@ -76,6 +77,7 @@ impl Loader {
         let mut watching = builder.watching;
         let mut warnings: Vec<String> =
             builder.resumed.iter().filter_map(|state| state.warning(names)).collect();
+        warnings.extend(builder.resumed.as_ref().and_then(|state| rest_warning(&order, state)));
         if builder.nvtx {
             match Nvtx::open() {
                 Ok(nvtx) => watching.marker = Some(nvtx),
@@ -167,6 +169,21 @@ impl Loader {
             turn: Mutex::new(()),
         })
     }
+}
+
+/// Warning if the rest of a resumed epoch fills no batch, although an epoch leaves out fewer
+/// samples than this rest has. The first loop is then empty.
+fn rest_warning(order: &Order, state: &LoaderState) -> Option<String> {
+    let rest = order.extent(state.epoch);
+    (rest.batches() == 0 && rest.own() > order.whole().left_over()).then(|| {
+        format!(
+            "the {} samples that are left of epoch {} on this shard do not fill a batch, so the \
+             next loop is empty; resume with the batch size with which the state was saved, or \
+             set loader.last_batch to partial",
+            rest.own(),
+            state.epoch
+        )
+    })
 }
 
 /// Distinct storage handles of a source. Parts of a mixture may share one handle.
