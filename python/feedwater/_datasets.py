@@ -30,7 +30,7 @@ def dataset(source: Dataset, *, image: str | None = None, label: str | None = No
     unless ``decode={"orientation": False}``. :class:`feedwater.Loader` also accepts such a data set directly.
 
     * ``ImageFolder`` and other data sets of torchvision with ``samples`` (pairs of path and label) and ``classes``, and
-      a ``torch.utils.data.Subset`` of such a data set. ``target_transform`` is applied once to each label. A ``transform`` is an
+      a ``torch.utils.data.Subset`` of such a data set, also a nested one. ``target_transform`` is applied once to each label. A ``transform`` is an
       error, because it would not run; pass ``fw.from_torchvision(transform)`` as the argument ``transform`` instead. An
       image reader (``loader=``) or an overridden ``__getitem__``, also of a subclass of ``Subset``, is an error for the
       same reason.
@@ -38,11 +38,9 @@ def dataset(source: Dataset, *, image: str | None = None, label: str | None = No
       of its columns. Default: the only column of images, and the only column of class labels. The names of the class
       labels become the names of the classes.
     """
-    inner = getattr(source, "dataset", None)
-    indices = getattr(source, "indices", None)
-    if inner is not None and indices is not None:
-        _check_subset(source)
-        return dataset(inner, image=image, label=label).select(subset=[int(index) for index in indices])
+    whole, indices = _selected(source)
+    if indices is not None:
+        return dataset(whole, image=image, label=label).select(subset=indices)
     if hasattr(source, "features") and hasattr(source, "cast_column"):
         if not hasattr(source, "__len__"):
             raise TypeError(
@@ -57,6 +55,24 @@ def dataset(source: Dataset, *, image: str | None = None, label: str | None = No
         f"source is a {type(source).__name__}; it must be a path, a URL, a source such as fw.directory(path), fw.samples(items) for any sequence of "
         "encoded images or paths, an ImageFolder of torchvision or a Dataset of Hugging Face"
     )
+
+
+def _selected(source: Any) -> tuple[Any, list[int] | None]:
+    """Returns the data set of a ``Subset`` of PyTorch, also of a nested one, and the indices of its samples in this data set. For any other
+    object, returns the object itself and ``None``."""
+    inner = getattr(source, "dataset", None)
+    indices = getattr(source, "indices", None)
+    if inner is None or indices is None:
+        return source, None
+    _check_subset(source)
+    outer = [int(index) for index in indices]
+    whole, below = _selected(inner)
+    if below is None:
+        return whole, outer
+    for index in outer:
+        if not -len(below) <= index < len(below):
+            raise IndexError(f"the {type(source).__name__} has the index {index}, but the {type(inner).__name__} in it has {len(below)} samples")
+    return whole, [below[index] for index in outer]
 
 
 def _check_subset(source: Any) -> None:

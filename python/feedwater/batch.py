@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from . import _feedwater, _sheet
 from ._checks import check_framework, require_ml_dtypes
 from ._tensor import CPU, CUDA, Tensor
+from ._torchvision.rest import way_out
 from .columns import Ragged
 from .objects import Objects
 
@@ -36,6 +37,8 @@ class Meaning(NamedTuple):
     classes: Sequence[str] = ()
     #: Tensor values of the bytes 0 and 255 for each channel, by column. Values of columns that are not listed are 0 to 255.
     ends: Mapping[str, Sequence[Sequence[float]]] = MappingProxyType({})
+    #: Names of the transforms that run in Python after the chain and may move the images.
+    moved_by: Sequence[str] = ()
 
 
 class Batch:
@@ -133,9 +136,22 @@ class Batch:
         is False. Also leaves out boxes whose width or height is 0 in 32-bit floats. Operators on pairs, such as
         ``ops.Mixup``, do not change the objects. A mixed image also shows objects of its partner, which are not in the
         list.
+
+        Raises ``ValueError`` if transforms that stay Python (``keep_rest`` of :func:`feedwater.from_torchvision`) may move the
+        images, because the objects would not follow them.
         """
+        moved_by = self._meaning.moved_by
+        if moved_by:
+            raise ValueError(
+                f"the recipe has transforms that stay Python (keep_rest), and {', '.join(moved_by)} may move the images without the objects; "
+                f"{way_out(len(moved_by) > 1)}"
+            )
         if not 0 <= visible <= 1:
             raise ValueError(f"visible is {visible}; it must be a number from 0 to 1, because it is a share of a box")
+        return self._objects(visible, crowd)
+
+    def _objects(self, visible: float = 0, crowd: bool = True) -> list[Objects]:
+        """Objects in pixels of the tensor, before transforms that stay Python."""
         return [Objects(it) for it in self._inner.objects(visible, crowd)]
 
     @property
@@ -339,7 +355,7 @@ class Batch:
         if images is not None and outputs > 1:
             images = images.reshape(-1, *tensor.shape[2:])
         samples = [sample for sample in self.samples for _ in range(outputs)][:count]
-        # Objects are in pixels of the images, not of a view.
-        objects = self.objects()[:count] if name == "image" else [()] * count
+        # Objects are in pixels of the images, not of a view. Transforms that stay Python have not moved these images.
+        objects = self._objects()[:count] if name == "image" else [()] * count
         classes, ends = self._meaning.classes, self._meaning.ends.get(name)
         return _sheet.html(title, images, self.layout, samples, objects, self.errors, classes, ends)

@@ -21,6 +21,7 @@ from ._classes import check_classes, names_of
 from ._datasets import Dataset, as_source
 from ._names import ALIASES, RARE, MoreParameters, advice, needing_source, settings_of, settled, suggesting
 from ._settings import BatchOperator, Operator, Samples, Source, written
+from ._torchvision.rest import moving, way_out
 from .batch import Batch, Meaning
 from .columns import last_batch_of_views, named, tables
 from .errors import ConfigError, Error, StoppedError
@@ -260,10 +261,11 @@ class Loader:
                 "or permute the axes in the training loop"
             )
         following = [column["name"] for column in columns if column["kind"] in ("mask", "points", "boxes")]
-        if rest and following:
+        moved_by = moving(rest)
+        if moved_by and following:
             raise ValueError(
-                "the recipe has transforms that stay Python (keep_rest), and they would move the images without the column "
-                f"{following[0]!r}; remove these transforms or the column"
+                f"the recipe has transforms that stay Python (keep_rest), and {', '.join(moved_by)} may move the images without the column "
+                f"{following[0]!r}; {way_out(len(moved_by) > 1)}"
             )
         #: Text of the pipeline file, and the sources of :func:`feedwater.samples` that it names.
         self._text = "\n".join(lines) + "\n"
@@ -336,7 +338,7 @@ class Loader:
         #: Whether loops return dictionaries.
         self._has_records = bool(self._columns) or has_columns
         check_framework(framework, self._inner.shape[1])
-        self._meaning = Meaning(self._inner.classes, self._inner.normalization)
+        self._meaning = Meaning(self._inner.classes, self._inner.normalization, moving(rest))
 
     def _built(self, epoch: int, state: str | None) -> _feedwater.Loader:
         first = epoch if state is None else json.loads(state).get("epoch", 0)

@@ -67,6 +67,16 @@ def test_folders_and_parts_of_the_libraries_themselves(folder):
 
     with pytest.raises(ValueError, match="Flipped has a __getitem__ of its own"):
         fw.dataset(Flipped(whole, [0]))
+    # The indices of nested parts count from the part around them, also from its end.
+    outer = data.Subset(data.Subset(whole, range(19, 4, -1)), [0, -1, 7])
+    images, labels, classes = batch_of(data.Subset(outer, numpy.array([2, 1, 0, -2] * 5)))
+    numpy.testing.assert_array_equal(images[:4], [pixels_of(index) for index in (12, 5, 19, 5)])
+    assert labels == [1, 0, 1, 0] * 5 and classes == whole.classes
+    for index in (3, -4):
+        with pytest.raises(IndexError, match=f"Subset has the index {index}, but the Subset in it has 3 samples"):
+            fw.dataset(data.Subset(outer, [index]))
+    with pytest.raises(ValueError, match="Flipped has a __getitem__ of its own"):
+        fw.dataset(data.Subset(Flipped(whole, [0]), [0]))
     first, _ = data.random_split(whole, [20, 0])
     images, labels, _ = batch_of(first)
     numpy.testing.assert_array_equal(images, [numpy.asarray(image) for image, _ in first])
@@ -98,6 +108,10 @@ def test_a_table_of_hugging_face(folder):
     for arguments, problem in (({"image": "none"}, "columns photo, kind, count"), ({"image": "kind"}, "must be datasets.Image")):
         with pytest.raises(ValueError, match=problem):
             fw.dataset(table, **arguments)
+    part = types.SimpleNamespace(dataset=types.SimpleNamespace(dataset=table, indices=[5, 15, 9]), indices=[1, 0] * 10)
+    images, labels, classes = batch_of(fw.dataset(part, image="photo"))
+    numpy.testing.assert_array_equal(images[:2], [pixels_of(15), pixels_of(5)])
+    assert labels == [1, 0] * 10 and classes == ["cat", "dog"]
     with pytest.raises(ValueError, match="0 columns of the type Image"):
         fw.dataset(table.remove_columns("photo"))
     with pytest.raises(ValueError, match="set_transform"):

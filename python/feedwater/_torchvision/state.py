@@ -154,19 +154,20 @@ def inner_of(transform: Any) -> Iterable[Any] | None:
         return transform
     kind = type(transform).__name__
     # Compare the name of the class, because a subclass may use its transforms in another way.
-    if kind == "Compose" and library(transform) in ("torchvision", "timm") and not _is_changed(transform):
+    if kind == "Compose" and library(transform) in ("torchvision", "timm") and is_unchanged(transform):
         inner: Iterable[Any] = transform.transforms
         return inner
-    if kind in ("Sequential", "ModuleList") and library(transform) == "torch" and not _is_changed(transform):
+    if kind in ("Sequential", "ModuleList") and library(transform) == "torch" and is_unchanged(transform):
         children: Iterable[Any] = transform.children()
         return children
     return None
 
 
-def _is_changed(transform: Any) -> bool:
-    """Whether this object behaves differently from its class, because of a hook of PyTorch or a replaced function."""
+def is_unchanged(transform: Any) -> bool:
+    """Whether this object behaves as its class, without a hook of PyTorch and without a replaced function."""
     hooks = ("_forward_hooks", "_forward_pre_hooks")
-    return any(getattr(transform, hook, None) for hook in hooks) or any(name in vars(transform) for name in ("forward", "__call__"))
+    own = getattr(transform, "__dict__", {})
+    return not any(getattr(transform, hook, None) for hook in hooks) and not any(name in own for name in ("forward", "__call__"))
 
 
 def flat(transform: Any) -> Iterator[Any]:
@@ -197,11 +198,13 @@ def converted(step: Any, state: State) -> list[Operator]:
         return []
     if library(step) not in ("torchvision", "timm"):
         raise Inconvertible(f"it is {origin_of(step)}, which is a transform of neither torchvision nor timm")
-    if hasattr(step, "__dict__") and _is_changed(step):
+    if not is_unchanged(step):
         raise Inconvertible("it has a hook or a replaced forward, which feedwater would not run")
     convert = CONVERTERS.get(type(step).__name__)
     if type(step).__name__ == "Lambda":
         raise Inconvertible(f"it calls {origin_of(step.lambd)}, a Python function, which feedwater cannot run as an operator")
+    if type(step).__name__ == "SanitizeBoundingBoxes":
+        raise Inconvertible(_unsanitized(step))
     if convert is None:
         raise Inconvertible(_REFUSED.get(type(step).__name__, "feedwater has no operator for it"))
     if state.batch_operators:
@@ -212,15 +215,24 @@ def converted(step: Any, state: State) -> list[Operator]:
     return convert(step, state)
 
 
-_BOXES = "it changes boxes, which batch.objects() returns; remove it"
 #: Transforms that make several images of one.
 SEVERAL = ("FiveCrop", "TenCrop")
+#: Reasons why transforms that change only boxes and points cannot be converted, by the name of the transform.
+_OF_BOXES = {
+    "ConvertBoundingBoxFormat": "it changes the format of boxes, but batch.objects() always returns left, top, right and bottom; remove it, and "
+    "convert the boxes in the training loop",
+    "ClampBoundingBoxes": "it changes boxes, which batch.objects() returns, already clipped to the image; remove it",
+    "SetClampingMode": "it changes how boxes are clipped, but batch.objects() always clips them to the image; remove it",
+    "ClampKeyPoints": "it changes keypoints, which columns of fw.points return; remove it, and clip the points in the training loop",
+    "SanitizeKeyPoints": "it removes keypoints, which columns of fw.points return; remove it: a point outside of the image keeps its entry, with the "
+    "visibility 0",
+}
 #: Transforms that change only boxes and points.
-OF_BOXES = ("ConvertBoundingBoxFormat", "ClampBoundingBoxes", "SanitizeBoundingBoxes", "ClampKeyPoints", "SanitizeKeyPoints", "SetClampingMode")
+OF_BOXES = (*_OF_BOXES, "SanitizeBoundingBoxes")
 _VIDEO = "it is for videos"
 #: Reasons why transforms cannot be converted, by the name of the transform.
 _REFUSED = {
-    **dict.fromkeys(OF_BOXES, _BOXES),
+    **_OF_BOXES,
     "VideoClassification": _VIDEO,
     "UniformTemporalSubsample": _VIDEO,
     "OpticalFlow": "it takes two images",
@@ -230,6 +242,17 @@ _REFUSED = {
     "LinearTransformation": "it multiplies the whole image by a matrix",
     "TrimBorder": "it cuts pixels from each side, which no operator does",
 }
+
+
+def _unsanitized(step: Any) -> str:
+    """Returns the reason why a ``SanitizeBoundingBoxes`` cannot be converted, with what replaces its settings."""
+    sizes = [f"{name}={value:g}" for name in ("min_size", "min_area") if (value := getattr(step, name, 1)) != 1]
+    if not sizes:
+        return "it changes boxes, which batch.objects() returns; remove it, because batch.objects() leaves out boxes outside of the image"
+    return (
+        f"it changes boxes, which batch.objects() returns; remove it. Nothing replaces {' and '.join(sizes)}, so leave out small boxes in the "
+        "training loop, by the sides of objects.boxes. batch.objects(visible=...) leaves out boxes by their visible share, not by their size"
+    )
 
 
 def sequence(transforms: Any, state: State) -> list[Operator]:

@@ -7,6 +7,7 @@ from typing import Any
 from .. import ops
 from .._settings import Operator
 from .state import Form, Inconvertible, Misplaced, State, converted, converts, is_v2, library
+from .values import values_of
 
 
 @converts("Identity", "ToPureTensor")
@@ -107,7 +108,8 @@ def _normalize(step: Any, state: State) -> list[Operator]:
             f"torchvision normalizes only floats, but the image is {state.form.value} here; put ToTensor, or ToImage and ToDtype, before this "
             "transform"
         )
-    mean, std = ([float(value) for value in values] for values in (step.mean, step.std))
+    # torchvision also accepts one number for all channels.
+    mean, std = (values_of(values) for values in (step.mean, step.std))
     several = max(len(mean), len(std)) > 1
     if several and state.channels == 1 and not is_v2(step):
         raise Inconvertible(

@@ -85,3 +85,12 @@ def padding_of(padding: Any) -> list[int]:
     """Returns left, top, right and bottom of torchvision's ``padding``."""
     sides = [padding] if isinstance(padding, int) else list(padding)
     return {1: sides * 4, 2: sides * 2, 4: sides}[len(sides)]
+
+
+def values_of(setting: Any) -> list[float]:
+    """Returns the numbers of a setting that may be one number, a list, an array or a tensor."""
+    try:
+        return [float(value) for value in setting]
+    except TypeError:
+        # Numbers, and arrays and tensors without axes, cannot be iterated.
+        return [float(setting)]
