@@ -364,7 +364,9 @@ impl fmt::Display for Error {
             Error::Compile { log } => {
                 write!(f, "the kernel does not compile:\n{}", escaped_lines(log))
             }
-            Error::Stopped => f.write_str("the loader was stopped or closed, so it delivers nothing more"),
+            Error::Stopped => {
+                f.write_str("the loader was stopped or closed, so it delivers nothing more")
+            }
             Error::Internal { problem } => f.write_str(&escaped(problem)),
         }
     }

@@ -58,8 +58,8 @@ impl<T: Copy + Default> Image<T> {
     }
 
     /// All values, row by row, as a vector.
-    pub fn into_data(self) -> Vec<T> {
-        self.data
+    pub fn into_data(mut self) -> Vec<T> {
+        std::mem::take(&mut self.data)
     }
 
     /// All values, row by row.
@@ -94,6 +94,12 @@ impl<T: Copy + Default> Image<T> {
     /// Memory that the image holds, in bytes.
     pub fn capacity_bytes(&self) -> usize {
         self.data.capacity() * size_of::<T>()
+    }
+}
+
+impl<T> Drop for Image<T> {
+    fn drop(&mut self) {
+        reserve::free(&mut self.data);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Fallible allocations. Collections of the standard library abort the process if an allocation
 //! fails.
 
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::Zeroable;
@@ -35,15 +36,36 @@ pub fn renew<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) -> Result<(), 
     resize(buffer, len)
 }
 
-/// Frees the memory of `buffer`. If it is large, returns free memory from the allocator to the
-/// system: a buffer that grows from sample to sample would otherwise leave gaps that are too small
-/// for it, and the process would hold more than the buffers need.
+/// Frees the memory of `buffer`. If it is large, returns its pages to the system first, because an
+/// allocator may keep free memory: glibc keeps up to 64 MiB at the end of each thread's heap, and
+/// the gaps that a buffer leaves when it grows from sample to sample.
 pub fn free<T>(buffer: &mut Vec<T>) {
-    let bytes = buffer.capacity().saturating_mul(size_of::<T>());
-    *buffer = Vec::new();
-    if bytes >= LEAST_RETURNED {
-        trim();
+    buffer.clear();
+    if buffer.capacity().saturating_mul(size_of::<T>()) >= LEAST_RETURNED {
+        return_pages(buffer.spare_capacity_mut());
     }
+    *buffer = Vec::new();
+}
+
+/// Returns the whole pages of unused memory to the system. Later reads see zeros.
+#[allow(unsafe_code)]
+fn return_pages<T>(unused: &mut [MaybeUninit<T>]) {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        // The largest page size of the supported processors.
+        const PAGE: usize = 1 << 16;
+        let bytes = size_of_val(unused);
+        let before = unused.as_ptr().cast::<u8>().align_offset(PAGE).min(bytes);
+        let len = (bytes - before) / PAGE * PAGE;
+        // SAFETY: the range lies inside `unused`, whose values are not initialized, so its bytes
+        // may change. A failure changes nothing.
+        unsafe {
+            let first = unused.as_mut_ptr().cast::<u8>().add(before);
+            libc::madvise(first.cast(), len, libc::MADV_DONTNEED);
+        }
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    let _ = unused;
 }
 
 /// Returns free memory from the allocator to the system. glibc keeps blocks of up to 32 MiB per
@@ -137,6 +159,19 @@ mod tests {
             assert_eq!((buffer.len(), buffer.capacity()), (0, capacity));
         }
         assert_eq!(buffer(usize::MAX).unwrap_err().reason, Reason::OutOfMemory);
+    }
+
+    #[test]
+    fn freed_buffers_are_empty() {
+        for len in [0, 1, 4096, LEAST_RETURNED, (3 << 20) + 17] {
+            let mut buffer: Vec<String> = (0..len / 64).map(|it| it.to_string()).collect();
+            free(&mut buffer);
+            assert!(buffer.is_empty() && buffer.capacity() == 0);
+            let mut bytes = vec![7u8; len];
+            free(&mut bytes);
+            resize(&mut bytes, len).unwrap();
+            assert!(bytes.iter().all(|&it| it == 0));
+        }
     }
 
     #[test]

@@ -251,7 +251,8 @@ impl Actions {
 
     /// Frees the tables.
     pub fn release(&mut self) {
-        (self.table, self.fixed) = (Vec::new(), Vec::new());
+        reserve::free(&mut self.table);
+        reserve::free(&mut self.fixed);
     }
 
     /// Memory that the tables hold, in bytes.

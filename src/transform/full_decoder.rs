@@ -88,6 +88,7 @@ impl FullDecoder {
 
     /// Frees all memory.
     pub fn release(&mut self) {
+        reserve::free(&mut self.pixels);
         *self = Self { resize: self.resize, ..Self::new(None, self.turn) };
     }
 

@@ -96,6 +96,7 @@ fn main() -> ExitCode {
         steady::no_chain_allocates_once_its_buffers_have_grown,
         steady::no_chain_needs_or_holds_more_than_its_headers_say,
         steady::what_a_combinator_makes_of_a_thin_image_that_it_turned_is_bounded,
+        steady::the_memory_of_a_freed_image_is_returned,
         steady::nested_combinators_are_planned_in_linear_time,
     ];
     const TEST: &str = "FEEDWATER_TEST_PROCESS";

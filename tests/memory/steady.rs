@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use feedwater::internals::decode::{DecodeMemory, Decoders};
-use feedwater::internals::geometry::{BoundingBox, Size};
+use feedwater::internals::geometry::{BoundingBox, Roi, Size};
 use feedwater::internals::header::{Header, PnmHead};
-use feedwater::internals::image::PixelType;
+use feedwater::internals::image::{Image, PixelType};
 use feedwater::internals::plan::{DeviceFacts, Facts, SampleMemory, SamplePlan, ScannedSample};
 use feedwater::internals::random::{SampleKey, SampleRng};
 use feedwater::internals::testing::random_image;
@@ -295,4 +295,28 @@ pub fn nested_combinators_are_planned_in_linear_time() {
         let calls = calls.load(Ordering::Relaxed);
         assert!((1..20 * DEPTH).contains(&calls), "combinator {number}: {calls} calls");
     }
+}
+
+/// glibc takes large blocks from a thread's heap after larger ones were freed, and keeps the free
+/// memory at the end of this heap.
+pub fn the_memory_of_a_freed_image_is_returned() {
+    fn resident() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<usize>().unwrap()
+    }
+    let image = |width| {
+        let mut image = Image::<u8>::new(Roi::new(0, 0, width, 1024));
+        image.data_mut().fill(1);
+        image
+    };
+    let check = move || {
+        drop(image(8192));
+        let before = resident();
+        let small = image(4096);
+        assert!(resident() > before + 12_000);
+        drop(small);
+        assert!(resident() < before + 1000, "{} KiB of {before} before", resident());
+    };
+    std::thread::spawn(check).join().unwrap();
 }
