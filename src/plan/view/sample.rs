@@ -12,7 +12,7 @@ use crate::random::SampleKey;
 
 impl Plan {
     /// Empty plans for the outputs of the views with the numbers `members`, in order.
-    pub fn view_plans(&self, members: &[usize]) -> Vec<SamplePlan> {
+    pub(crate) fn view_plans(&self, members: &[usize]) -> Vec<SamplePlan> {
         let views = members.iter().map(|&number| &self.views[number]);
         let outputs = views.flat_map(|view| (0..view.outputs()).map(|it| it % view.of_run));
         let planned = |output| {
@@ -25,7 +25,7 @@ impl Plan {
 
     /// For each output of the views with the numbers `members`, the number of the view and the plan
     /// of its chain.
-    pub fn outputs_of(&self, members: &[usize]) -> impl Iterator<Item = (usize, &Self)> {
+    pub(crate) fn outputs_of(&self, members: &[usize]) -> impl Iterator<Item = (usize, &Self)> {
         members.iter().flat_map(|&number| {
             let view = &self.views[number];
             std::iter::repeat_n((number, &view.plan), view.outputs() as usize)
@@ -34,7 +34,7 @@ impl Plan {
 
     /// Draws the actions of the views with the numbers `members` for an image with this header, and
     /// of the main chain in `main` if it reads this image. `outputs` has one plan per output.
-    pub fn draw_views(
+    pub(crate) fn draw_views(
         &self,
         (key, header): (SampleKey, &Header),
         main: Option<&mut SamplePlan>,
@@ -54,7 +54,7 @@ impl Plan {
 
     /// Computes the windows and tables of the drawn actions. Stores in `shared` the window of the
     /// image that all chains need.
-    pub fn demand_views(
+    pub(crate) fn demand_views(
         &self,
         header: &Header,
         mut main: Option<&mut SamplePlan>,
@@ -95,14 +95,14 @@ impl Plan {
 
     /// Tables that do not depend on windows, of the main chain and of the views with the numbers
     /// `members`.
-    pub fn fixed_tables(&self, members: &[usize]) -> SampleMemory {
+    pub(crate) fn fixed_tables(&self, members: &[usize]) -> SampleMemory {
         let bytes = |plan: &Self| (plan.fixed_entries() * size_of::<i32>()) as u64;
         let of_views = self.outputs_of(members).map(|(_, plan)| bytes(plan)).sum();
         SampleMemory { tables: bytes(self), views: [of_views, 0], ..SampleMemory::default() }
     }
 
     /// Memory for the tables and masks of the drawn actions, before their windows are computed.
-    pub fn drawn_tables(
+    pub(crate) fn drawn_tables(
         &self,
         main: Option<&mut SamplePlan>,
         members: &[usize],
@@ -133,7 +133,7 @@ impl Plan {
     /// Maximum memory that a worker needs for the views with the numbers `members` of an image with
     /// this header, without its file. Stores in `scratch` the bounds on the tables of one output of
     /// each of these views.
-    pub fn view_memory(
+    pub(crate) fn view_memory(
         &self,
         members: &[usize],
         header: &Header,
