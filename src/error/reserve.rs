@@ -129,6 +129,8 @@ fn refused(bytes: u64) -> DataError {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
@@ -161,17 +163,24 @@ mod tests {
         assert_eq!(buffer(usize::MAX).unwrap_err().reason, Reason::OutOfMemory);
     }
 
+    /// Returning the pages of a buffer must not touch the buffers beside it.
     #[test]
-    fn freed_buffers_are_empty() {
-        for len in [0, 1, 4096, LEAST_RETURNED, (3 << 20) + 17] {
-            let mut buffer: Vec<String> = (0..len / 64).map(|it| it.to_string()).collect();
-            free(&mut buffer);
-            assert!(buffer.is_empty() && buffer.capacity() == 0);
-            let mut bytes = vec![7u8; len];
-            free(&mut bytes);
-            resize(&mut bytes, len).unwrap();
-            assert!(bytes.iter().all(|&it| it == 0));
+    fn freeing_a_buffer_changes_no_other_buffer() {
+        let lens = [1, 4096, LEAST_RETURNED, LEAST_RETURNED + 1, (3 << 20) + 17];
+        let mut buffers: Vec<Vec<u8>> = (0..8).flat_map(|_| lens.map(|len| vec![7; len])).collect();
+        for freed in buffers.iter_mut().step_by(2) {
+            free(freed);
+            assert_eq!((freed.len(), freed.capacity()), (0, 0));
         }
+        assert!(buffers.iter().flatten().all(|&it| it == 7));
+    }
+
+    #[test]
+    fn elements_of_a_freed_buffer_are_dropped() {
+        let counted = Arc::new(());
+        let mut buffer = vec![counted.clone(); LEAST_RETURNED / size_of::<Arc<()>>()];
+        free(&mut buffer);
+        assert_eq!(Arc::strong_count(&counted), 1);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::fs;
+use std::path::Path;
 
 use feedwater::ElementType;
 use feedwater::loader::Loader;
@@ -56,23 +57,37 @@ pub fn fields_of_any_length_stay_within_the_footprint() {
     }
 }
 
+/// WebDataset archive that a test writes.
+struct Archive(tar::Builder<fs::File>);
+
+impl Archive {
+    fn create(path: &Path) -> Self {
+        Self(tar::Builder::new(fs::File::create(path).unwrap()))
+    }
+
+    fn add(&mut self, name: String, bytes: &[u8]) {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(bytes.len() as u64);
+        self.0.append_data(&mut header, name, bytes).unwrap();
+    }
+
+    fn finish(mut self) {
+        self.0.finish().unwrap();
+    }
+}
+
 /// Masks of images of different sizes. One image is much larger than the others. Some masks have
 /// another size than their image, or are damaged.
 pub fn masks_of_any_size_stay_within_the_footprint() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("train.tar");
-    let mut archive = tar::Builder::new(fs::File::create(&path).unwrap());
-    let mut add = |name: String, bytes: &[u8]| {
-        let mut header = tar::Header::new_ustar();
-        header.set_size(bytes.len() as u64);
-        archive.append_data(&mut header, name, bytes).unwrap();
-    };
+    let mut archive = Archive::create(&path);
     for number in 0..30_u32 {
         let (width, height) = match number {
             17 => (2600, 1900),
             _ => (60 + 13 * number, 420 - 11 * number),
         };
-        add(format!("{number:02}.jpg"), &jpeg(number.into(), width, height));
+        archive.add(format!("{number:02}.jpg"), &jpeg(number.into(), width, height));
         let bits = if number % 2 == 0 { 8 } else { 16 };
         let (width, height) = if number == 5 { (4000, 4000) } else { (width, height) };
         let mut samples = vec![0; (width * height) as usize * usize::from(bits) / 8];
@@ -85,11 +100,10 @@ pub fn masks_of_any_size_stay_within_the_footprint() {
         if number == 9 {
             mask.truncate(mask.len() / 2);
         }
-        add(format!("{number:02}.seg.png"), &mask);
-        add(format!("{number:02}.cls"), b"0");
+        archive.add(format!("{number:02}.seg.png"), &mask);
+        archive.add(format!("{number:02}.cls"), b"0");
     }
-    archive.finish().unwrap();
-    drop(archive);
+    archive.finish();
     for chain in [crop, stored] {
         let loader = || {
             let builder = Loader::builder(
@@ -117,14 +131,12 @@ pub fn masks_of_any_size_stay_within_the_footprint() {
 pub fn images_in_fields_stay_within_the_footprint() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("train.tar");
-    let mut archive = tar::Builder::new(fs::File::create(&path).unwrap());
-    let mut add = |name: String, bytes: &[u8]| {
-        let mut header = tar::Header::new_ustar();
-        header.set_size(bytes.len() as u64);
-        archive.append_data(&mut header, name, bytes).unwrap();
-    };
+    let mut archive = Archive::create(&path);
     for number in 0..30_u32 {
-        add(format!("{number:02}.jpg"), &jpeg(number.into(), 60 + 13 * number, 420 - 11 * number));
+        archive.add(
+            format!("{number:02}.jpg"),
+            &jpeg(number.into(), 60 + 13 * number, 420 - 11 * number),
+        );
         let (width, height) = match number {
             17 => (1300, 900),
             _ => (420 - 11 * number, 60 + 13 * number),
@@ -134,11 +146,11 @@ pub fn images_in_fields_stay_within_the_footprint() {
             1 => progressive(number.into(), width, height),
             _ => jpeg(number.into(), width, height),
         };
-        add(format!("{number:02}.right.jpg"), if number == 9 { b"no image" } else { &second });
-        add(format!("{number:02}.cls"), b"0");
+        archive
+            .add(format!("{number:02}.right.jpg"), if number == 9 { b"no image" } else { &second });
+        archive.add(format!("{number:02}.cls"), b"0");
     }
-    archive.finish().unwrap();
-    drop(archive);
+    archive.finish();
     for main in [Chain::new(), crop()] {
         let loader = || {
             let source = WebDataset::open(std::slice::from_ref(&path), &Default::default());
@@ -159,34 +171,32 @@ pub fn images_in_fields_stay_within_the_footprint() {
     }
 }
 
-/// The image in a field is larger than the sample's own image, and needs more than a worker's
-/// share. With `cache.presize`, only the sample's own images are resized.
+/// One sample is larger than the others, and the image in its field even more, so both need more
+/// than a worker's share. With `cache.presize`, only the sample's own images are resized.
 pub fn larger_images_in_fields_take_from_the_pool() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("train.tar");
-    let mut archive = tar::Builder::new(fs::File::create(&path).unwrap());
-    let mut add = |name: String, bytes: &[u8]| {
-        let mut header = tar::Header::new_ustar();
-        header.set_size(bytes.len() as u64);
-        archive.append_data(&mut header, name, bytes).unwrap();
-    };
-    for number in 0..12_u64 {
-        add(format!("{number:02}.jpg"), &jpeg(number, 160, 120));
-        add(format!("{number:02}.cls"), b"0");
-        add(format!("{number:02}.f.jpg"), &jpeg(number, 320 - 20 * (number as u32 % 2), 240));
+    let mut archive = Archive::create(&path);
+    for number in 0..41_u64 {
+        let (own, field) = match number {
+            40 => ((320, 240), (640, 480)),
+            _ => ((64, 48), (64, 48)),
+        };
+        archive.add(format!("{number:02}.jpg"), &jpeg(number, own.0, own.1));
+        archive.add(format!("{number:02}.cls"), b"0");
+        archive.add(format!("{number:02}.f.jpg"), &jpeg(number, field.0, field.1));
     }
-    archive.finish().unwrap();
-    drop(archive);
+    archive.finish();
     let elastic = || Chain::new().then(op::Elastic::default()).then(Resize::to(32, 32));
-    for presize in [None, Some(100), Some(200)] {
+    for presize in [None, Some(40), Some(200)] {
         let loader = || {
             let source = WebDataset::open(std::slice::from_ref(&path), &Default::default());
-            let chain = elastic().view(View::new("f", elastic()).field("f.jpg").count(3));
+            let chain = elastic().view(View::new("f", elastic()).field("f.jpg"));
             let builder = Loader::builder(source.unwrap(), chain).on_error(OnError::Drop);
-            let builder = builder.batch_size(4).num_workers(2).prefetch(1);
+            let builder = builder.batch_size(4).num_workers(1).prefetch(1);
             let device = feedwater::loader::DeviceChoice::Cpu;
             builder.device(device).last_batch(LastBatch::Partial).configure(|it| {
-                it.limits.large_image_memory = 16 << 20;
+                it.limits.large_image_memory = 8 << 20;
                 it.cache.presize = presize;
                 it.cache.decoded = presize.map(|_| 1 << 20);
             })

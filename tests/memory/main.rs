@@ -74,6 +74,7 @@ fn main() -> ExitCode {
         chains::operators_in_random_order_are_planned_for_what_they_draw,
         chains::random_chains_stay_within_a_footprint_that_is_too_small_for_them,
         chains::large_tables_of_outputs_are_not_kept,
+        chains::the_refused_images_do_not_depend_on_the_workers,
         chains::random_chains_refuse_no_photograph_and_stay_within_the_footprint,
         chains::random_views_refuse_no_photograph_and_stay_within_the_footprint,
         chains::the_image_that_views_share_is_counted_once,

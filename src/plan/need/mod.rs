@@ -1,5 +1,6 @@
-//! Host memory that a worker needs for one sample, computed from the sample's header. The footprint
-//! and the check before decoding use the same code, so they agree.
+//! Host memory that a worker needs for one sample: an upper bound from the sample's header, and the
+//! memory for the actions that are drawn. The footprint and the check before decoding use the same
+//! code, so they agree.
 
 use crate::decode::DecodeMemory;
 use crate::geometry::Size;
