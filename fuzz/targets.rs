@@ -15,7 +15,7 @@ use feedwater::source::{
     Beton, Coco, FileList, Lmdb, Npy, Parquet, RecordIo, TfRecord, WebDataset,
 };
 
-use images::{both, decode, header, hostile_index, values};
+use images::{both, decode, floats, header, hostile_index, values};
 use sources::{npy_field, opened, source, tar, tfrecord};
 
 #[path = "targets/images.rs"]
@@ -44,6 +44,7 @@ pub const TARGETS: &[Target] = &[
     Target("webp", &[("decode", ".webp"), ("refused", ".webp")], decode),
     Target("pnm", &[("decode", ".ppm"), ("decode", ".pgm"), ("decode", ".pbm")], decode),
     Target("mask", &[("decode", ".png"), ("decode", ".pgm"), ("tolerated", ".png")], values),
+    Target("floats", &[("decode", ".png"), ("decode", ".pgm"), ("decode", ".tif")], floats),
     Target("bmp", &[("decode", ".bmp")], decode),
     Target("gif", &[("decode", ".gif")], decode),
     Target("tiff", &[("decode", ".tif")], decode),

@@ -13,6 +13,7 @@ mod foreign;
 #[cfg(feature = "gif")]
 mod gif;
 mod jpeg;
+mod pfm;
 mod png;
 mod pnm;
 #[cfg(feature = "tiff")]
@@ -31,11 +32,14 @@ pub(crate) use gif::{GifLayout, layout as gif_layout};
 pub use jpeg::{
     ColorSpace, Component, FrameKind, JpegHeader, JpegLayout, JpegScan, JpegScanComponent, Sampling,
 };
+pub(crate) use pfm::{PfmLayout, layout as pfm_layout};
 pub(crate) use png::{Inflater, PngEnd, PngLayout, Stream as PngStream, layout as png_layout};
 pub use pnm::PnmHead;
 pub(crate) use pnm::{PnmCoding, PnmLayout, is_space as is_pnm_space, layout as pnm_layout};
 #[cfg(feature = "tiff")]
-pub(crate) use tiff::{TiffColors, TiffLayout, TiffPacking, layout as tiff_layout};
+pub(crate) use tiff::{
+    FLOAT_BITS as TIFF_FLOAT_BITS, TiffColors, TiffLayout, TiffPacking, layout as tiff_layout,
+};
 pub(crate) use webp::{WebpLayout, code_bytes as webp_code_bytes, layout as webp_layout};
 
 /// Image format, detected from the content.
@@ -51,6 +55,9 @@ pub enum Format {
     /// Netpbm's bitmaps, gray images and RGB images, as text (`P1` to `P3`) or binary (`P4` to
     /// `P6`), with up to 16 bits per sample.
     Pnm,
+    /// Portable float maps (`Pf`, `PF`), for images of floats only
+    /// ([`PixelFormat`](crate::image::PixelFormat)).
+    Pfm,
     /// Bitmaps of Windows and OS/2. Needs the feature `bmp`.
     Bmp,
     /// CompuServe GIF. Only the first frame is read. Needs the feature `gif`.
@@ -70,6 +77,7 @@ impl Format {
             Format::Png => "PNG",
             Format::WebP => "WebP",
             Format::Pnm => "PNM",
+            Format::Pfm => "PFM",
             Format::Bmp => "BMP",
             Format::Gif => "GIF",
             Format::Tiff => "TIFF",
@@ -124,6 +132,7 @@ impl Header {
             Format::Png => png::parse(bytes),
             Format::WebP => webp::parse(bytes),
             Format::Pnm => pnm::parse(bytes),
+            Format::Pfm => pfm::parse(bytes),
             #[cfg(feature = "bmp")]
             Format::Bmp => bmp::parse(bytes),
             #[cfg(feature = "gif")]
@@ -236,6 +245,9 @@ fn recognise(bytes: &[u8]) -> Result<Format, DataError> {
     }
     if pnm::is_pnm(bytes) {
         return Ok(Format::Pnm);
+    }
+    if pfm::is_pfm(bytes) {
+        return Ok(Format::Pfm);
     }
     for (magic, format, feature, is_built) in OPTIONAL {
         if bytes.starts_with(magic) {

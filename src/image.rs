@@ -1,16 +1,83 @@
 //! RGB pixels in host memory, which CPU operators exchange.
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::{DataError, reserve};
 use crate::geometry::Roi;
 use crate::tensor::CHANNELS;
 
-/// Element type of a pixel: bytes before `normalize`, floats after it.
+/// Element type of a pixel: bytes before `normalize`, floats after it. Images of 16 bits and of
+/// floats ([`PixelFormat`]) have floats from the decoder on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PixelType {
     /// Three bytes.
     U8,
     /// Three 32-bit floats.
     F32,
+}
+
+/// Pixels that decoders give to the first operator: element type and number of channels. The names
+/// are those of the crate `fast_image_resize`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum PixelFormat {
+    /// Red, green and blue of 8 bits. All image formats can be decoded to it.
+    #[default]
+    U8x3,
+    /// Gray of 16 bits.
+    U16,
+    /// Red, green and blue of 16 bits.
+    U16x3,
+    /// Numbers with one channel, as stored.
+    F32,
+    /// Numbers with three channels, as stored.
+    F32x3,
+}
+
+impl PixelFormat {
+    /// Name in TOML, Python and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            PixelFormat::U8x3 => "u8x3",
+            PixelFormat::U16 => "u16",
+            PixelFormat::U16x3 => "u16x3",
+            PixelFormat::F32 => "f32",
+            PixelFormat::F32x3 => "f32x3",
+        }
+    }
+
+    /// Number of channels of the tensor. Images with one channel have three equal channels until
+    /// the tensor is stored.
+    pub const fn channels(self) -> usize {
+        match self {
+            PixelFormat::U16 | PixelFormat::F32 => 1,
+            PixelFormat::U8x3 | PixelFormat::U16x3 | PixelFormat::F32x3 => CHANNELS,
+        }
+    }
+
+    /// Element type of images of this format. Samples of 16 bits are stored as floats.
+    pub const fn pixels(self) -> PixelType {
+        match self {
+            PixelFormat::U8x3 => PixelType::U8,
+            _ => PixelType::F32,
+        }
+    }
+
+    /// Whether the pixels are floats.
+    pub const fn is_floats(self) -> bool {
+        !matches!(self, PixelFormat::U8x3)
+    }
+
+    /// Number that `normalize` maps to 1 before it subtracts the mean: the maximum of an unsigned
+    /// integer, or 1 for numbers as stored.
+    pub const fn one(self) -> f32 {
+        match self {
+            PixelFormat::U8x3 => 255.0,
+            PixelFormat::U16 | PixelFormat::U16x3 => 65_535.0,
+            PixelFormat::F32 | PixelFormat::F32x3 => 1.0,
+        }
+    }
 }
 
 /// Interleaved RGB pixels of one window of an image. Rows have no padding.

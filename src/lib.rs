@@ -118,7 +118,6 @@ pub use feedwater_insight::{explain, model, profile};
 pub use annotation::Objects;
 #[doc(inline)]
 pub use config::Pipeline;
-#[doc(inline)]
 pub use decode::{JpegBy, JpegDecoder, JpegRefusal};
 pub use error::{ConfigError, Error, MainError, Reason, Result, SampleError};
 #[doc(no_inline)]
@@ -131,6 +130,8 @@ pub use geometry::{Roi, Size};
 pub use gpu::{Runtime, Stream};
 /// Crate with `f16` and `bf16`, which are element types of [`Batch`].
 pub use half;
+#[doc(inline)]
+pub use image::PixelFormat;
 #[doc(no_inline)]
 pub use loader::{
     Batch, Batches, DeviceChoice, Epoch, Loader, LoaderBuilder, LoaderState, Outcome, SampleRecord,

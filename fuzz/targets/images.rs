@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use feedwater::PixelFormat;
 use feedwater::error::{DataError, Reason};
 use feedwater::internals::decode::{
     Decoders, Fingerprint, JpegBy, JpegDecoder, RowIndex, RowIndexOutcome, RowIndexTask,
@@ -42,6 +43,42 @@ pub fn values(bytes: &[u8]) -> String {
         }
         Err(error) => error.to_string(),
     }
+}
+
+/// Decodes an image to 16 bits and to floats, if it has few pixels: all of it, and a window, which
+/// must have the same pixels.
+pub fn floats(bytes: &[u8]) -> String {
+    let header = match Header::parse(bytes) {
+        Ok(header) if header.size.pixels() <= 1_000_000 => header,
+        Ok(_) => return "has many pixels".into(),
+        Err(error) => return error.to_string(),
+    };
+    let Size { width, height } = header.size;
+    let part = Roi::new(width / 3, height / 3, width.div_ceil(2), height.div_ceil(2));
+    let formats = [PixelFormat::U16, PixelFormat::U16x3, PixelFormat::F32, PixelFormat::F32x3];
+    let outcomes = formats.map(|format| {
+        let decoded = |window: Roi| {
+            let mut pixels = HashMap::new();
+            let decoded =
+                Decoders::new().decode_floats(bytes, &header, format, window, &mut |it| {
+                    for (x, pixel) in (it.x..).zip(it.pixels) {
+                        assert!(pixels.insert((x, it.y), pixel.map(f32::to_bits)).is_none());
+                    }
+                });
+            decoded.map(|()| pixels)
+        };
+        match (decoded(header.size.window()), decoded(part)) {
+            (Ok(whole), Ok(part)) => {
+                assert_eq!(whole.len() as u64, header.size.pixels());
+                assert!(part.iter().all(|(at, pixel)| whole.get(at) == Some(pixel)));
+                String::from("decoded")
+            }
+            // The damage may be below the window.
+            (Err(error), _) => error.to_string(),
+            (Ok(_), Err(error)) => panic!("only the window fails: {error}"),
+        }
+    });
+    outcomes.join(", ")
 }
 
 /// Decodes with and without `strict`. An image that is valid with `strict` must have the same

@@ -113,6 +113,10 @@ def _levels(image: ndarray[Any, Any], layout: str, ends: Sequence[Sequence[float
         image = image.reshape(height // tall, tall, width // wide, wide, channels).mean(axis=(1, 3))
     if ends is not None:
         low, high = numpy.asarray(ends[:channels], numpy.float32).T
+        if numpy.isnan(low).any():
+            # The decoded numbers have no known range.
+            finite = image[numpy.isfinite(image)]
+            low, high = numpy.full(channels, finite.min(initial=numpy.inf)), numpy.full(channels, finite.max(initial=-numpy.inf))
         # If all bytes map to the same value in a channel, `high` equals `low`. Avoid the division by 0.
         image = (image - low) / numpy.where(high == low, 1, high - low) * 255
     levels: ndarray[Any, Any] = numpy.nan_to_num(image).clip(0, 255).round().astype(numpy.uint8)

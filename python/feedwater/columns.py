@@ -16,7 +16,7 @@ from typing import Any, Literal, SupportsIndex
 
 from ._checks import dtype_name, operators_of
 from ._names import nearest, suggesting
-from ._settings import Operator, _Settings
+from ._settings import Operator, Pixels, _Settings
 from .errors import ConfigError
 
 __all__ = ["Column", "Ragged", "View", "array", "boxes", "bytes_", "image", "list_", "mask", "points", "text", "view"]
@@ -196,7 +196,7 @@ class View(_Settings):
     """A column with another output of the image, made by :func:`view`, or of an image in a field, made by :func:`image`."""
 
     MADE_BY = "fw.view or fw.image"
-    FIELDS = ("chain", "field", "count", "like", "dtype")
+    FIELDS = ("chain", "field", "count", "like", "dtype", "pixels")
     #: Loader settings of the recipe of the view's operators.
     sections: Mapping[str, Mapping[str, Any]] = types.MappingProxyType({})
 
@@ -238,7 +238,7 @@ def view(transform: Operator | Sequence[Operator], *, count: int | None = None, 
     * ``dtype``: ``"f32"``, ``"f16"``, ``"bf16"`` or ``"u8"``. Default: the parameter ``dtype`` of the loader if given, else the type of the
       view's recipe, else that of the loader.
     """
-    return _view(transform, None, count, like, dtype)
+    return _view(transform, count, like, dtype)
 
 
 @suggesting("fw.image")
@@ -249,21 +249,23 @@ def image(
     count: int | None = None,
     like: str | None = None,
     dtype: Any = None,
+    pixels: Pixels | None = None,
 ) -> View:
     """A column with an output of another image of the sample, such as the second image of a pair.
 
     * ``field``: field of the source with the file of the image, or an array ``[height, width, 3]`` of bytes (a ``.npy`` file, or in :func:`feedwater.samples`). A
       sample whose image is missing or damaged fails.
     * ``transform``, ``count``, ``dtype``: as for :func:`view`.
+    * ``pixels``: pixels of the decoded image, as for :class:`feedwater.Decode`. Default: ``"u8x3"``.
     * ``like``: as for :func:`view`. With ``like="image"``, both images get the same crops and flips. They must then have the same size;
       other samples fail.
     """
     if not isinstance(field, str):
         raise TypeError(f"field is {field!r}; it must be the name of a field, as in fw.image(\"right.jpg\", [...])")
-    return _view(transform, field, count, like, dtype)
+    return _view(transform, count, like, dtype, field=field, pixels=pixels)
 
 
-def _view(transform: Any, field: str | None, count: int | None, like: str | None, dtype: Any) -> View:
+def _view(transform: Any, count: int | None, like: str | None, dtype: Any, **image: str | None) -> View:
     if getattr(transform, "batch_operators", None):
         raise ValueError(
             "the recipe has operators that mix samples (batch_operators), which a view cannot run; remove them, or mix views in the training loop"
@@ -272,7 +274,7 @@ def _view(transform: Any, field: str | None, count: int | None, like: str | None
         raise ValueError(
             "the recipe has transforms that stay Python (keep_rest), which a view cannot run; remove them, or apply them in the training loop"
         )
-    made = View(chain=operators_of(transform), field=field, count=count, like=like, dtype=dtype_name(dtype))
+    made = View(chain=operators_of(transform), count=count, like=like, dtype=dtype_name(dtype), **image)
     made._set(sections=dict(getattr(transform, "sections", {})))
     return made
 

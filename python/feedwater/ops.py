@@ -267,12 +267,13 @@ class Flip(Operator):
 
 class Normalize(Operator):
     """Computes ``(value / 255 - mean) / std`` and rounds each step to f32: torchvision's ``ToTensor``,
-    then ``Normalize``.
+    then ``Normalize``. For images of 16 bits (``decode.pixels``), the divisor is 65535. For images of
+    floats it is 1.
 
     Settings:
 
-    * ``mean``: Means of red, green and blue for channels from 0 to 1, each from -1 to 1. In TOML, one number sets all three. DALI's means are for channels from 0 to 255: divide them by 255.
-    * ``std``: Standard deviations of red, green and blue for channels from 0 to 1: above 0, at most ``Normalize::MAX_STD``. In TOML, one number sets all three. The standard deviation of real images never exceeds 0.5.
+    * ``mean``: Means of red, green and blue for channels from 0 to 1, each from -1 to 1. In TOML, one number sets all three. DALI's means are for channels from 0 to 255: divide them by 255. For images of floats, any means in the unit of the stored numbers.
+    * ``std``: Standard deviations of red, green and blue for channels from 0 to 1: above 0, at most ``Normalize::MAX_STD``. In TOML, one number sets all three. The standard deviation of real images never exceeds 0.5. For images of floats, any deviations above 0.
     """
 
     OP = "normalize"

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from ._names import nearest
-from ._settings import Placement, _Settings, given
+from ._settings import Pixels, Placement, _Settings, given
 
 __all__ = ["Cache", "Decode", "Limits", "LoaderSettings", "Output", "Storage", "Targets"]
 
@@ -55,6 +55,9 @@ class Decode(Section):
     * ``jpeg``: the decoder of JPEGs on the CPU: ``"feedwater"``, ``"libjpeg"`` (libjpeg-turbo), or
       ``"auto"`` (default: feedwater's decoder, and libjpeg-turbo for JPEGs that it does not
       support). All give the same pixels.
+    * ``pixels``: pixels of the decoded images: ``"u8x3"`` (default), ``"u16"`` or ``"u16x3"``
+      (16 bits, with one or three channels), ``"f32"`` or ``"f32x3"`` (numbers as stored). Images
+      of 16 bits and of floats are PNG, TIFF, PNM or PFM files, processed on the CPU.
     * ``orientation``: whether images are turned upright by their EXIF orientation. Default: True.
     * ``strict``: whether damaged images are errors. Default: True. With False, damaged images that
       Pillow accepts have Pillow's pixels, and are counted.
@@ -71,6 +74,7 @@ class Decode(Section):
         hardware_group: int | None = None,
         prescale: bool | None = None,
         jpeg: Literal["auto", "feedwater", "libjpeg"] | None = None,
+        pixels: Pixels | None = None,
         orientation: bool | None = None,
         strict: bool | None = None,
     ) -> None:
@@ -81,6 +85,7 @@ class Decode(Section):
             hardware_group=hardware_group,
             prescale=prescale,
             jpeg=jpeg,
+            pixels=pixels,
             orientation=orientation,
             strict=strict,
         )

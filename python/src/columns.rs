@@ -106,8 +106,8 @@ pub fn exported_columns(batch: &feedwater::Batch) -> Vec<Export> {
     columns.filter_map(|name| batch.column(name)).map(export).collect()
 }
 
-/// Tensor values of the bytes 0 and 255 for each channel, by the name of the column: of images and
-/// views whose chains convert bytes to floats.
+/// Tensor values that are shown black and white for each channel, by the name of the column: of
+/// images and views with floats.
 pub fn normalization(plan: &Plan) -> HashMap<String, [[f32; 2]; 3]> {
     let views = plan.views.iter().map(|view| (view.name.as_str(), &view.plan));
     let chains = views.chain([(IMAGE, plan)]);

@@ -7,6 +7,7 @@ use toml::{Table, Value};
 
 use super::node::{NodeError, read, read_with, type_name};
 use crate::error::{Error, Result};
+use crate::image::PixelFormat;
 use crate::op::{self, Chain, ChainStep, Operator, Placement, View};
 use crate::plan::ColumnSettings;
 use crate::tensor::DType;
@@ -43,6 +44,8 @@ struct ViewSettings {
     like: Option<String>,
     #[serde(default)]
     dtype: Option<DType>,
+    #[serde(default)]
+    pixels: Option<PixelFormat>,
 }
 
 /// Adds the views of `[[view]]` to a chain.
@@ -52,11 +55,11 @@ pub fn views(value: Option<Value>, mut main: Chain) -> Result<(Chain, Vec<Table>
         let (chain, operators) = chain(&format!("{key}.chain"), table.remove("chain"))?;
         let settings = read(Value::Table(table.clone()))
             .map_err(|problem: NodeError| problem.or_known(&["chain"]).into_error(&key))?;
-        let ViewSettings { name, field, count, like, dtype } = settings;
+        let ViewSettings { name, field, count, like, dtype, pixels } = settings;
         let steps = chain.steps().iter().zip(operators);
         let steps = steps.map(|(step, settings)| step_table(step, &settings));
         table.insert("chain".into(), steps.collect::<Result<Vec<_>>>()?.into());
-        main = main.view(View { field, count, like, dtype, ..View::new(&name, chain) });
+        main = main.view(View { field, count, like, dtype, pixels, ..View::new(&name, chain) });
         written.push(table);
     }
     Ok((main, written))

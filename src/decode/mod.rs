@@ -24,6 +24,7 @@ use crate::error::{DataError, Reason, Tolerated};
 use crate::geometry::{Roi, Size};
 use crate::header::{Format, Header};
 
+pub use floats::{FloatPart, FloatSink};
 pub use jpeg::{is_indexable, refusal};
 pub use jpeg_choice::{JpegBy, JpegDecoder, JpegRefusal};
 pub use row_index::{
@@ -33,6 +34,7 @@ pub use row_index::{
 pub use rows::{MOST_ROWS, RowLayout, RowSink, Rows};
 pub use value_image::ValueImage;
 
+mod floats;
 mod jpeg_choice;
 mod row_index;
 mod rows;
@@ -335,6 +337,11 @@ impl Decoders {
         check(header, window, reduction)?;
         (self.tolerated, self.jpeg_by) = (None, None);
         let Some(place) = self.place(header) else {
+            if header.format == Format::Pfm {
+                let problem = "the file is a PFM, which has floats; set decode.pixels to f32 or \
+                               f32x3 to read it";
+                return Err(unsupported(problem));
+            }
             let (name, only) = (header.format.name(), self.only.unwrap_or("any decoder"));
             return Err(unsupported(format!("a {name} cannot be decoded by {only}")));
         };

@@ -25,7 +25,7 @@ mod damaged;
 mod values;
 
 use damaged::Shape;
-pub(super) use values::read_values;
+pub(super) use values::{PngSamples, read_png, read_values};
 
 /// Memory that the `png` crate may allocate for chunks besides the rows, in bytes.
 const SLACK_BYTES: usize = 1 << 16;

@@ -1,6 +1,8 @@
 //! TIFF decoder. It unpacks a row of strips or tiles into a band of rows, and converts the band to
 //! RGB row by row.
 
+use std::ops::Range;
+
 use flate2::{Decompress, FlushDecompress};
 use weezl::{BitOrder, decode::Decoder};
 
@@ -9,7 +11,10 @@ use super::{
     Buffers, DecodeMemory, EncodedImage, HostDecoder, LIBRARY_BYTES, RowSink, size_changed,
 };
 use crate::error::{DataError, Reason, Tolerated};
-use crate::header::{Format, Header, TiffColors, TiffLayout, TiffPacking, tiff_layout};
+use crate::geometry::Size;
+use crate::header::{
+    Format, Header, TIFF_FLOAT_BITS, TiffColors, TiffLayout, TiffPacking, tiff_layout,
+};
 use crate::tensor::CHANNELS;
 
 /// Maximum size of a pixel in bytes.
@@ -67,37 +72,69 @@ fn chunk_bytes(layout: &TiffLayout) -> u64 {
 
 fn decode(
     image: &EncodedImage<'_>,
-    buffers: &mut Buffers,
+    Buffers { scratch, rows }: &mut Buffers,
     sink: &mut RowSink<'_>,
 ) -> Result<(), DataError> {
     let EncodedImage { bytes, header, window, .. } = *image;
     let layout = tiff_layout(bytes)?;
-    if layout.size != header.size {
-        return Err(size_changed(header.size, layout.size));
+    if layout.bits == TIFF_FLOAT_BITS {
+        let problem = "the TIFF has floats; set decode.pixels to f32 to read it";
+        return Err(DataError::new(Reason::Unsupported, problem));
     }
-    let [band, tile] = [band_bytes(&layout), tile_bytes(&layout)];
-    let whole = usize::try_from(band.saturating_add(tile)).unwrap_or(usize::MAX);
-    let scratch = grown(&mut buffers.scratch, whole)?;
-    let (band, tile) = scratch.split_at_mut(band as usize);
     let palette = layout.palette(bytes);
-    let mut groups = RowGroups::new(&mut buffers.rows, window, sink)?;
-    let rows = layout.chunk.height as usize;
-    let pitch = layout.row_bytes() * layout.across();
-    let mut loaded = None;
-    for y in window.y as usize..window.bottom() as usize {
-        let row_of_chunks = y / rows;
-        if loaded != Some(row_of_chunks) {
-            load(&layout, bytes, row_of_chunks, band, tile)?;
-            loaded = Some(row_of_chunks);
-        }
-        let row = &band[pitch * (y % rows)..][..pitch];
+    let mut groups = RowGroups::new(rows, window, sink)?;
+    read_rows(bytes, &layout, header.size, window.y..window.bottom(), scratch, &mut |_, row| {
         let out = groups.row().as_chunks_mut::<CHANNELS>().0;
         for (x, pixel) in (window.x as usize..).zip(out) {
             *pixel = color(&layout, &palette, row, x);
         }
         groups.push();
+    })
+}
+
+/// Passes the unpacked samples of the rows `which` to `to`. A row consists of the rows of all
+/// strips or tiles that are beside each other. `size` is the size in the header.
+pub(super) fn read_rows(
+    bytes: &[u8],
+    layout: &TiffLayout,
+    size: Size,
+    which: Range<u32>,
+    scratch: &mut Vec<u8>,
+    to: &mut dyn FnMut(u32, &[u8]),
+) -> Result<(), DataError> {
+    if layout.size != size {
+        return Err(size_changed(size, layout.size));
+    }
+    let [band, tile] = [band_bytes(layout), tile_bytes(layout)];
+    let whole = usize::try_from(band.saturating_add(tile)).unwrap_or(usize::MAX);
+    let (band, tile) = grown(scratch, whole)?.split_at_mut(band as usize);
+    let pitch = layout.row_bytes() * layout.across();
+    let mut loaded = None;
+    for y in which {
+        let (row_of_chunks, row) = (y / layout.chunk.height, y % layout.chunk.height);
+        if loaded != Some(row_of_chunks) {
+            load(layout, bytes, row_of_chunks as usize, band, tile)?;
+            loaded = Some(row_of_chunks);
+        }
+        to(y, &band[pitch * row as usize..][..pitch]);
     }
     Ok(())
+}
+
+/// Sample number `number` of the pixel in column `x` of a row from [`read_rows`], for 8, 16 or 32
+/// bits.
+pub(super) fn number(layout: &TiffLayout, row: &[u8], x: usize, number: usize) -> f32 {
+    let (tile, x) = (x / layout.chunk.width as usize, x % layout.chunk.width as usize);
+    let row = &row[layout.row_bytes() * tile..];
+    let at = layout.samples * x + number;
+    match layout.bits {
+        8 => row[at].into(),
+        16 => word(layout.little, [row[2 * at], row[2 * at + 1]]).into(),
+        _ => {
+            let bytes = [0, 1, 2, 3].map(|byte| row[4 * at + byte]);
+            if layout.little { f32::from_le_bytes(bytes) } else { f32::from_be_bytes(bytes) }
+        }
+    }
 }
 
 /// Unpacks one row of strips or tiles into `band`.

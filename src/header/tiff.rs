@@ -14,6 +14,8 @@ const ENTRY_BYTES: usize = 12;
 const MOST_TILE_RATIO: u64 = 4;
 /// A tile with at most this many pixels is accepted, however small the image is.
 const LEAST_TILE_LIMIT: u64 = 1 << 20;
+/// Number of bits of a float.
+pub(crate) const FLOAT_BITS: u32 = 32;
 /// Maximum number of samples of a pixel, as in Pillow.
 const MOST_SAMPLES: u32 = 6;
 
@@ -22,7 +24,7 @@ const MOST_SAMPLES: u32 = 6;
 pub(crate) struct TiffLayout {
     pub size: Size,
     pub colors: TiffColors,
-    /// Number of bits per sample: 1, 2, 4, 8 or 16.
+    /// Number of bits per sample: 1, 2, 4, 8 or 16, or 32 for floats.
     pub bits: u32,
     /// Number of samples per pixel.
     pub samples: usize,
@@ -263,6 +265,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
         // Pillow does not read inverted 16-bit samples in big-endian order. It reads them in
         // little-endian order, but does not invert them.
         TiffColors::Gray { inverted } if bits == 16 => samples == 1 && (little || !inverted),
+        TiffColors::Gray { inverted } if bits == FLOAT_BITS => samples == 1 && !inverted,
         TiffColors::Gray { .. } => {
             samples == 1 && matches!(bits, 1 | 2 | 4 | 8)
                 || (bits, samples, photometric, first_extra) == (8, 2, 1, Some(2))
@@ -274,7 +277,8 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
         TiffColors::Rgb | TiffColors::Multiplied => bits == 8 || bits == 16 && samples <= 4,
         TiffColors::Inks => bits == 8,
     };
-    if !has_bits || !directory.all(258, bits)? || !directory.all(339, 1)? {
+    let sample_format = if bits == FLOAT_BITS { 3 } else { 1 };
+    if !has_bits || !directory.all(258, bits)? || !directory.all(339, sample_format)? {
         return Err(unsupported(format!(
             "the combination of {} of {} per pixel and photometric interpretation {photometric}, \
              which feedwater does not support",
@@ -294,7 +298,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
     let differences = match directory.value(317)?.unwrap_or(1) {
         _ if matches!(packing, TiffPacking::None | TiffPacking::PackBits) => false,
         1 => false,
-        2 if bits >= 8 => true,
+        2 if matches!(bits, 8 | 16) => true,
         other => {
             return Err(unsupported(format!(
                 "predictor {other} for samples of {bits} bits, which feedwater does not support"

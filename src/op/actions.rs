@@ -5,9 +5,8 @@ use std::ops::Range;
 
 use crate::error::{DataError, reserve};
 use crate::geometry::{BoundingBox, Roi, Size};
-use crate::image::HostImage;
+use crate::image::{HostImage, PixelFormat};
 use crate::random::{OperatorPath, SampleKey, SampleRng};
-use crate::tensor::CHANNELS;
 
 use super::action::Action;
 use super::draw::{Boxes, Draw};
@@ -36,6 +35,8 @@ pub struct Actions {
     /// Number of the output, for an operator that has several ([`Operator::outputs`]). Random
     /// numbers do not depend on it.
     pub output: u32,
+    /// Pixels of the decoded image.
+    pub format: PixelFormat,
     /// Boxes of the objects, as they are in the image that the next operator receives. Stored here
     /// only so that the memory is reused.
     present: Vec<BoundingBox>,
@@ -68,17 +69,17 @@ impl Actions {
         self.draw_recorded(operators, key, input, trace, None)
     }
 
-    /// Names and parameters of the actions for an image of size `input`, by operator. `boxes` are
-    /// the boxes of the objects in this image.
+    /// Names and parameters of the actions for an image of this size and format, by operator.
+    /// `boxes` are the boxes of the objects in this image.
     pub fn named<'a>(
         operators: impl IntoIterator<Item = &'a dyn Operator>,
         key: SampleKey,
-        input: Size,
+        (input, format): (Size, PixelFormat),
         boxes: Vec<BoundingBox>,
     ) -> Vec<DrawnOperator> {
         let mut record = Record::default();
         let trace = &mut Trace::new(input);
-        let mut actions = Self { boxes, ..Self::default() };
+        let mut actions = Self { boxes, format, ..Self::default() };
         actions.draw_recorded(operators, key, input, trace, Some(&mut record));
         record.operators
     }
@@ -95,7 +96,8 @@ impl Actions {
         self.ends.clear();
         self.table.clear();
         self.fixed.clear();
-        let (mut size, mut channels) = (input, CHANNELS);
+        let (mut size, mut channels) = (input, self.format.channels());
+        let floats = self.format.is_floats();
         self.names.clear();
         for operator in operators {
             let first = self.list.len();
@@ -112,8 +114,19 @@ impl Actions {
             let present = &mut self.present;
             let boxes = Boxes { upright: &self.boxes, trace: &*trace, first, present };
             let (sample, output) = (key, self.output);
-            let mut draw =
-                Draw { size, channels, sample, output, path, rng, actions, tables, boxes, record };
+            let mut draw = Draw {
+                size,
+                channels,
+                floats,
+                sample,
+                output,
+                path,
+                rng,
+                actions,
+                tables,
+                boxes,
+                record,
+            };
             operator.draw(&mut draw);
             size = draw.size;
             // The plan has checked that the operator accepts its input.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{BatchOperator, Operator};
+use crate::image::PixelFormat;
 use crate::tensor::DType;
 
 /// Where an operator (or the decoder) runs.
@@ -77,12 +78,17 @@ pub struct View {
     pub like: Option<String>,
     /// Element type. `None` means that of [`Settings::output`](crate::plan::Settings::output).
     pub dtype: Option<DType>,
+    /// Pixels of the decoded image, for a view of a [`field`](Self::field). `None` means bytes.
+    /// Views of the sample's image have the pixels of
+    /// [`DecodeSettings::pixels`](crate::plan::DecodeSettings::pixels).
+    pub pixels: Option<PixelFormat>,
 }
 
 impl View {
     /// Creates a view with one output per sample and random numbers of its own.
     pub fn new(name: &str, chain: Chain) -> Self {
-        Self { name: name.into(), chain, field: None, count: None, like: None, dtype: None }
+        let (field, count, like, dtype, pixels) = (None, None, None, None, None);
+        Self { name: name.into(), chain, field, count, like, dtype, pixels }
     }
 
     /// Reads the image from a field of the source.
@@ -103,6 +109,11 @@ impl View {
     /// Sets the element type.
     pub fn dtype(self, dtype: DType) -> Self {
         Self { dtype: Some(dtype), ..self }
+    }
+
+    /// Sets the pixels of the decoded image of a field.
+    pub fn pixels(self, pixels: PixelFormat) -> Self {
+        Self { pixels: Some(pixels), ..self }
     }
 }
 

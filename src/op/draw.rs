@@ -29,6 +29,8 @@ use super::{ActionParams, Operator, ParamBytes, Trace};
 pub struct Draw<'a> {
     pub(super) size: Size,
     pub(super) channels: usize,
+    /// Whether the decoder gives floats.
+    pub(super) floats: bool,
     pub(super) sample: SampleKey,
     pub(super) output: u32,
     pub(super) path: OperatorPath,
@@ -135,13 +137,14 @@ impl Draw<'_> {
 
     /// Resamples the region `of` of the image to an image of size `to`.
     pub fn resample(&mut self, of: Roi, to: Size, filter: Filter) {
-        let params = resample::Params::new(of, to, Weights::Filter(filter));
+        let params = resample::Params::new(of, to, Weights::Filter(filter), self.floats);
         self.push(params, to);
     }
 
     /// Blurs rows and columns. The image is reflected at its borders.
     pub(crate) fn blur(&mut self, blur: Blur) {
-        let params = resample::Params::new(self.size.window(), self.size, Weights::Blur(blur));
+        let of = self.size.window();
+        let params = resample::Params::new(of, self.size, Weights::Blur(blur), self.floats);
         self.push(params, self.size);
     }
 
@@ -242,6 +245,7 @@ impl Draw<'_> {
             let mut draw = Draw {
                 size: self.size,
                 channels: self.channels,
+                floats: self.floats,
                 sample: self.sample,
                 output: self.output,
                 path,

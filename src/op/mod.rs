@@ -31,7 +31,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::geometry::Size;
-use crate::image::PixelType;
+use crate::image::{PixelFormat, PixelType};
 use crate::random::{OperatorPath, SampleKey, SampleRng};
 use crate::tensor::CHANNELS;
 
@@ -254,6 +254,17 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
         Ok(input)
     }
 
+    /// The operator that a chain runs instead of this one on images of this format. `None` means
+    /// this operator. The error tells the user what to do instead if there is none. Default: this
+    /// operator, if the decoder gives bytes or the operator only moves, cuts, resamples or warps.
+    #[doc(hidden)]
+    fn of_format(&self, format: PixelFormat) -> Result<Option<Arc<dyn Operator>>, FieldError> {
+        if !format.is_floats() || self.kinds().take_decoded_floats() {
+            return Ok(None);
+        }
+        Err(FieldError::new("op", needs_bytes(self.name(), format)))
+    }
+
     /// Output size if it is the same for all samples, else `None`. `input` is the input size if it
     /// is the same for all samples.
     fn fixed_output(&self, input: Option<Size>) -> Option<Size> {
@@ -289,9 +300,20 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
         let (size, actions, tables) = (Size::new(500, 375), &mut Vec::new(), &mut Vec::new());
         let (trace, present) = (&Trace::new(size), &mut Vec::new());
         let boxes = draw::Boxes { upright: &[], trace, first: 0, present };
-        let (channels, output, record) = (CHANNELS, 0, None);
-        let mut draw =
-            Draw { size, channels, sample, output, path, rng, actions, tables, boxes, record };
+        let (channels, floats, output, record) = (CHANNELS, false, 0, None);
+        let mut draw = Draw {
+            size,
+            channels,
+            floats,
+            sample,
+            output,
+            path,
+            rng,
+            actions,
+            tables,
+            boxes,
+            record,
+        };
         self.draw(&mut draw);
         draw.rng.has_drawn()
     }
@@ -326,6 +348,15 @@ trait BuiltIn: Operator + Sized + DeserializeOwned + Serialize {
 
     /// Examples of the operator for the parity tests, the self-test and the benches.
     fn examples() -> Vec<Self>;
+}
+
+/// Problem of an operator that changes bytes, in a chain for images of this format.
+fn needs_bytes(name: &str, format: PixelFormat) -> String {
+    let format = format.name();
+    format!(
+        "is {name}, which changes pixels of 8 bits, but the decoder gives {format} pixels; before \
+         normalize, use only operators that resize, crop, flip, pad, warp or blur"
+    )
 }
 
 /// Output pixel type of an operator with these kinds.

@@ -20,7 +20,11 @@ impl fmt::Display for Plan {
         let mut steps = self.steps.iter().enumerate().rev();
         let reason =
             |(number, step): (usize, &PlannedStep)| Some((number, step.kinds.not_on_device()?));
-        if let Some((last, why)) = steps.find_map(reason) {
+        if self.pixels().is_floats() {
+            let (name, words) =
+                (self.pixels().name(), "so decoding and all operators are on the cpu");
+            writeln!(f, "{:<8}decode.pixels is {name}; {words}", "reason")?;
+        } else if let Some((last, why)) = steps.find_map(reason) {
             let name = self.steps[last].operator.name();
             let before = "so decoding and the operators before it are on the cpu too";
             writeln!(f, "{:<8}{name} (chain[{last}]) {why}; {before}", "reason")?;

@@ -143,7 +143,8 @@ impl Plan {
     pub fn new(chain: &Chain, settings: &Settings, facts: &Facts) -> Result<Self> {
         settings.check()?;
         let (decode, places) = place(chain, &settings.decode, &facts.device)?;
-        let (steps, size, channels) = planned_steps(chain, places, "chain")?;
+        let format = settings.decode.pixels;
+        let (steps, size, channels) = planned_steps(chain, places, format, "chain")?;
         refuse_several_outputs(&steps)?;
         let only_views = steps.is_empty() && !chain.views().is_empty();
         let size = match size {
@@ -195,11 +196,11 @@ impl Plan {
             available: facts.available.clone(),
         };
         if plan.has_floats() && dtype == DType::U8 {
-            return Err(Error::config(
-                "output.dtype",
-                "is u8, but the operator normalize makes floats; choose f32, f16 or bf16, or \
-                 remove normalize",
-            ));
+            let problem = format!("is u8, but {}", plan.source_of_floats(""));
+            return Err(Error::config("output.dtype", problem));
+        }
+        if let Some(problem) = plan.overflow() {
+            return Err(Error::config("output.dtype", problem));
         }
         plan.views = ViewPlan::all(chain.views(), &plan)?;
         let has_views = plan.views.iter().any(|view| view.field.is_none());
@@ -207,7 +208,10 @@ impl Plan {
         plan.prefetch = bounds::most_ahead(settings.loader.prefetch, plan.output_bytes());
         plan.ahead_batches = Bounds::ahead(settings.loader.prefetch, plan.prefetch);
         if !plan.uses_gpu() && plan.runs_on.gpu.is_some() {
-            plan.runs_on = DevicePick::cpu("every operator is placed on the cpu");
+            plan.runs_on = DevicePick::cpu(match format.is_floats() {
+                true => "images of 16 bits and of floats are processed on the cpu",
+                false => "every operator is placed on the cpu",
+            });
         }
         let memory = if plan.uses_gpu() { Memory::Device } else { Memory::Host };
         let classes = plan.stage.as_ref().map(|stage| stage.classes);
@@ -314,6 +318,16 @@ fn place(
     for (number, step) in chain.steps().iter().enumerate() {
         let (key, name) = (format!("chain[{number}]"), step.operator.name());
         asked.push((key.clone(), name, own_placement(step, &key)?));
+    }
+    if decode.pixels.is_floats() {
+        let Some((key, name, _)) = asked.iter().find(|it| it.2 == Placement::Gpu) else {
+            return Ok((Place::Cpu, vec![Place::Cpu; chain.steps().len()]));
+        };
+        let problem = format!(
+            "is gpu, but {name} runs on the cpu only, because decode.pixels is {}; write cpu or auto",
+            decode.pixels.name()
+        );
+        return Err(Error::config(format!("{key}.placement"), problem));
     }
     let nvjpeg = match device {
         DeviceFacts::None(why) => {

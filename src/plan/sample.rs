@@ -76,6 +76,7 @@ impl Plan {
         out.upright = out.orientation.upright_size(header.size);
         out.trace = Trace::new(out.upright);
         let operators = self.steps.iter().map(|step| &*step.operator);
+        out.actions.format = self.pixels();
         out.output = out.actions.draw(operators, key, out.upright, &mut out.trace);
         out.reduction = self.reduction(header, out);
     }
@@ -128,7 +129,8 @@ impl Plan {
         }
         let seed = self.settings.loader.seed;
         let key = SampleKey { seed, epoch, index }.of_repeat(repeat);
-        Actions::named(self.steps.iter().map(|step| &*step.operator), key, size, boxes)
+        let operators = self.steps.iter().map(|step| &*step.operator);
+        Actions::named(operators, key, (size, self.pixels()), boxes)
     }
 
     /// Maximum number of entries (of 32 bits) of all tables that do not depend on windows.

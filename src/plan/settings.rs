@@ -7,6 +7,7 @@ use crate::error::{DataError, Reason};
 use crate::footprint::{byte_size, some_byte_size};
 use crate::geometry::Size;
 use crate::header::Header;
+use crate::image::PixelFormat;
 use crate::op::Placement;
 use crate::storage::StorageSettings;
 use crate::tensor::{DType, Layout};
@@ -142,6 +143,10 @@ pub struct DecodeSettings {
     /// half of the samples of all slots, but at least 7 and at most 32.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hardware_group: Option<usize>,
+    /// Pixels of the decoded images. Default `u8x3`. Images of other formats are decoded and
+    /// transformed on the CPU. They must be PNG, TIFF, binary PNM or PFM files with as many
+    /// channels. Those of `u16` and `u16x3` must have 16 bits per sample.
+    pub pixels: PixelFormat,
     /// Whether the decoder may scale a JPEG down by 2, 4 or 8 before it is resized, never below the
     /// required size. Pixels change slightly. Only libjpeg-turbo and the JPEG engines can scale
     /// down. On the CPU, our own decoder without `prescale` is at least as fast. Default false.
@@ -168,6 +173,7 @@ impl Default for DecodeSettings {
             routes: Route::ALL.to_vec(),
             max_cpu_threads: None,
             hardware_group: None,
+            pixels: PixelFormat::U8x3,
             prescale: false,
             jpeg: JpegDecoder::Auto,
             orientation: true,

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::geometry::Size;
-use crate::image::PixelType;
-use crate::op::{Chain, Kinds, Operator};
+use crate::image::{PixelFormat, PixelType};
+use crate::op::{Chain, FieldError, Kinds, Operator};
 use crate::tensor::CHANNELS;
 
 /// Place where an operator or the decoder runs.
@@ -46,23 +46,30 @@ pub struct PlannedStep {
     pub pixels: PixelType,
 }
 
-/// Checks the operators of a chain and plans them at these places. `list` is the key of the chain.
-/// Returns also the size of the chain's output, `None` if samples have different sizes, and the
-/// number of its channels.
+/// Checks the operators of a chain for images of this format, and plans them at these places.
+/// `list` is the key of the chain. Returns also the size of the chain's output, `None` if samples
+/// have different sizes, and the number of its channels.
 pub(super) fn planned_steps(
     chain: &Chain,
     places: Vec<Place>,
+    format: PixelFormat,
     list: &str,
 ) -> Result<(Vec<PlannedStep>, Option<Size>, usize)> {
-    let (mut pixels, mut channels) = (PixelType::U8, CHANNELS);
+    let (mut pixels, mut channels) = (format.pixels(), format.channels());
+    // Floats from the decoder, to which `normalize` has not been applied yet.
+    let mut are_decoded = format.is_floats();
     let mut size = None;
     let mut steps: Vec<PlannedStep> = Vec::new();
     for (number, (step, place)) in chain.steps().iter().zip(places).enumerate() {
         let key = format!("{list}[{number}]");
-        let operator = step.operator.clone();
-        operator
-            .check()
-            .map_err(|error| Error::config(format!("{key}.{}", error.field), error.problem))?;
+        let mut operator = step.operator.clone();
+        let field_error =
+            |error: FieldError| Error::config(format!("{key}.{}", error.field), error.problem);
+        operator.check().map_err(field_error)?;
+        let takes_decoded = are_decoded || !format.is_floats();
+        if takes_decoded && let Some(other) = operator.of_format(format).map_err(field_error)? {
+            (operator, are_decoded) = (other, false);
+        }
         let earlier = steps.iter().find(|it| it.operator.outputs() > 1);
         if let (Some(earlier), true) = (earlier, operator.outputs() > 1) {
             let problem = format!(
@@ -73,7 +80,9 @@ pub(super) fn planned_steps(
             );
             return Err(Error::config(key, problem));
         }
-        pixels = operator.pixels(pixels).map_err(|problem| Error::config(&key, problem))?;
+        if !are_decoded {
+            pixels = operator.pixels(pixels).map_err(|problem| Error::config(&key, problem))?;
+        }
         channels = operator.channels(channels).map_err(|problem| Error::config(&key, problem))?;
         if channels != 1 && channels != CHANNELS {
             let problem = format!(

@@ -275,8 +275,9 @@ pub struct Windows {
 pub enum Input {
     /// Rows of the decoder.
     Rows,
-    /// Rows of the decoder, which are stored first, because the image is rotated or mirrored.
-    Turned,
+    /// Rows of the decoder, which are stored first, because the image is rotated or mirrored, or
+    /// has floats.
+    Stored,
     /// An image that several chains share.
     Image,
 }
@@ -288,9 +289,14 @@ type Buffers = u8;
 const BEGIN: Buffers = 0b0010;
 
 impl Windows {
-    /// Size of each stored image for these stages, in bytes. `decoded` is the size of the decoded
-    /// window. `tensor` is whether the last pass writes the tensor.
-    pub fn of(stages: &[Stage], decoded: Size, input: Input, tensor: bool) -> [u64; 6] {
+    /// Size of each stored image for these stages, in bytes. `decoded` is the pixel type and the
+    /// size of the decoded window. `tensor` is whether the last pass writes the tensor.
+    pub fn of(
+        stages: &[Stage],
+        decoded: (PixelType, Size),
+        input: Input,
+        tensor: bool,
+    ) -> [u64; 6] {
         let mut windows = Self {
             bytes: [[0; 2]; 2],
             mixes: [0; 2],
@@ -300,8 +306,8 @@ impl Windows {
             crops: 0,
             pass: 0,
         };
-        let mut last = (PixelType::U8, decoded);
-        if input == Input::Turned {
+        let mut last = decoded;
+        if input == Input::Stored {
             windows.end_pass(last);
         }
         for stage in stages {
@@ -332,6 +338,14 @@ impl Windows {
                 if !none {
                     (self.decoder, self.stored) = (0, 0);
                 }
+            }
+            Passes::Resample | Passes::Reader if last.0 == PixelType::F32 => {
+                self.end_pass(last);
+                if stage.what == Passes::Resample {
+                    let between = Size::new(stage.output.width, stage.input.height);
+                    self.stored = self.put(self.stored, (stage.pixels, between));
+                }
+                self.stored = self.put(self.stored, (stage.pixels, stage.output));
             }
             Passes::Resample => {
                 let after = self.put(pass, last);

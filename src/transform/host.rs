@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use crate::decode::Decoders;
 use crate::error::DataError;
 use crate::header::Header;
-use crate::image::{HostImage, PixelType};
+use crate::image::{HostImage, Image, PixelType};
 use crate::op::Actions;
 use crate::op::kind::Executor;
+use crate::op::resample;
 use crate::plan::{Plan, SamplePlan};
 use crate::tensor::{CHANNELS, TensorShape};
 
@@ -59,6 +60,8 @@ struct Rest<'a> {
     actions: &'a Actions,
     place: usize,
     end: usize,
+    /// Whether the horizontal pass of the resampling of floats at `place` has been executed.
+    is_across: bool,
 }
 
 impl HostTransform {
@@ -167,7 +170,7 @@ impl HostTransform {
     ) -> Result<(), DataError> {
         self.images.begin();
         let [place, end] = [operators.start, operators.end].map(|at| actions.end(at));
-        let mut rest = Rest { actions, place, end };
+        let mut rest = Rest { actions, place, end, is_across: false };
         match self.next_pass(image, &mut rest, out.as_deref_mut())? {
             Some(made) => self.images.advance(made),
             None => return Ok(()),
@@ -186,9 +189,12 @@ impl HostTransform {
         self.busy = Duration::ZERO;
         self.images.begin();
         let actions = &encoded.sample.actions;
-        let mut rest = Rest { actions, place: 0, end: actions.end(operators) };
+        let end = actions.end(operators);
+        let mut rest = Rest { actions, place: 0, end, is_across: false };
         let mut stored = false;
-        if encoded.sample.orientation.is_upright() {
+        if encoded.plan.pixels().is_floats() {
+            self.decode_floats(encoded, decoder)?;
+        } else if encoded.sample.orientation.is_upright() {
             stored = self.first_pass(encoded, decoder, &mut rest, out.as_deref_mut())?;
         } else {
             self.decode_turned(encoded, decoder)?;
@@ -232,6 +238,60 @@ impl HostTransform {
         };
         self.images.advance(upright);
         decoded
+    }
+
+    /// Decodes the window of an image of floats and stores it upright.
+    fn decode_floats(
+        &mut self,
+        PlannedImage { bytes, header, plan, sample }: PlannedImage<'_>,
+        decoder: &mut Decoders,
+    ) -> Result<(), DataError> {
+        let SamplePlan { orientation, stored, stored_window, .. } = *sample;
+        let mut upright = self.images.next(PixelType::F32, sample.window)?;
+        let turn = Upright { orientation, stored, first_column: stored_window.x };
+        let decoded = match &mut upright {
+            HostImage::F32(upright) => {
+                decoder.decode_floats(bytes, header, plan.pixels(), stored_window, &mut |part| {
+                    turn.store_floats(part, upright);
+                })
+            }
+            HostImage::U8(_) => unreachable!("the image has floats"),
+        };
+        self.images.advance(upright);
+        decoded
+    }
+
+    /// Runs a warp or one of the two passes of a resampling on an image of floats. Returns `None`
+    /// if the next action is another one.
+    fn pass_of_floats(
+        &mut self,
+        image: &Image<f32>,
+        rest: &mut Rest<'_>,
+    ) -> Result<Option<HostImage>, DataError> {
+        let Rest { actions, place, end, is_across } = *rest;
+        let Some(action) = actions.list[..end].get(place) else { return Ok(None) };
+        let table = actions.table_of(place);
+        let executor = action.params.executor();
+        let window = match executor {
+            Executor::Resample(params) if !is_across => resample::between(&params.axes, table),
+            Executor::Resample(_) | Executor::Rows(_) => action.output,
+            _ => return Ok(None),
+        };
+        let HostImage::F32(mut made) = self.images.next(PixelType::F32, window)? else {
+            unreachable!("the image has floats")
+        };
+        rest.is_across = false;
+        match executor {
+            Executor::Resample(params) if !is_across => {
+                resample::across(&params.axes, table, image, &mut made);
+                rest.is_across = true;
+            }
+            Executor::Resample(params) => resample::down(&params.axes, table, image, &mut made),
+            Executor::Rows(rows) => rows.floats(table, image, &mut made),
+            _ => unreachable!("the action resamples or warps"),
+        }
+        rest.place += usize::from(!rest.is_across);
+        Ok(Some(HostImage::F32(made)))
     }
 
     /// Runs the first pass, which reads rows from the decoder. Returns whether it stored the
@@ -288,7 +348,7 @@ impl HostTransform {
         rest: &mut Rest<'_>,
         out: Option<&mut [u8]>,
     ) -> Result<Option<HostImage>, DataError> {
-        let Rest { actions, place, end } = *rest;
+        let Rest { actions, place, end, .. } = *rest;
         let action = actions.list[..end].get(place);
         let executor = action.map(|it| it.params.executor());
         if let (Some(action), Some(Executor::Whole(whole))) = (action, executor) {
@@ -301,7 +361,15 @@ impl HostTransform {
             rest.place += 1;
             return self.images.mix(mix, image, action.output).map(Some);
         }
-        let resample = resampling_at(actions, place, end);
+        if let HostImage::F32(image) = image
+            && let Some(made) = self.pass_of_floats(image, rest)?
+        {
+            return Ok(Some(made));
+        }
+        let resample = match image {
+            HostImage::U8(_) => resampling_at(actions, place, end),
+            HostImage::F32(_) => None,
+        };
         let made = match executor {
             Some(Executor::Statistics(statistics)) => Some(statistics.table(image)),
             _ => None,

@@ -1,6 +1,6 @@
 //! Rotation and mirroring of decoded rows, applied when they are stored.
 
-use crate::decode::Rows;
+use crate::decode::{FloatPart, Rows};
 use crate::geometry::{Orientation, Size};
 use crate::image::Image;
 
@@ -26,6 +26,14 @@ impl Upright {
                 let (x, y) = self.orientation.upright_position(self.stored, x, y);
                 image.set_pixel(x, y, *pixel);
             }
+        }
+    }
+
+    /// Stores a part of a row of floats at its position in the upright image.
+    pub fn store_floats(&self, part: FloatPart<'_>, image: &mut Image<f32>) {
+        for (x, pixel) in (part.x..).zip(part.pixels) {
+            let (x, y) = self.orientation.upright_position(self.stored, x, part.y);
+            image.set_pixel(x, y, *pixel);
         }
     }
 }

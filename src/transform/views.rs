@@ -152,6 +152,8 @@ impl Views {
         decoder: &mut Decoders,
         image: &mut HostTransform,
     ) -> Result<(), DataError> {
+        // All views of an image have the same pixels.
+        let plan = self.members.first().map_or(plan, |&number| &plan.views[number].plan);
         image.run_prefix(PlannedImage { bytes, header, plan, sample: &self.shared }, decoder, 0)
     }
 

@@ -112,6 +112,24 @@ pub fn png_of_samples(
     bytes
 }
 
+/// Encodes samples of 8 or 16 bits as a PNG of gray, gray and alpha, RGB, or RGBA, by the number of
+/// channels. Samples of 16 bits have the high byte first.
+pub fn png_of_channels(
+    samples: &[u8],
+    (width, height): (u32, u32),
+    channels: usize,
+    bits: u8,
+) -> Vec<u8> {
+    use png::ColorType::{Grayscale, GrayscaleAlpha, Rgb, Rgba};
+
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, width, height);
+    encoder.set_depth(png::BitDepth::from_u8(bits).unwrap());
+    encoder.set_color([Grayscale, GrayscaleAlpha, Rgb, Rgba][channels - 1]);
+    encoder.write_header().unwrap().write_image_data(samples).unwrap();
+    bytes
+}
+
 /// Encodes gray samples of `bits` bits as an interlaced PNG. `level` returns the sample in a column
 /// of a row.
 pub fn interlaced_png(

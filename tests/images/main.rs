@@ -5,6 +5,7 @@ mod decode;
 mod decoders;
 mod encoders;
 mod exif;
+mod floats;
 mod golden;
 mod header;
 mod jpeg;

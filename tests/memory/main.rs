@@ -10,6 +10,7 @@ mod chains;
 mod counted;
 mod fields;
 mod files;
+mod floats;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod glibc;
 mod large_images;
@@ -80,6 +81,8 @@ fn main() -> ExitCode {
         chains::the_image_that_views_share_is_counted_once,
         chains::the_tables_of_each_output_of_a_view_are_counted,
         chains::a_photograph_that_grew_since_the_plan_was_made_takes_from_the_large_image_room,
+        floats::random_chains_of_floats_stay_within_the_footprint,
+        floats::an_image_of_floats_is_predicted_closely,
         fields::fields_of_any_length_stay_within_the_footprint,
         fields::masks_of_any_size_stay_within_the_footprint,
         fields::images_in_fields_stay_within_the_footprint,

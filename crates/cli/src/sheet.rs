@@ -6,22 +6,17 @@ use std::path::Path;
 
 use feedwater::Result;
 use feedwater::internals::file::AtomicFile;
-use feedwater::internals::geometry::Size;
-use feedwater::internals::op::Actions;
-use feedwater::internals::op::kind::table;
-use feedwater::internals::random::SampleKey;
 use feedwater::internals::tensor::{CHANNELS, DType, Layout, TensorShape};
 use feedwater::loader::{Batch, Column, Loader};
-use feedwater::op::Kind;
-use feedwater::op::custom::Trace;
-use feedwater::plan::Plan;
 use half::{bf16, f16};
 
 use caption::Caption;
+pub use ends::{Ends, normalization};
 use line::{Line, Rgb, shortened, text_width};
 
 mod caption;
 mod columns;
+mod ends;
 mod font;
 mod line;
 mod object;
@@ -44,9 +39,6 @@ const MIN_CHARACTERS: usize = 16;
 
 /// Height of a caption line including the space below it, in pixels at scale 1.
 const LINE: usize = font::ROWS + 2;
-
-/// For each channel, the tensor values that stand for the bytes 0 and 255.
-pub type Ends = [[f32; 2]; CHANNELS];
 
 /// Contact sheet: RGB images with captions on a dark background, in a grid as square as possible.
 ///
@@ -107,6 +99,8 @@ impl<'a> Sheet<'a> {
         normalize: Option<Ends>,
         captions: Vec<Caption>,
     ) -> Self {
+        let values = data.chunks_exact(shape.dtype.bytes()).map(|it| element(shape.dtype, it, 0));
+        let normalize = normalize.map(|ends| ends::with_range(ends, values));
         let count = captions.len();
         let columns = (1..=count).find(|columns| columns * columns >= count).unwrap_or(1);
         Self { shape, data, masks: None, normalize, captions, columns }
@@ -237,19 +231,6 @@ impl<'a> Sheet<'a> {
 /// Returns the values of a column in host memory. Those in device memory are copied.
 fn on_host(column: Column<'_>) -> Result<Cow<'_, [u8]>> {
     column.bytes().map_or_else(|| column.to_host().map(Cow::Owned), |it| Ok(Cow::Borrowed(it)))
-}
-
-/// Returns for each channel the tensor values that stand for the bytes 0 and 255. They are computed
-/// from the chain's last table that maps bytes to floats. If the chain has no such table, returns
-/// `None`, because tensor values are then 0 to 255.
-pub fn normalization(plan: &Plan) -> Option<Ends> {
-    plan.steps.iter().rev().find_map(|step| {
-        let (mut actions, size) = (Actions::default(), Size::new(1, 1));
-        actions.draw([&*step.operator], SampleKey::default(), size, &mut Trace::new(size));
-        actions.demand(actions.list.last()?.output);
-        let place = actions.list.iter().rposition(|it| it.params.kind().is(Kind::FloatTable))?;
-        Some(table::floats(actions.table_of(place)).map(|of| [of[0], of[255]]))
-    })
 }
 
 /// Reads element number `at` of a tensor in native byte order.

@@ -195,7 +195,8 @@ fn the_demo_uses_the_predicted_memory() {
     // on how the program was compiled.
     let own = of("peak_rss_bytes") - of("file_rss_bytes");
     let predicted = of("host_bytes_predicted");
-    assert!((predicted * 4 / 5..=predicted).contains(&own), "{own} of {predicted} bytes");
+    let most = predicted * 102 / 100;
+    assert!((predicted * 4 / 5..=most).contains(&own), "{own} of {predicted} bytes");
     assert_eq!(told["host_bytes_exceeded"], false);
     assert!(fs::metadata(dir.path().join("demo.png")).is_ok_and(|sheet| sheet.len() > 0));
 }

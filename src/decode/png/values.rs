@@ -1,4 +1,5 @@
-//! Reads PNGs with one number per pixel: gray, or indices into a palette.
+//! Reads the samples of PNGs as stored: one number per pixel for masks, or the channels of images
+//! of 16 bits and of floats.
 
 use png::{BitDepth, ColorType, DecodeOptions, Decoder, Limits};
 
@@ -16,6 +17,69 @@ pub fn read_values(
     scratch: &mut Vec<u8>,
     values: &mut [u16],
 ) -> Result<(), DataError> {
+    let mut rows = values.chunks_exact_mut(size.width as usize);
+    let check = |color: ColorType, depth| {
+        if matches!(color, ColorType::Grayscale | ColorType::Indexed) {
+            return Ok((color, depth));
+        }
+        let channels = color.samples();
+        let problem =
+            format!("has {channels} channels; save it as a gray PNG, or as indices of a palette");
+        Err(DataError::new(Reason::Unsupported, problem))
+    };
+    read(bytes, size, size.height, scratch, check, |(color, depth), _, stored| {
+        rows.next().into_iter().for_each(|row| unpack(stored, color, depth, row));
+    })
+}
+
+/// How a PNG stores the samples of a pixel.
+#[derive(Clone, Copy, Debug)]
+pub struct PngSamples {
+    /// Number of samples per pixel, including alpha.
+    pub per_pixel: usize,
+    /// Number of bits per sample: 1, 2, 4, 8 or 16.
+    pub bits: usize,
+}
+
+impl PngSamples {
+    /// Number of channels without alpha: 1 or 3.
+    pub fn channels(self) -> usize {
+        if self.per_pixel < 3 { 1 } else { 3 }
+    }
+}
+
+/// Passes the stored samples of each row above row `end` to `row`, from the top. Calls `check`
+/// first. `scratch` holds the stored rows of an interlaced PNG.
+pub fn read_png(
+    bytes: &[u8],
+    size: Size,
+    end: u32,
+    scratch: &mut Vec<u8>,
+    check: impl FnOnce(PngSamples) -> Result<(), DataError>,
+    row: impl FnMut(PngSamples, u32, &[u8]),
+) -> Result<(), DataError> {
+    let samples = |color: ColorType, depth: BitDepth| {
+        if color == ColorType::Indexed {
+            let problem = "the file has indices into a palette, which are no numbers of an image; \
+                           use u8x3 for its colours, or a mask for its indices";
+            return Err(DataError::new(Reason::Unsupported, problem));
+        }
+        let samples = PngSamples { per_pixel: color.samples(), bits: depth as usize };
+        check(samples).map(|()| samples)
+    };
+    read(bytes, size, end, scratch, samples, row)
+}
+
+/// Passes the stored samples of each row above row `end` to `row`, with the result of `check`. If
+/// these are all rows, also checks the data after them.
+fn read<T: Copy>(
+    bytes: &[u8],
+    size: Size,
+    end: u32,
+    scratch: &mut Vec<u8>,
+    check: impl FnOnce(ColorType, BitDepth) -> Result<T, DataError>,
+    mut row: impl FnMut(T, u32, &[u8]),
+) -> Result<(), DataError> {
     let layout = png_layout(bytes)?;
     let mut options = DecodeOptions::default();
     options.set_ignore_adler32(false);
@@ -31,28 +95,24 @@ pub fn read_values(
         return Err(size_changed(size, found));
     }
     let (color, depth, interlaced) = (info.color_type, info.bit_depth, info.interlaced);
-    if !matches!(color, ColorType::Grayscale | ColorType::Indexed) {
-        let channels = color.samples();
-        let problem =
-            format!("has {channels} channels; save it as a gray PNG, or as indices of a palette");
-        return Err(DataError::new(Reason::Unsupported, problem));
-    }
-    let mut rows = values.chunks_exact_mut(size.width as usize);
+    let checked = check(color, depth)?;
     if interlaced {
         let len = reader.output_buffer_size().unwrap_or(usize::MAX);
         reserve::renew(scratch, len)?;
         // The crate adds the bits of pixels smaller than a byte to the bits of the buffer.
         scratch.fill(0);
         let stride = reader.next_frame(scratch).map_err(error)?.line_size;
-        let stored = scratch.chunks_exact(stride);
-        rows.zip(stored).for_each(|(row, stored)| unpack(stored, color, depth, row));
+        let stored = (0..end).zip(scratch.chunks_exact(stride));
+        stored.for_each(|(y, stored)| row(checked, y, stored));
     } else {
         let cut = || DataError::new(Reason::Truncated, "the PNG ends before its last row");
-        rows.try_for_each(|row| {
+        for y in 0..end {
             let stored = reader.next_row().map_err(error)?.ok_or_else(cut)?;
-            unpack(stored.data(), color, depth, row);
-            Ok::<_, DataError>(())
-        })?;
+            row(checked, y, stored.data());
+        }
+    }
+    if end < size.height && !interlaced {
+        return Ok(());
     }
     reader.finish().map_err(error)?;
     ending(&layout, true).map(drop)

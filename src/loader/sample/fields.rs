@@ -6,10 +6,13 @@ use crate::error::{DataError, Error, Reason, Result, nearest, reserve};
 use crate::field::numpy::Numbers;
 use crate::field::{CellFormat, DefaultValue, FieldValue, Flat, TooLong, Written, quoted};
 use crate::header::Header;
+use crate::image::PixelFormat;
 use crate::op::View;
 use crate::plan::{ColumnKind, ColumnRole, ColumnSettings, Plan, SamplePlan, ViewPlan};
 use crate::source::{Fields, Source};
 use crate::transform::{Followed, Masks};
+
+use super::array_file;
 
 /// Set of columns that are made from fields: bit `n` stands for entry `n` of
 /// [`Settings::columns`](crate::plan::Settings::columns).
@@ -55,6 +58,8 @@ pub(in crate::loader) struct FieldReader {
 /// File of an image in a field.
 struct ImageFile {
     field: String,
+    /// Pixels to which the file is decoded.
+    pixels: PixelFormat,
     /// Bytes of the file of the current sample. Empty if it has none.
     bytes: Vec<u8>,
 }
@@ -110,9 +115,12 @@ impl FieldReader {
         }
         let limit = plan.settings.limits.max_field_bytes;
         let groups = plan.view_groups();
-        let image_fields = groups.iter().filter_map(|(field, _)| *field);
-        let file = |field: &str| ImageFile { field: field.into(), bytes: Vec::new() };
-        let files: Vec<ImageFile> = image_fields.map(file).collect();
+        let file = |(field, views): &(Option<&str>, Vec<usize>)| {
+            let pixels = views.first().map(|&view| plan.views[view].plan.pixels());
+            let pixels = pixels.unwrap_or_default();
+            field.map(|field| ImageFile { field: field.into(), pixels, bytes: Vec::new() })
+        };
+        let files: Vec<ImageFile> = groups.iter().filter_map(file).collect();
         wanted.extend(files.iter().map(|file| file.field.clone()));
         Self { columns, views, files, wanted, shown, buffer: Vec::new(), limit }
     }
@@ -137,7 +145,7 @@ impl FieldReader {
             let result = fields.read_fields(index, &names, buffer, *limit, &mut |number, value| {
                 let Some(column) = columns.get_mut(number) else {
                     let Some(file) = files.get_mut(number - columns.len()) else { return Ok(()) };
-                    let kept = keep_file(value, &mut file.bytes);
+                    let kept = keep_file(value, file, *limit);
                     return kept.map_err(|error| named(&file.field, None, error));
                 };
                 let written = match column.settings.kind {
@@ -337,8 +345,8 @@ fn named(field: &str, column: Option<&str>, error: DataError) -> DataError {
     DataError::new(error.reason, text)
 }
 
-/// Keeps the file of an image.
-fn keep_file(value: FieldValue<'_>, file: &mut Vec<u8>) -> Result<(), DataError> {
+/// Keeps the file of an image of at most `limit` bytes.
+fn keep_file(value: FieldValue<'_>, image: &mut ImageFile, limit: u64) -> Result<(), DataError> {
     let bytes = match value {
         FieldValue::Bytes(bytes) => bytes,
         // A PNM file whose bytes are a text.
@@ -352,23 +360,18 @@ fn keep_file(value: FieldValue<'_>, file: &mut Vec<u8>) -> Result<(), DataError>
             return Err(DataError::new(Reason::Field, problem));
         }
         FieldValue::Npy(npy) if !npy.is_empty() => {
-            return Numbers::parse(npy)?.pass(|value| keep_file(value, file));
+            return Numbers::parse(npy)?.pass(|value| keep_file(value, image, limit));
         }
-        FieldValue::Tensor(Flat::Bytes(pixels), &[height, width, 3]) => {
-            let head = format!("P6 {width} {height} 255\n");
-            reserve::renew(file, head.len() + pixels.len())?;
-            file[..head.len()].copy_from_slice(head.as_bytes());
-            file[head.len()..].copy_from_slice(pixels);
-            return Ok(());
+        FieldValue::Tensor(numbers, shape) => {
+            return array_file::write(numbers, shape, image.pixels, (limit, &mut image.bytes));
         }
         _ => {
-            let problem = "is not a file; the image of a view is the bytes of a file, or an array of \
-                           bytes of the shape [height, width, 3]";
+            let problem = "is not a file; the image of a view is the bytes of a file, or an array";
             return Err(DataError::new(Reason::Field, problem.to_string()));
         }
     };
-    reserve::renew(file, bytes.len())?;
-    file.copy_from_slice(bytes);
+    reserve::renew(&mut image.bytes, bytes.len())?;
+    image.bytes.copy_from_slice(bytes);
     Ok(())
 }
 

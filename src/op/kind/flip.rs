@@ -18,6 +18,7 @@ const CUDA: Cuda =
 
 /// The kind.
 pub static FACTS: Facts = Facts {
+    takes_decoded_floats: true,
     pixels: Some,
     cuda: Some(CUDA),
     params_bytes: size_of::<Params>(),

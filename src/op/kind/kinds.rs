@@ -65,6 +65,11 @@ impl Kinds {
         self.kinds.iter().all(keeps).then_some(input)
     }
 
+    /// Whether the CPU executes all kinds on decoded floats.
+    pub(crate) fn take_decoded_floats(&self) -> bool {
+        self.kinds.iter().all(|kind| kind.facts().takes_decoded_floats)
+    }
+
     /// Maximum number of 32-bit entries in the tables of all actions of a sample, without those
     /// that `Operator::coefficients` counts.
     pub(crate) fn entries(&self) -> usize {

@@ -140,6 +140,9 @@ pub struct Facts {
     pub(crate) execution: Execution,
     /// Output pixel type for an input pixel type. `None` if the kind does not accept the input.
     pub(crate) pixels: fn(PixelType) -> Option<PixelType>,
+    /// Whether the CPU also executes the kind on decoded floats
+    /// ([`PixelFormat`](crate::image::PixelFormat)), which a kernel cannot do.
+    pub(crate) takes_decoded_floats: bool,
     /// CUDA implementation. `None` if actions of this kind run only on the CPU.
     pub(crate) cuda: Option<Cuda>,
     /// Size of an action's parameters for a kernel, in bytes.
@@ -162,6 +165,7 @@ impl Facts {
             id: TypeId::of::<T>,
             execution,
             pixels: only_bytes,
+            takes_decoded_floats: false,
             cuda: None,
             params_bytes: 0,
             nests: false,
@@ -270,6 +274,13 @@ pub trait MakeRow: Debug {
     /// Computes the pixels of `out`, which begin at the column and row `at` of the output. `src`
     /// holds at least the input window of the action. `table` is the table of the action.
     fn row(&self, table: &[i32], src: &Image<u8>, at: (u32, u32), out: &mut [[u8; CHANNELS]]);
+
+    /// Computes all pixels of `out` from floats. Only kinds that
+    /// [take decoded floats](Facts::takes_decoded_floats) implement it.
+    fn floats(&self, table: &[i32], src: &Image<f32>, out: &mut Image<f32>) {
+        let _ = (table, src, out);
+        unreachable!("the plan refuses this kind in a chain for images of floats")
+    }
 }
 
 /// Computes a look-up table from a stored image.

@@ -18,6 +18,7 @@ const CUDA: Cuda =
 
 /// The kind.
 pub static FACTS: Facts = Facts {
+    takes_decoded_floats: true,
     cuda: Some(CUDA),
     params_bytes: size_of::<resample::Params>(),
     nests: true,
@@ -32,23 +33,26 @@ pub struct Params {
     pub axes: resample::Params,
     /// How the coefficients are computed: from a filter or a blur.
     pub weights: Weights,
+    /// Whether the image has floats.
+    pub floats: bool,
 }
 
 impl Params {
     /// Resamples the region `of` of an image to an image of size `to`.
-    pub fn new(of: Roi, to: Size, weights: Weights) -> Self {
-        Self { axes: resample::Params::new(of, to), weights }
+    pub fn new(of: Roi, to: Size, weights: Weights, floats: bool) -> Self {
+        Self { axes: resample::Params::new(of, to), weights, floats }
     }
 
     /// Bounds on the table, whatever window of the output is wanted.
     pub fn table_bounds(&self) -> TableBounds {
-        self.weights.table_bounds(self.axes.of().size(), self.axes.output())
+        let bounds = self.weights.table_bounds(self.axes.of().size(), self.axes.output());
+        if self.floats { bounds.for_floats() } else { bounds }
     }
 }
 
 impl ActionKind for Params {
     fn demand(&mut self, wanted: Wanted, table: &mut Vec<i32>, _: usize) -> Roi {
-        self.weights.fill_table(&mut self.axes, wanted, table)
+        self.weights.fill_table(&mut self.axes, wanted, self.floats, table)
     }
 
     /// The weights of one output are computed in f64 and then converted to entries.

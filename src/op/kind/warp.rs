@@ -21,6 +21,7 @@ const READ_WARP: i32 = 4;
 
 /// The kind.
 pub static FACTS: Facts = Facts {
+    takes_decoded_floats: true,
     cuda: Some(Cuda::new("Warp", include_str!("../../../kernels/warp.cu"))),
     params_bytes: size_of::<Warp>(),
     entries: warp::START_ENTRIES,
@@ -68,8 +69,10 @@ impl ActionKind for Params {
     }
 
     fn reference(&self, table: &[i32], src: &HostImage, out: &mut HostImage, _: &mut Mixer) {
-        let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
-            unreachable!("a warp needs an input and an output of bytes");
+        let (src, out) = match (src, out) {
+            (HostImage::U8(src), HostImage::U8(out)) => (src, out),
+            (HostImage::F32(src), HostImage::F32(out)) => return self.floats(table, src, out),
+            _ => unreachable!("a warp keeps the pixel type"),
         };
         let window = out.window();
         for y in window.y..window.bottom() {
@@ -106,6 +109,14 @@ impl ActionKind for Params {
 }
 
 impl MakeRow for Params {
+    fn floats(&self, table: &[i32], src: &Image<f32>, out: &mut Image<f32>) {
+        let window = out.window();
+        for y in window.y..window.bottom() {
+            let row = out.row_mut(y).as_chunks_mut().0;
+            warp::row_of_floats(&self.warp, table, src, (window.x, y), row);
+        }
+    }
+
     fn row(&self, table: &[i32], src: &Image<u8>, (x, y): (u32, u32), out: &mut [[u8; CHANNELS]]) {
         warp::row(&self.warp, table, src, x, y, out);
     }

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::gaussian::{self, MAX_BLUR};
+use super::params::{PRECISION_BITS, WORDS};
 use crate::geometry::Size;
 
 /// A Gaussian blur of both axes.
@@ -44,5 +45,28 @@ impl Blur {
             *bounds = [first as i32, count as i32];
         }
         taps
+    }
+
+    /// Does the work of [`append`](Self::append) with the same coefficients as f64, each as two
+    /// entries. Returns the number of entries per output.
+    pub(super) fn append_doubles(
+        &self,
+        axis: usize,
+        len: u32,
+        wanted: Range<u32>,
+        table: &mut Vec<i32>,
+    ) -> usize {
+        let (bounds, start) = (2 * wanted.len(), table.len());
+        let taps = self.append(axis, len, wanted, table);
+        let coefs = start + bounds;
+        let count = table.len() - coefs;
+        table.resize(coefs + WORDS * count, 0);
+        // From the last to the first, so that no coefficient is overwritten before it is read.
+        for at in (0..count).rev() {
+            let weight = f64::from(table[coefs + at]) / f64::from(1 << PRECISION_BITS);
+            let words = bytemuck::must_cast::<f64, [i32; WORDS]>(weight);
+            table[coefs + WORDS * at..][..WORDS].copy_from_slice(&words);
+        }
+        WORDS * taps
     }
 }

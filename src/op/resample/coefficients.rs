@@ -8,7 +8,7 @@ use std::f64::consts::PI;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use crate::op::resample::params::{Filter, PRECISION_BITS, nearest};
+use crate::op::resample::params::{Filter, PRECISION_BITS, WORDS, nearest};
 use crate::op::wide::pixels::Shuffles;
 use crate::op::wide::{Instructions, Loop, truncated_double};
 
@@ -40,6 +40,65 @@ impl Line {
         }
     }
 
+    /// Does the work of [`append`](Self::append) with coefficients of type f64, each as two
+    /// entries: `precompute_coeffs` of `Resample.c`, as Pillow uses it for images of mode `F`.
+    /// Returns the number of entries per output.
+    ///
+    /// If the length of the axis does not change, each output has only the input at its place. In
+    /// this case, Pillow does not resample the axis, so values next to a NaN stay as they are.
+    pub fn append_doubles(&self, wanted: Range<u32>, table: &mut Vec<i32>) -> usize {
+        let is_unchanged = self.reduction == 1 && self.box_len == self.output;
+        match self.filter {
+            _ if is_unchanged => append_single(wanted.map(|at| self.box_first + at), table),
+            Filter::Nearest => {
+                let (in0, in1, offset, len) = self.reduced_box();
+                let all = nearest((in0, in1), len, self.output).map(|at| offset + at);
+                append_single(all.take(wanted.end as usize).skip(wanted.start as usize), table)
+            }
+            _ => self.append_double_weights(wanted, table),
+        }
+    }
+
+    fn append_double_weights(&self, wanted: Range<u32>, table: &mut Vec<i32>) -> usize {
+        let weight = match self.filter {
+            Filter::Nearest => unreachable!("nearest has no weights"),
+            Filter::Box => Area::weight,
+            Filter::Bilinear => Triangle::weight,
+            Filter::Hamming => Hamming::weight,
+            Filter::Bicubic => Cubic::weight,
+            Filter::Lanczos => Lanczos::weight,
+        };
+        let (windows, offset) = self.windows();
+        for index in wanted.clone() {
+            let Window { first, count, .. } = windows.of(index);
+            table.extend([(offset + first) as i32, count as i32]);
+        }
+        let entries = WORDS * windows.taps(wanted.clone());
+        for index in wanted {
+            let window = windows.of(index);
+            let weights =
+                (0..window.count).map(|tap| weight(window.distance(tap, windows.inverse)));
+            let sum: f64 = weights.clone().sum();
+            let divisor = if sum == 0.0 { 1.0 } else { sum };
+            let end = table.len() + entries;
+            for weight in weights {
+                table.extend(bytemuck::must_cast::<f64, [i32; WORDS]>(weight / divisor));
+            }
+            table.resize(end, 0);
+        }
+        entries
+    }
+
+    /// Windows of the outputs, and the index of the input from which they are counted.
+    fn windows(&self) -> (Windows, u32) {
+        let (in0, in1, offset, len) = self.reduced_box();
+        let scale = f64::from(in1 - in0) / f64::from(self.output);
+        let filterscale = scale.max(1.0);
+        let support = support(self.filter) * filterscale;
+        let windows = Windows { in0: in0.into(), scale, support, inverse: 1.0 / filterscale, len };
+        (windows, offset)
+    }
+
     /// Returns the box after the reduction: its start and end relative to the first whole pixel
     /// that it touches, the index of this pixel, and the number of pixels that the box touches.
     ///
@@ -54,13 +113,8 @@ impl Line {
     }
 
     fn append_weights(&self, wanted: Range<u32>, table: &mut Vec<i32>) -> usize {
-        let (in0, in1, offset, len) = self.reduced_box();
-        let scale = f64::from(in1 - in0) / f64::from(self.output);
-        let filterscale = scale.max(1.0);
-        let support = support(self.filter) * filterscale;
-        let windows = Windows { in0: in0.into(), scale, support, inverse: 1.0 / filterscale, len };
-        let counts = wanted.clone().map(|index| windows.of(index).count);
-        let taps = counts.max().unwrap_or(0) as usize;
+        let (windows, offset) = self.windows();
+        let taps = windows.taps(wanted.clone());
         for index in wanted.clone() {
             let Window { first, count, .. } = windows.of(index);
             table.extend([(offset + first) as i32, count as i32]);
@@ -99,6 +153,17 @@ impl Line {
         table.resize(table.len() + wanted.len(), 1 << PRECISION_BITS);
         1
     }
+}
+
+/// Appends the bounds and coefficients, as f64, of outputs that each have one input. Returns the
+/// number of entries per output.
+fn append_single(inputs: impl Iterator<Item = u32>, table: &mut Vec<i32>) -> usize {
+    let start = table.len();
+    table.extend(inputs.flat_map(|input| [input as i32, 1]));
+    let outputs = (table.len() - start) / 2;
+    let one = bytemuck::must_cast::<f64, [i32; WORDS]>(1.0);
+    table.extend(std::iter::repeat_n(one, outputs).flatten());
+    WORDS
 }
 
 /// Maximum number of coefficients of one output if the axis shrinks by at most the factor `scale`.
@@ -154,6 +219,11 @@ impl Windows {
         let first = (center - self.support + 0.5) as u32;
         let end = ((center + self.support + 0.5) as u32).min(self.len);
         Window { center, first, count: end - first }
+    }
+
+    /// Maximum number of taps of these outputs.
+    fn taps(&self, wanted: Range<u32>) -> usize {
+        wanted.map(|index| self.of(index).count).max().unwrap_or(0) as usize
     }
 }
 
@@ -214,14 +284,19 @@ impl<S: Shape> Loop for Axis<'_, S> {
 }
 
 impl Window {
+    /// Distance of a tap from the output's centre, in units of the filter.
+    #[inline(always)]
+    fn distance(&self, tap: u32, inverse: f64) -> f64 {
+        // As in Pillow, the two integers are added first.
+        (f64::from(self.first + tap) - self.center + 0.5) * inverse
+    }
+
     /// Weights of a block of taps. Taps beyond the window have weight 0.
     #[inline(always)]
     fn weights<S: Shape>(&self, block: usize, inverse: f64) -> [f64; LANES] {
         let mut weights = [0.0; LANES];
         for (tap, place) in ((LANES * block) as u32..).zip(&mut weights) {
-            // As in Pillow, the two integers are added first.
-            let x = (f64::from(self.first + tap) - self.center + 0.5) * inverse;
-            let weight = S::weight(x);
+            let weight = S::weight(self.distance(tap, inverse));
             *place = if tap < self.count { weight } else { 0.0 };
         }
         weights

@@ -19,6 +19,10 @@
 //! coefficients, zero-padded. Offsets are counted from the first entry that the operator's `demand`
 //! appends.
 //!
+//! **Floats** (images of 16 bits and of floats) are resampled like Pillow's mode `F`, bit for bit.
+//! Coefficients are f64, not rounded to multiples of 2^-22, and take two entries each. Sums are
+//! f64. They are rounded to f32 after each pass.
+//!
 //! The filter `nearest` uses the same kind of table, with one tap of weight 1. Adding half and
 //! shifting then give the byte itself.
 //!
@@ -38,8 +42,9 @@ use super::{Bounds, Wanted};
 
 pub use blur::Blur;
 pub use fast::Resampler;
+pub use floats::{across, between, down};
 pub use gaussian::MAX_BLUR;
-pub use params::{Axis, Filter, HALF, PRECISION_BITS, Params, TableBounds};
+pub use params::{Axis, Filter, HALF, PRECISION_BITS, Params, TableBounds, WORDS};
 pub use scratch::ScratchBytes;
 
 #[cfg(target_arch = "x86_64")]
@@ -47,6 +52,7 @@ mod avx2;
 mod blur;
 mod coefficients;
 mod fast;
+mod floats;
 mod gaussian;
 mod params;
 mod row_ring;
@@ -65,16 +71,22 @@ pub enum Weights {
 
 impl Weights {
     /// Appends the table for the wanted window and writes its offsets into `params`. Returns the
-    /// input window that the table reads.
-    pub fn fill_table(&self, params: &mut Params, wanted: Wanted, table: &mut Vec<i32>) -> Roi {
+    /// input window that the table reads. Coefficients are for bytes, or f64 if `floats`.
+    pub fn fill_table(
+        &self,
+        params: &mut Params,
+        wanted: Wanted,
+        floats: bool,
+        table: &mut Vec<i32>,
+    ) -> Roi {
         let (start, out) = (table.len(), wanted.output);
         (params.x, params.y) = (out.x as i32, out.y as i32);
         (params.width, params.height) = (out.width as i32, out.height as i32);
         params.h_bounds = (table.len() - start) as i32;
-        params.h_taps = self.append(params, wanted, 0, out.x..out.right(), table);
+        params.h_taps = self.append(params, wanted, (0, out.x..out.right()), floats, table);
         params.h_coefs = params.h_bounds + 2 * params.width;
         params.v_bounds = (table.len() - start) as i32;
-        params.v_taps = self.append(params, wanted, 1, out.y..out.bottom(), table);
+        params.v_taps = self.append(params, wanted, (1, out.y..out.bottom()), floats, table);
         params.v_coefs = params.v_bounds + 2 * params.height;
         let table = &table[start..];
         let (x, y) = (params.columns(table).inputs(), params.rows(table).inputs());
@@ -96,19 +108,20 @@ impl Weights {
     }
 
     /// Appends the entries of one axis (0: columns, 1: rows) to the table. Returns the number of
-    /// coefficients per output.
+    /// entries of coefficients per output.
     fn append(
         &self,
         params: &Params,
         wanted: Wanted,
-        axis: usize,
-        outputs: Range<u32>,
+        (axis, outputs): (usize, Range<u32>),
+        floats: bool,
         table: &mut Vec<i32>,
     ) -> i32 {
         let pick = |both: [u32; 2]| both[axis];
         let input = pick([wanted.input.width, wanted.input.height]);
         let of = params.of();
         let taps = match self {
+            Weights::Blur(blur) if floats => blur.append_doubles(axis, input, outputs, table),
             Weights::Blur(blur) => blur.append(axis, input, outputs, table),
             Weights::Filter(filter) => {
                 let line = coefficients::Line {
@@ -120,21 +133,25 @@ impl Weights {
                     box_len: pick([of.width, of.height]),
                     output: pick([params.output().width, params.output().height]),
                 };
-                line.append(outputs, table)
+                if floats {
+                    line.append_doubles(outputs, table)
+                } else {
+                    line.append(outputs, table)
+                }
             }
         };
         taps as i32
     }
 }
 
-/// Calls [`Weights::fill_table`] for a resampling filter.
+/// Calls [`Weights::fill_table`] for a resampling filter on bytes.
 pub fn fill_table(
     params: &mut Params,
     wanted: Wanted,
     filter: Filter,
     table: &mut Vec<i32>,
 ) -> Roi {
-    Weights::Filter(filter).fill_table(params, wanted, table)
+    Weights::Filter(filter).fill_table(params, wanted, false, table)
 }
 
 /// Sizes of the images within `bounds` whose tables have the most entries: the widest and the
@@ -201,15 +218,19 @@ pub(super) fn table_len(
 
 /// Reference implementation: a horizontal pass into bytes, then a vertical pass.
 pub fn reference(params: &Params, table: &[i32], src: &HostImage, out: &mut HostImage) {
-    let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
-        unreachable!("resampling needs an input and an output of bytes");
+    let (src, out) = match (src, out) {
+        (HostImage::U8(src), HostImage::U8(out)) => (src, out),
+        (HostImage::F32(src), HostImage::F32(out)) => {
+            let mut middle = Image::new(between(params, table));
+            across(params, table, src, &mut middle);
+            return down(params, table, &middle, out);
+        }
+        _ => unreachable!("resampling keeps the pixel type"),
     };
     let (columns, rows) = (params.columns(table), params.rows(table));
     let wanted = params.wanted();
-    let inputs = rows.inputs();
-    let between = Roi::new(wanted.x, inputs.start, wanted.width, inputs.end - inputs.start);
-    let mut between = Image::<u8>::new(between);
-    for y in inputs {
+    let mut between = Image::<u8>::new(between(params, table));
+    for y in rows.inputs() {
         for column in 0..columns.len() {
             let (first, coefs) = columns.output(column);
             let taps = coefs.iter().zip(first..).map(|(&k, x)| (k, src.pixel(x, y)));

@@ -43,13 +43,13 @@ pub struct Params {
     pub h_bounds: i32,
     /// Offset of the columns' coefficients in the table.
     pub h_coefs: i32,
-    /// Number of coefficients per column.
+    /// Number of entries of coefficients per column.
     pub h_taps: i32,
     /// Offset of the rows' bounds in the table.
     pub v_bounds: i32,
     /// Offset of the rows' coefficients in the table.
     pub v_coefs: i32,
-    /// Number of coefficients per row.
+    /// Number of entries of coefficients per row.
     pub v_taps: i32,
     /// First column of the resampled box of the input, before any reduction by the decoder.
     pub box_x: i32,
@@ -68,6 +68,9 @@ pub struct Params {
 /// Fraction bits of a coefficient: 32 minus 8 for the byte and 2 for filters that go below 0 or
 /// over 1.
 pub const PRECISION_BITS: u32 = 22;
+
+/// Number of table entries of a coefficient for floats, an f64.
+pub const WORDS: usize = 2;
 
 /// Half of an output level. It is added to a sum so that the shift rounds.
 pub const HALF: i32 = 1 << (PRECISION_BITS - 1);
@@ -152,6 +155,17 @@ pub struct TableBounds {
     pub taps: [usize; 2],
 }
 
+impl TableBounds {
+    /// Bounds of the same table with coefficients for floats.
+    pub fn for_floats(self) -> Self {
+        Self {
+            entries: self.entries.saturating_mul(WORDS),
+            columns: self.columns.saturating_mul(WORDS),
+            taps: self.taps,
+        }
+    }
+}
+
 /// Entries of one axis of a table of coefficients.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis<'a> {
@@ -180,7 +194,7 @@ impl<'a> Axis<'a> {
         self.bounds.is_empty()
     }
 
-    /// Maximum number of taps of an output.
+    /// Number of entries of coefficients per output: its taps, or twice as many for floats.
     pub fn taps(&self) -> usize {
         self.taps
     }
@@ -190,6 +204,14 @@ impl<'a> Axis<'a> {
     pub fn output(&self, index: usize) -> (u32, &'a [i32]) {
         let (first, count) = (self.bounds[2 * index], self.bounds[2 * index + 1]);
         (first as u32, &self.coefs[self.taps * index..][..count as usize])
+    }
+
+    /// First input index and coefficients of output `index`, in a table for floats.
+    pub fn float_output(&self, index: usize) -> (u32, impl Iterator<Item = f64> + Clone + 'a) {
+        let (first, count) = (self.bounds[2 * index], self.bounds[2 * index + 1]);
+        let words = &self.coefs[self.taps * index..][..WORDS * count as usize];
+        let weights = words.as_chunks::<WORDS>().0.iter();
+        (first as u32, weights.map(|words| f64::from_bits(bytemuck::must_cast(*words))))
     }
 
     /// Range of input indices that all outputs need. The start is that of the first output and the

@@ -22,12 +22,14 @@ use serde::{Deserialize, Serialize};
 use crate::geometry::{Orientation, Plane, Size};
 
 pub use demand::demand;
+pub use floats::row as row_of_floats;
 pub use rows::row;
 pub use starts::START_ENTRIES;
 
 mod blocks;
 mod demand;
 pub mod field;
+mod floats;
 mod nearest;
 mod origins;
 mod pixels;
@@ -277,6 +279,11 @@ impl Warp {
         (sum(0) >> bits, sum(3) >> bits)
     }
 
+    /// Whether a pixel is inside of the input.
+    fn is_inside(&self, x: i32, y: i32) -> bool {
+        (0..self.width).contains(&x) && (0..self.height).contains(&y)
+    }
+
     /// Position of output pixel `(x, y)` in the input, for maps that compute in f64.
     #[inline(always)]
     fn real_position(&self, x: i32, y: i32) -> (f64, f64) {
@@ -316,8 +323,7 @@ pub fn pixel(
     match warp.positions() {
         Positions::Whole | Positions::Fixed => {
             let (x, y) = warp.integer_position(x, y);
-            let inside = (0..warp.width).contains(&x) && (0..warp.height).contains(&y);
-            if inside { src(x, y) } else { warp.fill }
+            if warp.is_inside(x, y) { src(x, y) } else { warp.fill }
         }
         Positions::Displaced => displaced(warp, table, src, x, y),
         Positions::Summed | Positions::Affine | Positions::Perspective => {
@@ -391,11 +397,10 @@ fn displaced(
     y: i32,
 ) -> [u8; 3] {
     let (dx, dy) = displacement(warp, table, x, y);
-    let inside = |x: i32, y: i32| (0..warp.width).contains(&x) && (0..warp.height).contains(&y);
     if warp.interpolation() == Interpolation::Nearest {
         let (x, y) =
             (x + (dx.saturating_add(1 << 15) >> 16), y + (dy.saturating_add(1 << 15) >> 16));
-        return if inside(x, y) { src(x, y) } else { warp.fill };
+        return if warp.is_inside(x, y) { src(x, y) } else { warp.fill };
     }
     let (x, y) = (x + (dx >> 16), y + (dy >> 16));
     let (wx, wy) = (i64::from(dx & 0xffff), i64::from(dy & 0xffff));
@@ -404,7 +409,7 @@ fn displaced(
     for (weight, (x, y)) in
         weights.into_iter().zip([(x, y), (x + 1, y), (x, y + 1), (x + 1, y + 1)])
     {
-        if inside(x, y) {
+        if warp.is_inside(x, y) {
             let pixel = src(x, y);
             (0..3).for_each(|channel| sums[channel] += weight * i64::from(pixel[channel]));
             mask += weight;

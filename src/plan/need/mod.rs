@@ -8,7 +8,7 @@ use crate::header::{Format, Header};
 use crate::image::PixelType;
 use crate::op::kind::resample::Params as Resampling;
 use crate::op::kind::{Execution, Executor};
-use crate::op::resample::{ScratchBytes, TableBounds};
+use crate::op::resample::{ScratchBytes, TableBounds, WORDS};
 use crate::op::{Bounds, Kinds, Operator, Resize};
 use crate::tensor::CHANNELS;
 
@@ -204,6 +204,7 @@ impl Plan {
         SamplePlan { actions, stages, .. }: &mut SamplePlan,
         need: &mut SampleMemory,
     ) {
+        actions.format = self.pixels();
         Stage::put_bounding(&self.steps, image, actions, stages);
         // Window of each stage's output that later stages need.
         let mut wanted = stages.last().map_or(image, |last| last.output);
@@ -238,6 +239,10 @@ impl Plan {
             let into = (&mut need.tables, &mut need.resampling);
             let operator = (&*planned.operator, &planned.kinds);
             SampleMemory::add_resampling(operator, (input, output), into);
+        }
+        if self.pixels().is_floats() {
+            need.tables = need.tables.saturating_mul(WORDS as u64);
+            need.resampling = ScratchBytes::default();
         }
         need.add_rows(line, values, read);
         need.windows = self.windows(stages, wanted, turned);
@@ -290,7 +295,10 @@ impl Plan {
             }
         }
         for (place, action) in sample.actions.list.iter().enumerate() {
-            if let Executor::Resample(params) = action.params.executor() {
+            // Floats are resampled from one stored image to another.
+            if let Executor::Resample(params) = action.params.executor()
+                && !params.floats
+            {
                 let (output, input) = (action.output.width, action.input.width);
                 let most = ScratchBytes::most(tables(place, params), output, input);
                 need.resampling = need.resampling.max(most);
@@ -304,16 +312,17 @@ impl Plan {
     /// whole chain runs on the CPU, or one of the possible prefixes of the chain runs on the CPU
     /// before the GPU part.
     fn windows(&self, stages: &[Stage], decoded: Size, turned: bool) -> [u64; 6] {
-        let input = match (self.reads_image, turned) {
+        let input = match (self.reads_image, turned || self.pixels().is_floats()) {
             (true, _) => Input::Image,
-            (false, true) => Input::Turned,
+            (false, true) => Input::Stored,
             (false, false) => Input::Rows,
         };
-        let whole = Windows::of(stages, decoded, input, true);
+        let pixels = self.pixels().pixels();
+        let whole = Windows::of(stages, (pixels, decoded), input, true);
         let splits = self.device.iter().flat_map(|device| {
             device.splits.iter().map(|cut| {
                 let before = stages.iter().take_while(|it| it.operator < cut.first).count();
-                let windows = Windows::of(&stages[..before], decoded, input, false);
+                let windows = Windows::of(&stages[..before], (pixels, decoded), input, false);
                 // Decoded pixels are transferred only if they fit into a page.
                 let most = if cut.first == 0 { device.pixels_bytes as u64 } else { u64::MAX };
                 windows.map(|bytes| bytes.min(most))

@@ -107,6 +107,14 @@ impl CacheSettings {
             let problem = "stores images at full size, but decode.prescale reduces them; remove one of the two";
             return Err(Error::config("cache.decoded", problem));
         }
+        if self.decoded.is_some() && decode.pixels.is_floats() {
+            let problem = format!(
+                "stores pixels of 8 bits, but decode.pixels is {}; remove cache.decoded, or use \
+                 cache.encoded",
+                decode.pixels.name()
+            );
+            return Err(Error::config("cache.decoded", problem));
+        }
         match self.presize {
             Some(pixels) if self.decoded.is_some() => Resize::shorter(pixels)
                 .check()

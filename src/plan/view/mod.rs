@@ -1,9 +1,11 @@
 //! Views: further outputs of the images of samples, each with a chain of its own.
 
+use half::f16;
+
 use crate::error::{Error, Result};
 use crate::footprint::Memory;
 use crate::geometry::Size;
-use crate::image::PixelType;
+use crate::image::{PixelFormat, PixelType};
 use crate::op::{Placement, View};
 use crate::random::SampleKey;
 use crate::tensor::{DType, TensorShape};
@@ -75,17 +77,23 @@ impl ViewPlan {
                 );
                 return wrong("count", problem);
             }
+            if let (Some(pixels), None) = (view.pixels, &view.field) {
+                let problem = format!(
+                    "is {:?}, but this view has the image of the sample; set decode.pixels instead",
+                    pixels.name()
+                );
+                return wrong("pixels", problem);
+            }
             let random = random_name(view, views, main)
                 .map_err(|problem| Error::config(key("like"), problem))?;
             let plan = view_plan(view, &key("chain"), main)?;
             if plan.has_floats() && plan.shape.dtype == DType::U8 {
                 let key = if view.dtype.is_some() { key("dtype") } else { "output.dtype".into() };
-                let problem = format!(
-                    "is u8, but the operator normalize of the view {:?} makes floats; choose f32, \
-                     f16 or bf16, or remove normalize",
-                    view.name
-                );
-                return Err(Error::config(key, problem));
+                let floats = plan.source_of_floats(&format!(" of the view {:?}", view.name));
+                return Err(Error::config(key, format!("is u8, but {floats}")));
+            }
+            if let Some(problem) = plan.overflow() {
+                return Err(Error::config(key("dtype"), problem));
             }
             if view.field.as_ref().is_some_and(String::is_empty) {
                 return wrong("field", "is empty; name a field of the source, or remove it".into());
@@ -285,8 +293,12 @@ fn view_plan(view: &View, list: &str, main: &Plan) -> Result<Plan> {
         let problem = "has batch operators or views, but a view's chain has only operators on single images; remove them";
         return Err(Error::config(list, problem));
     }
+    let format = match &view.field {
+        Some(_) => view.pixels.unwrap_or_default(),
+        None => main.settings.decode.pixels,
+    };
     let (steps, size, channels) =
-        planned_steps(chain, vec![Place::Cpu; chain.steps().len()], list)?;
+        planned_steps(chain, vec![Place::Cpu; chain.steps().len()], format, list)?;
     if steps.is_empty() {
         let problem =
             "has no operators; add one with a fixed output size, such as random_resized_crop";
@@ -301,6 +313,7 @@ fn view_plan(view: &View, list: &str, main: &Plan) -> Result<Plan> {
         ..main.shape
     };
     let mut settings = Settings { columns: Vec::new(), ..main.settings.clone() };
+    settings.decode.pixels = format;
     if view.field.is_some() {
         // Caches hold only the samples' own images.
         settings.cache = CacheSettings::default();
@@ -321,17 +334,55 @@ impl Plan {
         self.steps.last().is_some_and(|step| step.pixels == PixelType::F32)
     }
 
-    /// Numbers of the views of the sample's image, and then of each field with an image.
+    /// Why the chain outputs floats, and what to change if it must not, for messages. `place` names
+    /// the chain.
+    pub(super) fn source_of_floats(&self, place: &str) -> String {
+        match self.pixels() {
+            PixelFormat::U8x3 => format!(
+                "the operator normalize{place} makes floats; choose f32, f16 or bf16, or remove \
+                 normalize"
+            ),
+            format => format!(
+                "the decoder gives {} pixels{place}, which are floats; choose f32, or f16 or bf16 \
+                 after normalize",
+                format.name()
+            ),
+        }
+    }
+
+    /// Problem of an element type that is too small for the output of the chain.
+    pub(super) fn overflow(&self) -> Option<String> {
+        let is_normalized = self.steps.iter().any(|step| !step.kinds.take_decoded_floats());
+        let format = self.pixels();
+        let overflows = format.one() > f16::MAX.to_f32() && self.shape.dtype == DType::F16;
+        (overflows && !is_normalized).then(|| {
+            format!(
+                "is f16, whose maximum is {}, but {} pixels go up to {}; add normalize, or choose \
+                 f32",
+                f16::MAX,
+                format.name(),
+                format.one()
+            )
+        })
+    }
+
+    /// Pixels of the decoded image that the chain reads.
+    pub(crate) fn pixels(&self) -> PixelFormat {
+        self.settings.decode.pixels
+    }
+
+    /// Numbers of the views of the sample's image, and then of each field with an image. A field
+    /// whose image is decoded to several pixel formats has several groups.
     pub fn view_groups(&self) -> Vec<(Option<&str>, Vec<usize>)> {
-        let mut groups = vec![(None, Vec::new())];
+        let mut groups = vec![((None, self.pixels()), Vec::new())];
         for (number, view) in self.views.iter().enumerate() {
-            let field = view.field.as_deref();
-            match groups.iter_mut().find(|(of, _)| *of == field) {
+            let image = (view.field.as_deref(), view.plan.pixels());
+            match groups.iter_mut().find(|(of, _)| *of == image) {
                 Some((_, members)) => members.push(number),
-                None => groups.push((field, vec![number])),
+                None => groups.push((image, vec![number])),
             }
         }
-        groups
+        groups.into_iter().map(|((field, _), members)| (field, members)).collect()
     }
 
     /// Size of the largest output of a chain: the maximum of each side over the main chain and all

@@ -4,7 +4,6 @@ use crate::decode::{DecodeMemory, ValueImage};
 use crate::error::DataError;
 use crate::geometry::{Roi, Size};
 use crate::header::Header;
-use crate::image::PixelType;
 use crate::op::Origins;
 use crate::plan::windows::{Stage, bytes_of};
 use crate::plan::{Plan, SampleMemory, SamplePlan};
@@ -175,7 +174,7 @@ impl Plan {
             bounds.push(of_view.tables);
             let outputs = u64::from(view.outputs());
             need.views[0] = need.views[0].saturating_add(of_view.tables.saturating_mul(outputs));
-            need.views[1] = need.views[1].max(bytes_of(PixelType::U8, image));
+            need.views[1] = need.views[1].max(bytes_of(view.plan.pixels().pixels(), image));
             *need = need.max(&SampleMemory { tables: 0, ..of_view });
         }
         scratch.view_tables = bounds;

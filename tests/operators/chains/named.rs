@@ -19,7 +19,12 @@ use super::drawn::EXAMPLES;
 type Pixels = Vec<Vec<[u8; 3]>>;
 
 fn named(operators: &[Arc<dyn Operator>], key: SampleKey, size: Size) -> Vec<Value> {
-    let drawn = Actions::named(operators.iter().map(|it| &**it), key, size, Vec::new());
+    let drawn = Actions::named(
+        operators.iter().map(|it| &**it),
+        key,
+        (size, Default::default()),
+        Vec::new(),
+    );
     drawn.iter().map(|it| serde_json::to_value(it).unwrap()).collect()
 }
 

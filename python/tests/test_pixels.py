@@ -1,0 +1,190 @@
+"""Images of 16 bits and of floats (``pixels``), compared with Pillow's mode F and with NumPy."""
+
+import io
+
+import numpy
+import pytest
+
+import feedwater as fw
+from feedwater import ops
+
+Image = pytest.importorskip("PIL.Image")
+
+FILTERS = {
+    "nearest": Image.Resampling.NEAREST,
+    "box": Image.Resampling.BOX,
+    "bilinear": Image.Resampling.BILINEAR,
+    "hamming": Image.Resampling.HAMMING,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+}
+SIZES = [(40, 31), (9, 64), (55, 50), (33, 20)]
+
+
+def depths():
+    random = numpy.random.default_rng(3)
+    return [random.integers(0, 1 << 16, (height, width), numpy.uint16) for width, height in SIZES]
+
+
+def png(array):
+    file = io.BytesIO()
+    Image.fromarray(array).save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.fixture
+def depth_folder(tmp_path):
+    (tmp_path / "d" / "0").mkdir(parents=True)
+    for number, depth in enumerate(depths()):
+        (tmp_path / "d" / "0" / f"{number}.png").write_bytes(png(depth))
+    return tmp_path / "d"
+
+
+def loader(source, transform=(), **more):
+    return fw.Loader(source, transform, framework="numpy", device="cpu", batch_size=4, epochs=1, **more)
+
+
+def images(source, transform, pixels, **more):
+    ((batch, _),) = loader(source, transform, decode=fw.Decode(pixels=pixels), **more)
+    return batch
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_resizing_equals_pillow_for_mode_f(depth_folder, name):
+    for width, height in [(16, 24), (70, 33), (40, 31)]:
+        made = images(depth_folder, ops.Resize(width=width, height=height, filter=name), "u16")
+        expected = [numpy.asarray(Image.fromarray(depth.astype("f4")).resize((width, height), FILTERS[name])) for depth in depths()]
+        assert made.shape == (4, 1, height, width)
+        assert (made[:, 0] == expected).all()
+
+
+def test_a_chain_equals_the_same_steps_of_pillow(depth_folder):
+    chain = [
+        ops.CenterCrop(width=30, height=28),
+        ops.Rotate(angle=12.5, interpolation="bicubic", fill=9),
+        ops.Flip(horizontal=1.0),
+        ops.Resize(width=21, height=17, filter="bilinear"),
+        ops.Normalize(mean=0.4, std=0.2),
+    ]
+    made = images(depth_folder, chain, "u16")
+
+    def plain(depth):
+        image = Image.fromarray(depth.astype("f4"))
+        left, top = round((image.width - 30) / 2), round((image.height - 28) / 2)
+        image = image.crop((left, top, left + 30, top + 28)).rotate(12.5, Image.Resampling.BICUBIC, fillcolor=9)
+        image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT).resize((21, 17), Image.Resampling.BILINEAR)
+        return (numpy.asarray(image) / numpy.float32(65535) - numpy.float32(0.4)) / numpy.float32(0.2)
+
+    # Images that are smaller than the crop are padded, whose rounding is a matter of `CenterCrop`.
+    large = [number for number, (width, height) in enumerate(SIZES) if width >= 30 and height >= 28]
+    assert len(large) == 2
+    for number in large:
+        assert (made[number, 0] == plain(depths()[number])).all()
+
+
+def samples():
+    """Images in gray of 8 bits, with the same numbers as 16 bits and as arrays in fields."""
+    random = numpy.random.default_rng(5)
+    made = []
+    for number, (width, height) in enumerate(SIZES):
+        gray = random.integers(0, 256, (height, width), numpy.uint8)
+        depth = gray.astype(numpy.uint16) * 200
+        fields = {
+            "depth": png(depth),
+            "array": depth,
+            "float": gray.astype("f4") * 200,
+            "double": numpy.stack([gray.astype("f8") * 200] * 3, axis=2),
+            "signed": gray.astype("i2") - 100,
+            "other": png(depth[:-1]),
+        }
+        made.append((png(gray), number, fields))
+    return made
+
+
+def test_a_depth_map_follows_its_image():
+    moves = [
+        ops.RandomCrop(width=24, height=18, pad_if_needed=True),
+        ops.Flip(horizontal=0.5, vertical=0.5),
+        ops.RandomRotation(degrees=90),
+        ops.RandomResizedCrop(width=12, height=10, filter="nearest"),
+    ]
+    columns = {
+        "depth": fw.image("depth", moves, like="image", pixels="u16"),
+        "array": fw.image("array", moves, like="image", pixels="f32"),
+        "float": fw.image("float", moves, like="image", pixels="f32"),
+        "double": fw.image("double", moves, like="image", pixels="f32x3"),
+        "mask": fw.mask("depth", dtype="f32", fill=0),
+        "twice": fw.image("depth", moves, like="image", pixels="u16x3"),
+    }
+    for epoch in loader(fw.samples(samples()), moves, columns=columns), loader(fw.samples(samples()), moves, columns=columns, seed=9):
+        (batch,) = epoch
+        # All operators take the nearest pixel, so no number is mixed with others.
+        expected = batch["image"][:, :1] * numpy.float32(200)
+        assert len(numpy.unique(expected)) > 20
+        for name in ("depth", "array", "float"):
+            assert batch[name].shape == (4, 1, 10, 12) and (batch[name] == expected).all(), name
+        assert (batch["double"] == expected.repeat(3, axis=1)).all() and (batch["twice"] == batch["double"]).all()
+        assert (batch["mask"] == expected[:, 0]).all()
+
+
+def test_arrays_are_decoded_exactly():
+    whole = ops.CenterCrop(width=20, height=20)
+    (batch,) = loader(fw.samples(samples()), columns={"signed": fw.image("signed", whole, pixels="f32")})
+    expected = samples()[2][2]["signed"]
+    left, top = round((55 - 20) / 2), round((50 - 20) / 2)
+    assert (batch["signed"][2, 0] == expected[top : top + 20, left : left + 20]).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "pixels", "words"),
+    [
+        ("float", "u16", "is an array of floats, but its pixels are decoded to u16; set pixels of the view to f32"),
+        ("signed", "u16", "has numbers outside 0 to 65535"),
+        ("array", "u8x3", r"is an array of shape \[31, 40\], and an image has \[height, width, 3\]"),
+        ("double", "f32", "3 channels, but f32 pixels have one; use f32x3"),
+        ("other", "u16", "both images must have the same size"),
+    ],
+)
+def test_fields_that_do_not_have_the_pixels_are_errors(name, pixels, words):
+    columns = {name: fw.image(name, [ops.Resize(width=8, height=8)], like="image", pixels=pixels)}
+    with pytest.raises(fw.errors.SampleError, match=words):
+        list(loader(fw.samples(samples()), ops.Resize(width=8, height=8), columns=columns))
+
+
+@pytest.mark.parametrize(
+    ("chain", "settings", "words"),
+    [
+        (ops.Hue(shift=0.1), {"pixels": "u16"}, "is hue, which changes pixels of 8 bits, but the decoder gives u16 pixels"),
+        (ops.RandomApply([ops.ColorJitter(brightness=0.1)]), {"pixels": "f32x3"}, "random_apply"),
+        (ops.Normalize(mean=[0.1, 0.2, 0.3], std=1), {"pixels": "u16"}, "one channel"),
+        (ops.Normalize(mean=30000, std=9000), {"pixels": "u16"}, "and not to 0 to 65535; write mean = "),
+        (ops.RandomErasing(), {"pixels": "u16"}, "random_erasing"),
+        ((), {"pixels": "u8"}, "unknown choice u8"),
+        ((), {"pixels": "u16", "placement": "gpu"}, "decode.pixels is u16"),
+    ],
+)
+def test_chains_that_do_not_take_the_pixels_are_errors(depth_folder, chain, settings, words):
+    chain = [ops.Resize(width=8, height=8), *(chain if isinstance(chain, tuple) else [chain])]
+    with pytest.raises(fw.errors.ConfigError, match=words):
+        loader(depth_folder, chain, decode=fw.Decode(**settings))
+
+
+def test_element_types_that_are_too_small_are_errors(depth_folder):
+    small = ops.Resize(width=8, height=8)
+    for dtype, words in [("u8", "which are floats; choose f32"), ("f16", "whose maximum is 65504")]:
+        with pytest.raises(fw.errors.ConfigError, match=words):
+            loader(depth_folder, small, dtype=dtype, decode=fw.Decode(pixels="u16"))
+    half = images(depth_folder, [small, ops.Normalize(mean=0, std=1)], "u16", dtype="f16")
+    assert half.dtype == numpy.float16 and half.max() <= 1
+    with pytest.raises(fw.errors.ConfigError, match="cache.decoded, or use cache.encoded"):
+        loader(depth_folder, small, cache=fw.Cache(decoded="1 GiB"), decode=fw.Decode(pixels="u16"))
+    with pytest.raises(TypeError, match="no setting pixels"):
+        fw.view(small, pixels="u16")
+
+
+def test_the_notebook_shows_numbers_of_any_range(depth_folder):
+    small = ops.Resize(width=8, height=8)
+    for pixels in ("u16", "f32"):
+        settings = {"framework": "batch", "device": "cpu", "batch_size": 4, "decode": fw.Decode(pixels=pixels)}
+        batch = next(iter(fw.Loader(depth_folder, small, **settings)))
+        assert batch._repr_html_().count("<img") == 4

@@ -1,0 +1,272 @@
+//! Decoding to images of 16 bits and of floats ([`PixelFormat`]).
+//!
+//! | file | `u16`, `u16x3` | `f32`, `f32x3` |
+//! |---|---|---|
+//! | PNG of 16 bits | samples | samples |
+//! | PNG of up to 8 bits | error | samples |
+//! | binary PNM with a maximum above 255 | samples, scaled to 0 to 65535 | samples |
+//! | binary PNM with a maximum up to 255 | error | samples |
+//! | TIFF of 16 bits, in gray or RGB | samples | samples |
+//! | TIFF of 8 bits, in gray or RGB | error | samples |
+//! | PFM, and TIFF of floats in gray | error | numbers |
+//!
+//! Files in gray have three equal channels in `u16x3` and `f32x3`. Files in RGB are errors in `u16`
+//! and `f32`. Alpha channels are dropped. Damage that image decoders tolerate is an error here,
+//! because a wrong number is not visible.
+
+use super::png::{PngSamples, read_png};
+#[cfg(feature = "tiff")]
+use super::tiff::{number, read_rows};
+use super::{Decoders, size_changed, unsupported};
+use crate::error::DataError;
+use crate::geometry::Roi;
+use crate::header::{Format, Header, PfmLayout, PnmCoding, PnmLayout, pfm_layout, pnm_layout};
+#[cfg(feature = "tiff")]
+use crate::header::{TIFF_FLOAT_BITS, TiffColors, tiff_layout};
+use crate::image::PixelFormat;
+use crate::tensor::CHANNELS;
+
+/// Pixels of a part of a row.
+#[derive(Clone, Copy, Debug)]
+pub struct FloatPart<'a> {
+    /// Column of the first pixel.
+    pub x: u32,
+    /// Row.
+    pub y: u32,
+    /// The pixels, at most [`MOST`](Self::MOST).
+    pub pixels: &'a [[f32; CHANNELS]],
+}
+
+impl FloatPart<'_> {
+    /// Maximum number of pixels.
+    const MOST: usize = 256;
+}
+
+/// Receives the parts of the rows of a window.
+pub type FloatSink<'a> = dyn FnMut(FloatPart<'_>) + 'a;
+
+impl Decoders {
+    /// Decodes the pixels of `window` to 16 bits or floats, and passes them to `sink`. Damage is an
+    /// error, whatever [`strict`](Self::strict) is. The other rules are those of
+    /// [`decode`](Self::decode).
+    pub fn decode_floats(
+        &mut self,
+        bytes: &[u8],
+        header: &Header,
+        format: PixelFormat,
+        window: Roi,
+        sink: &mut FloatSink<'_>,
+    ) -> Result<(), DataError> {
+        super::check(header, window, 1)?;
+        (self.tolerated, self.jpeg_by) = (None, None);
+        if window.is_empty() {
+            return Ok(());
+        }
+        decode(bytes, header, format, window, (&mut self.buffers.scratch, sink))
+    }
+}
+
+/// Decodes the pixels of `window` to floats. `scratch` is memory for an interlaced PNG.
+///
+/// # Errors
+/// `Unsupported` for files that do not have this format. `Corrupt` and `Truncated` for damaged
+/// files.
+fn decode(
+    bytes: &[u8],
+    header: &Header,
+    format: PixelFormat,
+    window: Roi,
+    (scratch, sink): (&mut Vec<u8>, &mut FloatSink<'_>),
+) -> Result<(), DataError> {
+    match header.format {
+        Format::Png => {
+            let check = |samples: PngSamples| check(format, samples.channels(), samples.bits);
+            let row = |samples: PngSamples, y, row: &[u8]| {
+                if y >= window.y {
+                    put_row((window, y), samples.per_pixel, sink, |place, channel| {
+                        png_sample(row, samples, samples.per_pixel * place + channel)
+                    });
+                }
+            };
+            read_png(bytes, header.size, window.bottom(), scratch, check, row)
+        }
+        Format::Pnm => pnm(bytes, header, format, window, sink),
+        Format::Pfm => pfm(bytes, header, format, window, sink),
+        #[cfg(feature = "tiff")]
+        Format::Tiff => tiff(bytes, header, format, window, (scratch, sink)),
+        other => {
+            let also = if format.one() == 1.0 { ", PFM" } else { "" };
+            let problem = format!(
+                "the file is a {}, but {} pixels are read from PNG, TIFF{also} and binary PNM only",
+                other.name(),
+                format.name()
+            );
+            Err(unsupported(problem))
+        }
+    }
+}
+
+/// Checks that a file with this number of channels, without alpha, and of bits per sample has the
+/// format.
+fn check(format: PixelFormat, channels: usize, bits: usize) -> Result<(), DataError> {
+    let name = format.name();
+    if channels > format.channels() {
+        let problem = format!(
+            "the file has {channels} channels, but {name} pixels have one; use {name}x3 for such \
+             files, or save it as a gray image"
+        );
+        return Err(unsupported(problem));
+    }
+    if bits != 16 && format.one() > 1.0 {
+        let problem = format!(
+            "the file has {bits} bits per sample, but {name} pixels are read from files with 16 \
+             bits only; use {}, which takes numbers as stored, or u8x3",
+            if channels == 3 { "f32x3" } else { "f32" }
+        );
+        return Err(unsupported(problem));
+    }
+    Ok(())
+}
+
+/// Passes the window's pixels of row `y` to the sink. `sample` returns channel number `channel` of
+/// the pixel in a column. A file with one channel has three equal channels.
+fn put_row(
+    (window, y): (Roi, u32),
+    channels: usize,
+    sink: &mut FloatSink<'_>,
+    sample: impl Fn(usize, usize) -> f32,
+) {
+    let mut part = [[0.0; CHANNELS]; FloatPart::MOST];
+    let mut x = window.x;
+    while x < window.right() {
+        let pixels = &mut part[..FloatPart::MOST.min((window.right() - x) as usize)];
+        for (column, pixel) in (x as usize..).zip(pixels.iter_mut()) {
+            *pixel = match channels {
+                1 | 2 => [sample(column, 0); CHANNELS],
+                _ => [0, 1, 2].map(|channel| sample(column, channel)),
+            };
+        }
+        sink(FloatPart { x, y, pixels });
+        x += pixels.len() as u32;
+    }
+}
+
+/// Sample number `place` of a row of a PNG. The first sample of a byte is in its highest bits.
+fn png_sample(row: &[u8], PngSamples { bits, .. }: PngSamples, place: usize) -> f32 {
+    match bits {
+        16 => u16::from_be_bytes([row[2 * place], row[2 * place + 1]]).into(),
+        8 => row[place].into(),
+        _ => {
+            let shift = 8 - bits - bits * place % 8;
+            f32::from(row[bits * place / 8] >> shift & ((1u16 << bits) - 1) as u8)
+        }
+    }
+}
+
+fn pnm(
+    bytes: &[u8],
+    header: &Header,
+    format: PixelFormat,
+    window: Roi,
+    sink: &mut FloatSink<'_>,
+) -> Result<(), DataError> {
+    let PnmLayout { size, channels, coding, white, start } = pnm_layout(bytes)?;
+    if size != header.size {
+        return Err(size_changed(header.size, size));
+    }
+    let bits = match coding {
+        PnmCoding::Bytes => 8,
+        PnmCoding::Words => 16,
+        _ => {
+            let problem = "the file is a PNM of bits or of text; save it as binary PGM (P5) or PPM \
+                           (P6)";
+            return Err(unsupported(problem));
+        }
+    };
+    check(format, channels, bits)?;
+    let samples = &bytes[start..];
+    let (one, white) = (f64::from(format.one()), f64::from(white));
+    let value = |value: u16| match format.one() > 1.0 {
+        // As in Pillow, samples are scaled, and values above the maximum become the maximum.
+        true => (f64::from(value) / white * one).round_ties_even().min(one) as f32,
+        false => value.into(),
+    };
+    for y in window.y..window.bottom() {
+        let row = channels * size.width as usize * y as usize;
+        put_row((window, y), channels, sink, |x, channel| {
+            let place = row + channels * x + channel;
+            value(match bits {
+                8 => samples[place].into(),
+                _ => u16::from_be_bytes([samples[2 * place], samples[2 * place + 1]]),
+            })
+        });
+    }
+    Ok(())
+}
+
+#[cfg(feature = "tiff")]
+fn tiff(
+    bytes: &[u8],
+    header: &Header,
+    format: PixelFormat,
+    window: Roi,
+    (scratch, sink): (&mut Vec<u8>, &mut FloatSink<'_>),
+) -> Result<(), DataError> {
+    let layout = tiff_layout(bytes)?;
+    let channels = match layout.colors {
+        TiffColors::Gray { inverted: false } if layout.bits >= 8 => 1,
+        TiffColors::Rgb => 3,
+        _ => {
+            let name = format.name();
+            let problem = format!(
+                "the file is a TIFF that has neither gray, with black as 0 and at least 8 bits, \
+                 nor RGB, so it cannot be read as {name} pixels"
+            );
+            return Err(unsupported(problem));
+        }
+    };
+    if layout.bits == TIFF_FLOAT_BITS && format.one() > 1.0 {
+        return Err(has_floats("TIFF", channels, format));
+    }
+    check(format, channels, layout.bits as usize)?;
+    let rows = window.y..window.bottom();
+    read_rows(bytes, &layout, header.size, rows, scratch, &mut |y, row| {
+        put_row((window, y), channels, sink, |x, channel| number(&layout, row, x, channel));
+    })
+}
+
+/// Error for a file of floats if the pixels have 16 bits.
+fn has_floats(name: &str, channels: usize, format: PixelFormat) -> DataError {
+    let other = if channels == 3 { "f32x3" } else { "f32" };
+    let format = format.name();
+    unsupported(format!(
+        "the file is a {name} with floats, but the pixels are {format}; use {other}"
+    ))
+}
+
+fn pfm(
+    bytes: &[u8],
+    header: &Header,
+    format: PixelFormat,
+    window: Roi,
+    sink: &mut FloatSink<'_>,
+) -> Result<(), DataError> {
+    let PfmLayout { size, channels, is_little_endian, start } = pfm_layout(bytes)?;
+    if size != header.size {
+        return Err(size_changed(header.size, size));
+    }
+    if format.one() > 1.0 {
+        return Err(has_floats("PFM", channels, format));
+    }
+    check(format, channels, 32)?;
+    let (values, _) = bytes[start..].as_chunks();
+    for y in window.y..window.bottom() {
+        // Rows are stored from the bottom.
+        let row = channels * size.width as usize * (size.height - 1 - y) as usize;
+        put_row((window, y), channels, sink, |x, channel| {
+            let value = values[row + channels * x + channel];
+            if is_little_endian { f32::from_le_bytes(value) } else { f32::from_be_bytes(value) }
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! Images of 16 bits and of floats: chains and views of operators that take them.
+
+use std::sync::Arc;
+
+use feedwater::PixelFormat;
+use feedwater::Size;
+use feedwater::internals::random::SampleRng;
+use feedwater::op::{Chain, Crop, Normalize, Operator, Placement, Resize, View};
+
+use super::drawn::{chain, numbers, seeds, size};
+use super::{Files, common, run};
+
+/// Draws operators that take decoded floats, and one with a fixed output.
+fn drawn(rng: &mut SampleRng, sizes: &[Size], most: u32) -> Vec<Arc<dyn Operator>> {
+    let within = |size: Size, it: &Arc<dyn Operator>| {
+        Some(it.largest_output(size)).filter(|output| output.pixels() <= 1_000_000)
+    };
+    let mut operators = loop {
+        let mut drawn = chain(rng, Size::new(most, most), 700_000);
+        drawn.retain(|it| {
+            matches!(it.of_format(PixelFormat::U16), Ok(None)) && it.channels(1).is_ok()
+        });
+        let fits = sizes.iter().all(|&size| drawn.iter().try_fold(size, within).is_some());
+        // Most drawn operators change bytes.
+        if fits && (!drawn.is_empty() || rng.below(8) == 0) {
+            break drawn;
+        }
+    };
+    operators.push(match rng.below(2) {
+        0 => Arc::new(Resize::to(32, 24)),
+        _ => Arc::new(Crop { x: 0, y: 0, width: 37, height: 29 }),
+    });
+    if rng.below(2) == 0 {
+        operators.push(Arc::new(Normalize { mean: [0.5; 3], std: [0.25; 3] }));
+    }
+    operators
+}
+
+fn chained(operators: Vec<Arc<dyn Operator>>) -> Chain {
+    operators.into_iter().fold(Chain::new(), |chain, it| chain.then_any(Placement::Auto, it))
+}
+
+/// PNGs of 16 bits, also interlaced ones, and PNMs, of these sizes.
+fn files(sizes: &[Size], channels: usize) -> Files {
+    Files::new(sizes.iter().zip(0..).map(|(&Size { width, height }, seed)| {
+        let pixels = channels * (width * height) as usize;
+        let words: Vec<u8> =
+            (0..pixels).flat_map(|at| (at as u16).wrapping_mul(77).to_be_bytes()).collect();
+        match seed % 3 {
+            0 => {
+                let kind = if channels == 1 { 5 } else { 6 };
+                [format!("P{kind} {width} {height} 65535\n").as_bytes(), &words].concat()
+            }
+            _ => common::png_of_channels(&words, (width, height), channels, 16),
+        }
+    }))
+}
+
+/// Tests random chains, with and without views, on images of random sizes.
+pub fn random_chains_of_floats_stay_within_the_footprint() {
+    let mut count = 0;
+    for seed in seeds(40) {
+        let rng = &mut numbers(seed);
+        let most = 20 + rng.below(180) as u32;
+        let sizes: Vec<_> = (0..30).map(|_| size(rng, most)).collect();
+        let formats = [PixelFormat::U16, PixelFormat::U16x3, PixelFormat::F32, PixelFormat::F32x3];
+        let format = formats[rng.below(4) as usize];
+        let mut chain = match rng.below(4) {
+            0 => Chain::new(),
+            _ => chained(drawn(rng, &sizes, most)),
+        };
+        let views = if chain.steps().is_empty() { 1 } else { rng.below(3) };
+        for number in 0..views {
+            let view = View::new(&format!("{number}"), chained(drawn(rng, &sizes, most)));
+            chain = chain.view(view.count(1 + rng.below(3) as u32));
+        }
+        let files = files(&sizes, format.channels());
+        let (workers, batch) = (1 + rng.below(3) as usize, 1 + rng.below(8) as usize);
+        let case = format!("FEEDWATER_CHAIN_SEED={seed}: {format:?}, {workers} workers, {chain:?}");
+        let loader = || {
+            let loader = files.loader(chain).num_workers(workers).batch_size(batch).seed(seed);
+            loader.configure(|it| it.decode.pixels = format)
+        };
+        let seen = run(loader, 2);
+        assert!(seen.problem.is_none(), "{case}: {:?}", seen.problem);
+        assert_eq!(seen.errors.values().sum::<u64>(), 0, "{case}: {:?}", seen.errors);
+        seen.check(&case);
+        count += 1;
+    }
+    eprintln!("{count} chains");
+}
+
+/// The decoded image is most of the memory, with four bytes for each of three channels.
+pub fn an_image_of_floats_is_predicted_closely() {
+    let sizes = [Size::new(900, 700); 8];
+    let files = files(&sizes, 1);
+    let chain = Chain::new().then(Resize::to(16, 16));
+    let loader = || {
+        let loader = files.loader(chain).num_workers(2).batch_size(2);
+        loader.configure(|it| it.decode.pixels = PixelFormat::U16)
+    };
+    let seen = run(loader, 2);
+    seen.check("large images of 16 bits");
+    let image = 2 * 900 * 700 * 12;
+    assert!(seen.peak > image, "{} of {}", seen.peak, seen.predicted);
+    assert!(seen.predicted < seen.peak * 3 / 2, "{} of {}", seen.peak, seen.predicted);
+}
