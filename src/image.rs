@@ -16,8 +16,8 @@ pub enum PixelType {
     F32,
 }
 
-/// Pixels that decoders give to the first operator: element type and number of channels. The names
-/// are those of the crate `fast_image_resize`.
+/// Pixel format of decoded images: element type and number of channels. The names are those of the
+/// crate `fast_image_resize`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -56,22 +56,32 @@ impl PixelFormat {
         }
     }
 
-    /// Element type of images of this format. Samples of 16 bits are stored as floats.
-    pub const fn pixels(self) -> PixelType {
+    /// Element type of images of this format. Values of 16 bits are stored as floats.
+    pub const fn pixel_type(self) -> PixelType {
         match self {
             PixelFormat::U8x3 => PixelType::U8,
             _ => PixelType::F32,
         }
     }
 
-    /// Whether the pixels are floats.
+    /// Whether images of this format are stored as floats: all but `u8x3`.
     pub const fn is_floats(self) -> bool {
         !matches!(self, PixelFormat::U8x3)
     }
 
-    /// Number that `normalize` maps to 1 before it subtracts the mean: the maximum of an unsigned
-    /// integer, or 1 for numbers as stored.
-    pub const fn one(self) -> f32 {
+    /// Whether channels have 16 bits.
+    pub const fn is_16_bit(self) -> bool {
+        matches!(self, PixelFormat::U16 | PixelFormat::U16x3)
+    }
+
+    /// Whether channels have the numbers of the file, whatever its type.
+    pub const fn is_as_stored(self) -> bool {
+        matches!(self, PixelFormat::F32 | PixelFormat::F32x3)
+    }
+
+    /// Number by which `normalize` divides: the maximum of an unsigned integer, or 1 for numbers as
+    /// stored.
+    pub const fn scale(self) -> f32 {
         match self {
             PixelFormat::U8x3 => 255.0,
             PixelFormat::U16 | PixelFormat::U16x3 => 65_535.0,

@@ -118,6 +118,7 @@ pub use feedwater_insight::{explain, model, profile};
 pub use annotation::Objects;
 #[doc(inline)]
 pub use config::Pipeline;
+#[doc(inline)]
 pub use decode::{JpegBy, JpegDecoder, JpegRefusal};
 pub use error::{ConfigError, Error, MainError, Reason, Result, SampleError};
 #[doc(no_inline)]

@@ -11,7 +11,7 @@ from ._classes import name_of, numbers_of
 from ._names import nearest, settings_of, suggesting
 
 Placement = Literal["cpu", "gpu", "auto"]
-#: Pixels of decoded images.
+#: Pixel format of decoded images.
 Pixels = Literal["u8x3", "u16", "u16x3", "f32", "f32x3"]
 
 

@@ -114,7 +114,7 @@ def _levels(image: ndarray[Any, Any], layout: str, ends: Sequence[Sequence[float
     if ends is not None:
         low, high = numpy.asarray(ends[:channels], numpy.float32).T
         if numpy.isnan(low).any():
-            # The decoded numbers have no known range.
+            # Float images: scale to the minimum and maximum of this image.
             finite = image[numpy.isfinite(image)]
             low, high = numpy.full(channels, finite.min(initial=numpy.inf)), numpy.full(channels, finite.max(initial=-numpy.inf))
         # If all bytes map to the same value in a channel, `high` equals `low`. Avoid the division by 0.

@@ -253,10 +253,11 @@ def image(
 ) -> View:
     """A column with an output of another image of the sample, such as the second image of a pair.
 
-    * ``field``: field of the source with the file of the image, or an array ``[height, width, 3]`` of bytes (a ``.npy`` file, or in :func:`feedwater.samples`). A
-      sample whose image is missing or damaged fails.
+    * ``field``: field of the source with the file of the image, or an array (a ``.npy`` file, or in :func:`feedwater.samples`): bytes
+      ``[height, width, 3]``, or what ``pixels`` permits. A sample whose image is missing or damaged fails.
     * ``transform``, ``count``, ``dtype``: as for :func:`view`.
-    * ``pixels``: pixels of the decoded image, as for :class:`feedwater.Decode`. Default: ``"u8x3"``.
+    * ``pixels``: pixel format of the decoded image: ``"u8x3"`` (default), ``"u16"``, ``"u16x3"``, ``"f32"`` or ``"f32x3"``, as for
+      :class:`feedwater.Decode`.
     * ``like``: as for :func:`view`. With ``like="image"``, both images get the same crops and flips. They must then have the same size;
       other samples fail.
     """
@@ -265,7 +266,9 @@ def image(
     return _view(transform, count, like, dtype, field=field, pixels=pixels)
 
 
-def _view(transform: Any, count: int | None, like: str | None, dtype: Any, **image: str | None) -> View:
+def _view(
+    transform: Any, count: int | None, like: str | None, dtype: Any, *, field: str | None = None, pixels: Pixels | None = None
+) -> View:
     if getattr(transform, "batch_operators", None):
         raise ValueError(
             "the recipe has operators that mix samples (batch_operators), which a view cannot run; remove them, or mix views in the training loop"
@@ -274,7 +277,7 @@ def _view(transform: Any, count: int | None, like: str | None, dtype: Any, **ima
         raise ValueError(
             "the recipe has transforms that stay Python (keep_rest), which a view cannot run; remove them, or apply them in the training loop"
         )
-    made = View(chain=operators_of(transform), count=count, like=like, dtype=dtype_name(dtype), **image)
+    made = View(chain=operators_of(transform), count=count, like=like, dtype=dtype_name(dtype), field=field, pixels=pixels)
     made._set(sections=dict(getattr(transform, "sections", {})))
     return made
 

@@ -55,9 +55,9 @@ class Decode(Section):
     * ``jpeg``: the decoder of JPEGs on the CPU: ``"feedwater"``, ``"libjpeg"`` (libjpeg-turbo), or
       ``"auto"`` (default: feedwater's decoder, and libjpeg-turbo for JPEGs that it does not
       support). All give the same pixels.
-    * ``pixels``: pixels of the decoded images: ``"u8x3"`` (default), ``"u16"`` or ``"u16x3"``
-      (16 bits, with one or three channels), ``"f32"`` or ``"f32x3"`` (numbers as stored). Images
-      of 16 bits and of floats are PNG, TIFF, PNM or PFM files, processed on the CPU.
+    * ``pixels``: pixel format of the decoded images: ``"u8x3"`` (default), ``"u16"`` or
+      ``"u16x3"`` (16 bits, with one or three channels), ``"f32"`` or ``"f32x3"`` (numbers as
+      stored, with one or three channels). 16-bit and float images are processed on the CPU.
     * ``orientation``: whether images are turned upright by their EXIF orientation. Default: True.
     * ``strict``: whether damaged images are errors. Default: True. With False, damaged images that
       Pillow accepts have Pillow's pixels, and are counted.

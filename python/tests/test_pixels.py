@@ -75,7 +75,7 @@ def test_a_chain_equals_the_same_steps_of_pillow(depth_folder):
         image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT).resize((21, 17), Image.Resampling.BILINEAR)
         return (numpy.asarray(image) / numpy.float32(65535) - numpy.float32(0.4)) / numpy.float32(0.2)
 
-    # Images that are smaller than the crop are padded, whose rounding is a matter of `CenterCrop`.
+    # Images that are smaller than the crop are padded, which tests of `CenterCrop` cover.
     large = [number for number, (width, height) in enumerate(SIZES) if width >= 30 and height >= 28]
     assert len(large) == 2
     for number in large:
@@ -140,7 +140,7 @@ def test_arrays_are_decoded_exactly():
     [
         ("float", "u16", "is an array of floats, but its pixels are decoded to u16; set pixels of the view to f32"),
         ("signed", "u16", "has numbers outside 0 to 65535"),
-        ("array", "u8x3", r"is an array of shape \[31, 40\], and an image has \[height, width, 3\]"),
+        ("array", "u8x3", r"is an array of shape \[31, 40\], and an image of u8x3 pixels has \[height, width, 3\]"),
         ("double", "f32", "3 channels, but f32 pixels have one; use f32x3"),
         ("other", "u16", "both images must have the same size"),
     ],
@@ -154,7 +154,7 @@ def test_fields_that_do_not_have_the_pixels_are_errors(name, pixels, words):
 @pytest.mark.parametrize(
     ("chain", "settings", "words"),
     [
-        (ops.Hue(shift=0.1), {"pixels": "u16"}, "is hue, which changes pixels of 8 bits, but the decoder gives u16 pixels"),
+        (ops.Hue(shift=0.1), {"pixels": "u16"}, "is hue, which does not support decoded u16 pixels"),
         (ops.RandomApply([ops.ColorJitter(brightness=0.1)]), {"pixels": "f32x3"}, "random_apply"),
         (ops.Normalize(mean=[0.1, 0.2, 0.3], std=1), {"pixels": "u16"}, "one channel"),
         (ops.Normalize(mean=30000, std=9000), {"pixels": "u16"}, "and not to 0 to 65535; write mean = "),
@@ -171,7 +171,7 @@ def test_chains_that_do_not_take_the_pixels_are_errors(depth_folder, chain, sett
 
 def test_element_types_that_are_too_small_are_errors(depth_folder):
     small = ops.Resize(width=8, height=8)
-    for dtype, words in [("u8", "which are floats; choose f32"), ("f16", "whose maximum is 65504")]:
+    for dtype, words in [("u8", "do not fit u8; choose f32 or bf16"), ("f16", "whose maximum is 65504")]:
         with pytest.raises(fw.errors.ConfigError, match=words):
             loader(depth_folder, small, dtype=dtype, decode=fw.Decode(pixels="u16"))
     half = images(depth_folder, [small, ops.Normalize(mean=0, std=1)], "u16", dtype="f16")

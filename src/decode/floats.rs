@@ -95,7 +95,7 @@ fn decode(
         #[cfg(feature = "tiff")]
         Format::Tiff => tiff(bytes, header, format, window, (scratch, sink)),
         other => {
-            let also = if format.one() == 1.0 { ", PFM" } else { "" };
+            let also = if format.is_as_stored() { ", PFM" } else { "" };
             let problem = format!(
                 "the file is a {}, but {} pixels are read from PNG, TIFF{also} and binary PNM only",
                 other.name(),
@@ -117,7 +117,7 @@ fn check(format: PixelFormat, channels: usize, bits: usize) -> Result<(), DataEr
         );
         return Err(unsupported(problem));
     }
-    if bits != 16 && format.one() > 1.0 {
+    if bits != 16 && format.is_16_bit() {
         let problem = format!(
             "the file has {bits} bits per sample, but {name} pixels are read from files with 16 \
              bits only; use {}, which takes numbers as stored, or u8x3",
@@ -178,15 +178,15 @@ fn pnm(
         PnmCoding::Bytes => 8,
         PnmCoding::Words => 16,
         _ => {
-            let problem = "the file is a PNM of bits or of text; save it as binary PGM (P5) or PPM \
-                           (P6)";
+            let problem = "the file is a bitmap (P1, P4) or a PNM of text (P2, P3); save it as \
+                           binary PGM (P5) or PPM (P6)";
             return Err(unsupported(problem));
         }
     };
     check(format, channels, bits)?;
     let samples = &bytes[start..];
-    let (one, white) = (f64::from(format.one()), f64::from(white));
-    let value = |value: u16| match format.one() > 1.0 {
+    let (one, white) = (f64::from(format.scale()), f64::from(white));
+    let value = |value: u16| match format.is_16_bit() {
         // As in Pillow, samples are scaled, and values above the maximum become the maximum.
         true => (f64::from(value) / white * one).round_ties_even().min(one) as f32,
         false => value.into(),
@@ -219,13 +219,13 @@ fn tiff(
         _ => {
             let name = format.name();
             let problem = format!(
-                "the file is a TIFF that has neither gray, with black as 0 and at least 8 bits, \
-                 nor RGB, so it cannot be read as {name} pixels"
+                "{name} pixels are read only from RGB TIFFs, and from gray TIFFs of at least 8 \
+                 bits in which 0 is black"
             );
             return Err(unsupported(problem));
         }
     };
-    if layout.bits == TIFF_FLOAT_BITS && format.one() > 1.0 {
+    if layout.bits == TIFF_FLOAT_BITS && format.is_16_bit() {
         return Err(has_floats("TIFF", channels, format));
     }
     check(format, channels, layout.bits as usize)?;
@@ -255,7 +255,7 @@ fn pfm(
     if size != header.size {
         return Err(size_changed(header.size, size));
     }
-    if format.one() > 1.0 {
+    if format.is_16_bit() {
         return Err(has_floats("PFM", channels, format));
     }
     check(format, channels, 32)?;

@@ -338,8 +338,8 @@ impl Decoders {
         (self.tolerated, self.jpeg_by) = (None, None);
         let Some(place) = self.place(header) else {
             if header.format == Format::Pfm {
-                let problem = "the file is a PFM, which has floats; set decode.pixels to f32 or \
-                               f32x3 to read it";
+                let problem = "the file is a PFM, which has floats; set pixels to f32 or f32x3 \
+                               (decode.pixels, or pixels of the view)";
                 return Err(unsupported(problem));
             }
             let (name, only) = (header.format.name(), self.only.unwrap_or("any decoder"));

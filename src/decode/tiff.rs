@@ -78,7 +78,8 @@ fn decode(
     let EncodedImage { bytes, header, window, .. } = *image;
     let layout = tiff_layout(bytes)?;
     if layout.bits == TIFF_FLOAT_BITS {
-        let problem = "the TIFF has floats; set decode.pixels to f32 to read it";
+        let problem = "the file is a TIFF with floats; set pixels to f32 (decode.pixels, or pixels \
+                       of the view)";
         return Err(DataError::new(Reason::Unsupported, problem));
     }
     let palette = layout.palette(bytes);
@@ -92,15 +93,15 @@ fn decode(
     })
 }
 
-/// Passes the unpacked samples of the rows `which` to `to`. A row consists of the rows of all
-/// strips or tiles that are beside each other. `size` is the size in the header.
+/// Passes the unpacked samples of these rows to `sink`. Each row spans all tiles across the image.
+/// `size` is the size in the header.
 pub(super) fn read_rows(
     bytes: &[u8],
     layout: &TiffLayout,
     size: Size,
-    which: Range<u32>,
+    rows: Range<u32>,
     scratch: &mut Vec<u8>,
-    to: &mut dyn FnMut(u32, &[u8]),
+    sink: &mut dyn FnMut(u32, &[u8]),
 ) -> Result<(), DataError> {
     if layout.size != size {
         return Err(size_changed(size, layout.size));
@@ -110,13 +111,13 @@ pub(super) fn read_rows(
     let (band, tile) = grown(scratch, whole)?.split_at_mut(band as usize);
     let pitch = layout.row_bytes() * layout.across();
     let mut loaded = None;
-    for y in which {
+    for y in rows {
         let (row_of_chunks, row) = (y / layout.chunk.height, y % layout.chunk.height);
         if loaded != Some(row_of_chunks) {
             load(layout, bytes, row_of_chunks as usize, band, tile)?;
             loaded = Some(row_of_chunks);
         }
-        to(y, &band[pitch * row as usize..][..pitch]);
+        sink(y, &band[pitch * row as usize..][..pitch]);
     }
     Ok(())
 }

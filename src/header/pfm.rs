@@ -1,11 +1,10 @@
-//! PFM headers: size, byte order, and start of the pixels. PFM are float maps of gray (`Pf`) or RGB
-//! (`PF`).
+//! PFM headers: size, byte order, and start of the pixels. A PFM (portable float map) has f32
+//! values in gray (`Pf`) or RGB (`PF`).
 //!
-//! By the specification (netpbm.sourceforge.net/doc/pfm.html), a header consists of the magic
-//! number, width, height and scale factor, separated by white space. One byte of white space
-//! follows, and then f32 values, rows from the bottom. The bytes of a value are in little-endian
-//! order if the scale factor is negative. Its magnitude is not used. Bytes after the pixels are
-//! ignored.
+//! By the specification (netpbm.sourceforge.net/doc/pfm.html), a header has the magic number, width
+//! and height, and the scale factor. Rows follow from the bottom. Values are little-endian if the
+//! scale factor is negative. This parser accepts any white space between the parts. It does not use
+//! the magnitude of the scale factor, and ignores bytes after the pixels.
 
 use super::pnm::is_space;
 use super::{Format, Header, corrupt, truncated};
@@ -45,7 +44,9 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<PfmLayout, DataError> {
         let text = word(bytes, &mut at, what)?;
         let side = text.parse::<u32>().ok().filter(|side| (1..=i32::MAX as u32).contains(side));
         side.ok_or_else(|| {
-            corrupt(format!("the header gives the {what} {text:?}; it must be a number above 0"))
+            corrupt(format!(
+                "the header gives the {what} {text:?}; it must be from 1 to 2147483647"
+            ))
         })
     };
     let size = Size::new(side("width")?, side("height")?);

@@ -78,7 +78,7 @@ pub struct View {
     pub like: Option<String>,
     /// Element type. `None` means that of [`Settings::output`](crate::plan::Settings::output).
     pub dtype: Option<DType>,
-    /// Pixels of the decoded image, for a view of a [`field`](Self::field). `None` means bytes.
+    /// Pixel format of the decoded image of a [`field`](Self::field). `None` means `u8x3`.
     /// Views of the sample's image have the pixels of
     /// [`DecodeSettings::pixels`](crate::plan::DecodeSettings::pixels).
     pub pixels: Option<PixelFormat>,
@@ -111,7 +111,7 @@ impl View {
         Self { dtype: Some(dtype), ..self }
     }
 
-    /// Sets the pixels of the decoded image of a field.
+    /// Sets the pixel format of the decoded image of a field.
     pub fn pixels(self, pixels: PixelFormat) -> Self {
         Self { pixels: Some(pixels), ..self }
     }

@@ -256,13 +256,13 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
 
     /// The operator that a chain runs instead of this one on images of this format. `None` means
     /// this operator. The error tells the user what to do instead if there is none. Default: this
-    /// operator, if the decoder gives bytes or the operator only moves, cuts, resamples or warps.
+    /// operator, if the format is `u8x3` or all kinds of the operator take decoded floats.
     #[doc(hidden)]
     fn of_format(&self, format: PixelFormat) -> Result<Option<Arc<dyn Operator>>, FieldError> {
         if !format.is_floats() || self.kinds().take_decoded_floats() {
             return Ok(None);
         }
-        Err(FieldError::new("op", needs_bytes(self.name(), format)))
+        Err(FieldError::new("op", unsupported(self.name(), format)))
     }
 
     /// Output size if it is the same for all samples, else `None`. `input` is the input size if it
@@ -350,12 +350,13 @@ trait BuiltIn: Operator + Sized + DeserializeOwned + Serialize {
     fn examples() -> Vec<Self>;
 }
 
-/// Problem of an operator that changes bytes, in a chain for images of this format.
-fn needs_bytes(name: &str, format: PixelFormat) -> String {
+/// Problem of an operator that does not support decoded pixels of this format.
+fn unsupported(name: &str, format: PixelFormat) -> String {
     let format = format.name();
     format!(
-        "is {name}, which changes pixels of 8 bits, but the decoder gives {format} pixels; before \
-         normalize, use only operators that resize, crop, flip, pad, warp or blur"
+        "is {name}, which does not support decoded {format} pixels: before normalize, only \
+         geometric operators and gaussian_blur do; move it behind normalize if it accepts floats, \
+         or remove it"
     )
 }
 

@@ -107,9 +107,10 @@ impl Operator for Normalize {
                 let problem = format!("must be a number, is {mean}");
                 return Err(FieldError::new(format!("mean[{channel}]"), problem));
             }
-            // Normalized values must be finite too.
+            // The magnitude of normalized values is at most `2 / std` for channels from 0 to 1.
             if !(std > 0.0 && std.is_finite() && (2.0 / std).is_finite()) {
-                let problem = format!("must be a number above 0, is {std}");
+                let least = 2.0 / f32::MAX;
+                let problem = format!("must be a finite number of at least {least:e}, is {std}");
                 return Err(FieldError::new(format!("std[{channel}]"), problem));
             }
         }
@@ -119,11 +120,11 @@ impl Operator for Normalize {
     /// Numbers as stored may have any mean and deviation. For integers, the statistics are those of
     /// channels from 0 to 1.
     fn of_format(&self, format: PixelFormat) -> Result<Option<Arc<dyn Operator>>, FieldError> {
-        if format.one() > 1.0 {
-            self.check_scale(format.one())?;
+        if !format.is_as_stored() {
+            self.check_scale(format.scale())?;
         }
         let Self { mean, std } = *self;
-        let of_floats = NormalizeFloats { mean, std, one: format.one() };
+        let of_floats = NormalizeFloats { mean, std, one: format.scale() };
         Ok(format.is_floats().then(|| Arc::new(of_floats) as _))
     }
 

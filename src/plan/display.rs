@@ -20,9 +20,9 @@ impl fmt::Display for Plan {
         let mut steps = self.steps.iter().enumerate().rev();
         let reason =
             |(number, step): (usize, &PlannedStep)| Some((number, step.kinds.not_on_device()?));
-        if self.pixels().is_floats() {
+        if self.pixel_format().is_floats() {
             let (name, words) =
-                (self.pixels().name(), "so decoding and all operators are on the cpu");
+                (self.pixel_format().name(), "so decoding and all operators are on the cpu");
             writeln!(f, "{:<8}decode.pixels is {name}; {words}", "reason")?;
         } else if let Some((last, why)) = steps.find_map(reason) {
             let name = self.steps[last].operator.name();

@@ -76,7 +76,7 @@ impl Plan {
         out.upright = out.orientation.upright_size(header.size);
         out.trace = Trace::new(out.upright);
         let operators = self.steps.iter().map(|step| &*step.operator);
-        out.actions.format = self.pixels();
+        out.actions.format = self.pixel_format();
         out.output = out.actions.draw(operators, key, out.upright, &mut out.trace);
         out.reduction = self.reduction(header, out);
     }
@@ -130,7 +130,7 @@ impl Plan {
         let seed = self.settings.loader.seed;
         let key = SampleKey { seed, epoch, index }.of_repeat(repeat);
         let operators = self.steps.iter().map(|step| &*step.operator);
-        Actions::named(operators, key, (size, self.pixels()), boxes)
+        Actions::named(operators, key, (size, self.pixel_format()), boxes)
     }
 
     /// Maximum number of entries (of 32 bits) of all tables that do not depend on windows.

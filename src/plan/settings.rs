@@ -143,9 +143,11 @@ pub struct DecodeSettings {
     /// half of the samples of all slots, but at least 7 and at most 32.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hardware_group: Option<usize>,
-    /// Pixels of the decoded images. Default `u8x3`. Images of other formats are decoded and
-    /// transformed on the CPU. They must be PNG, TIFF, binary PNM or PFM files with as many
-    /// channels. Those of `u16` and `u16x3` must have 16 bits per sample.
+    /// Pixel format of the decoded images. Default `u8x3`. Other formats are decoded and
+    /// transformed on the CPU. `u16` and `f32` need gray files. `u16x3` and `f32x3` accept gray
+    /// files too, as three equal channels. `u16` and `u16x3` need PNG, TIFF, PGM or PPM files of 16
+    /// bits. `f32` and `f32x3` also accept such files of 8 bits, PFM files, and TIFFs of gray
+    /// floats.
     pub pixels: PixelFormat,
     /// Whether the decoder may scale a JPEG down by 2, 4 or 8 before it is resized, never below the
     /// required size. Pixels change slightly. Only libjpeg-turbo and the JPEG engines can scale

@@ -55,9 +55,9 @@ pub(super) fn planned_steps(
     format: PixelFormat,
     list: &str,
 ) -> Result<(Vec<PlannedStep>, Option<Size>, usize)> {
-    let (mut pixels, mut channels) = (format.pixels(), format.channels());
-    // Floats from the decoder, to which `normalize` has not been applied yet.
-    let mut are_decoded = format.is_floats();
+    let (mut pixels, mut channels) = (format.pixel_type(), format.channels());
+    // Whether pixels are floats to which `normalize` has not been applied yet.
+    let mut before_normalize = format.is_floats();
     let mut size = None;
     let mut steps: Vec<PlannedStep> = Vec::new();
     for (number, (step, place)) in chain.steps().iter().zip(places).enumerate() {
@@ -66,9 +66,9 @@ pub(super) fn planned_steps(
         let field_error =
             |error: FieldError| Error::config(format!("{key}.{}", error.field), error.problem);
         operator.check().map_err(field_error)?;
-        let takes_decoded = are_decoded || !format.is_floats();
-        if takes_decoded && let Some(other) = operator.of_format(format).map_err(field_error)? {
-            (operator, are_decoded) = (other, false);
+        let may_replace = before_normalize || !format.is_floats();
+        if may_replace && let Some(other) = operator.of_format(format).map_err(field_error)? {
+            (operator, before_normalize) = (other, false);
         }
         let earlier = steps.iter().find(|it| it.operator.outputs() > 1);
         if let (Some(earlier), true) = (earlier, operator.outputs() > 1) {
@@ -80,7 +80,7 @@ pub(super) fn planned_steps(
             );
             return Err(Error::config(key, problem));
         }
-        if !are_decoded {
+        if !before_normalize {
             pixels = operator.pixels(pixels).map_err(|problem| Error::config(&key, problem))?;
         }
         channels = operator.channels(channels).map_err(|problem| Error::config(&key, problem))?;

@@ -276,7 +276,7 @@ pub enum Input {
     /// Rows of the decoder.
     Rows,
     /// Rows of the decoder, which are stored first, because the image is rotated or mirrored, or
-    /// has floats.
+    /// its pixel format is not `u8x3`.
     Stored,
     /// An image that several chains share.
     Image,

@@ -192,7 +192,7 @@ impl HostTransform {
         let end = actions.end(operators);
         let mut rest = Rest { actions, place: 0, end, is_across: false };
         let mut stored = false;
-        if encoded.plan.pixels().is_floats() {
+        if encoded.plan.pixel_format().is_floats() {
             self.decode_floats(encoded, decoder)?;
         } else if encoded.sample.orientation.is_upright() {
             stored = self.first_pass(encoded, decoder, &mut rest, out.as_deref_mut())?;
@@ -250,11 +250,15 @@ impl HostTransform {
         let mut upright = self.images.next(PixelType::F32, sample.window)?;
         let turn = Upright { orientation, stored, first_column: stored_window.x };
         let decoded = match &mut upright {
-            HostImage::F32(upright) => {
-                decoder.decode_floats(bytes, header, plan.pixels(), stored_window, &mut |part| {
+            HostImage::F32(upright) => decoder.decode_floats(
+                bytes,
+                header,
+                plan.pixel_format(),
+                stored_window,
+                &mut |part| {
                     turn.store_floats(part, upright);
-                })
-            }
+                },
+            ),
             HostImage::U8(_) => unreachable!("the image has floats"),
         };
         self.images.advance(upright);

@@ -152,7 +152,7 @@ impl Views {
         decoder: &mut Decoders,
         image: &mut HostTransform,
     ) -> Result<(), DataError> {
-        // All views of an image have the same pixels.
+        // All views of a group have the same pixel format.
         let plan = self.members.first().map_or(plan, |&number| &plan.views[number].plan);
         image.run_prefix(PlannedImage { bytes, header, plan, sample: &self.shared }, decoder, 0)
     }

@@ -60,8 +60,8 @@ pub fn read_png(
 ) -> Result<(), DataError> {
     let samples = |color: ColorType, depth: BitDepth| {
         if color == ColorType::Indexed {
-            let problem = "the file has indices into a palette, which are no numbers of an image; \
-                           use u8x3 for its colours, or a mask for its indices";
+            let problem = "the file is a PNG with a palette; use u8x3 for its colours, or a mask \
+                           for its indices";
             return Err(DataError::new(Reason::Unsupported, problem));
         }
         let samples = PngSamples { per_pixel: color.samples(), bits: depth as usize };
@@ -70,8 +70,8 @@ pub fn read_png(
     read(bytes, size, end, scratch, samples, row)
 }
 
-/// Passes the stored samples of each row above row `end` to `row`, with the result of `check`. If
-/// these are all rows, also checks the data after them.
+/// Passes the stored samples of each row above row `end` to `row`, with the result of `check`.
+/// Checks the data after the rows if all rows were read, or if the PNG is interlaced.
 fn read<T: Copy>(
     bytes: &[u8],
     size: Size,

@@ -1,4 +1,4 @@
-//! Arrays of images in fields, written as files, so that they are decoded like files.
+//! Encodes arrays in fields as PNM or PFM files, which the image decoders read.
 
 use crate::error::{DataError, Reason, reserve};
 use crate::field::Flat;
@@ -20,23 +20,32 @@ pub(super) fn write(
     (limit, file): (u64, &mut Vec<u8>),
 ) -> Result<(), DataError> {
     let wrong = |problem: String| Err(DataError::new(Reason::Field, problem));
-    let (height, width, channels) = match *shape {
-        [height, width, channels @ (1 | 3)] => (height, width, channels),
-        [height, width] if format.is_floats() => (height, width, 1),
+    let (height, width, channels): (_, _, usize) = match *shape {
+        [height, width, 3] => (height, width, 3),
+        [height, width] | [height, width, 1] if format.is_floats() => (height, width, 1),
         _ => {
             let shapes = match format.is_floats() {
                 true => "[height, width], [height, width, 1] or [height, width, 3]",
                 false => "[height, width, 3]",
             };
-            return wrong(format!("is an array of shape {shape:?}, and an image has {shapes}"));
+            return wrong(format!(
+                "is an array of shape {shape:?}, and an image of {} pixels has {shapes}",
+                format.name()
+            ));
         }
     };
     let name = format.name();
+    if let (Flat::Bytes(_), true) = (numbers, format.is_16_bit()) {
+        return wrong(format!(
+            "is an array of 8 bits, but its pixels are decoded to {name}; convert it to 16 bits on \
+             the scale of 0 to 65535, or set pixels of the view to f32 or f32x3"
+        ));
+    }
     let is_small = |numbers: &[i64]| numbers.iter().all(|it| (0..=0xffff).contains(it));
     let (sample, is_pfm) = match numbers {
         Flat::Bytes(_) => (1, false),
         Flat::Integers(list) if format.is_floats() && is_small(list) => (2, false),
-        Flat::Integers(list) if format.one() == 1.0 => {
+        Flat::Integers(list) if format.is_as_stored() => {
             if let Some(number) = list.iter().find(|it| it.unsigned_abs() > MOST_EXACT as u64) {
                 return wrong(format!(
                     "has the number {number}, but {name} pixels hold integers up to {MOST_EXACT} \
@@ -45,7 +54,7 @@ pub(super) fn write(
             }
             (size_of::<f32>(), true)
         }
-        Flat::Floats(_) | Flat::Doubles(_) if format.one() == 1.0 => (size_of::<f32>(), true),
+        Flat::Floats(_) | Flat::Doubles(_) if format.is_as_stored() => (size_of::<f32>(), true),
         Flat::Integers(_) if format.is_floats() => {
             return wrong(format!("has numbers outside 0 to 65535, the range of {name} pixels"));
         }

@@ -116,7 +116,7 @@ impl FieldReader {
         let limit = plan.settings.limits.max_field_bytes;
         let groups = plan.view_groups();
         let file = |(field, views): &(Option<&str>, Vec<usize>)| {
-            let pixels = views.first().map(|&view| plan.views[view].plan.pixels());
+            let pixels = views.first().map(|&view| plan.views[view].plan.pixel_format());
             let pixels = pixels.unwrap_or_default();
             field.map(|field| ImageFile { field: field.into(), pixels, bytes: Vec::new() })
         };

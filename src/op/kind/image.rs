@@ -28,6 +28,11 @@ pub trait ImageFormula: 'static {
     /// CUDA implementation. `None`, the default, means that the operator runs only on the CPU.
     const CUDA: Option<Cuda> = None;
 
+    /// Whether the formula also supports decoded floats
+    /// ([`PixelFormat`](crate::PixelFormat)): it moves pixels, and does not change them.
+    #[doc(hidden)]
+    const TAKES_DECODED_FLOATS: bool = false;
+
     /// Reference implementation, which should be short and simple. Tests compare the CUDA text and
     /// [`apply`](Self::apply) with it.
     ///
@@ -87,6 +92,7 @@ impl ImageKind {
         const {
             &Self {
                 facts: Facts {
+                    takes_decoded_floats: F::TAKES_DECODED_FLOATS,
                     pixels: F::pixels,
                     cuda: F::CUDA,
                     params_bytes: size_of::<F::Params>(),

@@ -141,7 +141,7 @@ pub struct Facts {
     /// Output pixel type for an input pixel type. `None` if the kind does not accept the input.
     pub(crate) pixels: fn(PixelType) -> Option<PixelType>,
     /// Whether the CPU also executes the kind on decoded floats
-    /// ([`PixelFormat`](crate::image::PixelFormat)), which a kernel cannot do.
+    /// ([`PixelFormat`](crate::image::PixelFormat)). No CUDA kernel reads them.
     pub(crate) takes_decoded_floats: bool,
     /// CUDA implementation. `None` if actions of this kind run only on the CPU.
     pub(crate) cuda: Option<Cuda>,
@@ -275,8 +275,8 @@ pub trait MakeRow: Debug {
     /// holds at least the input window of the action. `table` is the table of the action.
     fn row(&self, table: &[i32], src: &Image<u8>, at: (u32, u32), out: &mut [[u8; CHANNELS]]);
 
-    /// Computes all pixels of `out` from floats. Only kinds that
-    /// [take decoded floats](Facts::takes_decoded_floats) implement it.
+    /// Computes all pixels of `out` from floats. Implemented if the kind
+    /// [takes decoded floats](Facts::takes_decoded_floats).
     fn floats(&self, table: &[i32], src: &Image<f32>, out: &mut Image<f32>) {
         let _ = (table, src, out);
         unreachable!("the plan refuses this kind in a chain for images of floats")

@@ -47,8 +47,8 @@ impl Blur {
         taps
     }
 
-    /// Does the work of [`append`](Self::append) with the same coefficients as f64, each as two
-    /// entries. Returns the number of entries per output.
+    /// Like [`append`](Self::append), with the same coefficients as f64, two entries each. Returns
+    /// the number of entries per output.
     pub(super) fn append_doubles(
         &self,
         axis: usize,

@@ -40,12 +40,12 @@ impl Line {
         }
     }
 
-    /// Does the work of [`append`](Self::append) with coefficients of type f64, each as two
-    /// entries: `precompute_coeffs` of `Resample.c`, as Pillow uses it for images of mode `F`.
-    /// Returns the number of entries per output.
+    /// Like [`append`](Self::append), with f64 coefficients, two entries each: `precompute_coeffs`
+    /// of `Resample.c`, as Pillow uses it for images of mode `F`. Returns the number of entries per
+    /// output.
     ///
     /// If the length of the axis does not change, each output has only the input at its place. In
-    /// this case, Pillow does not resample the axis, so values next to a NaN stay as they are.
+    /// this case, Pillow does not resample the axis, so a NaN does not spread.
     pub fn append_doubles(&self, wanted: Range<u32>, table: &mut Vec<i32>) -> usize {
         let is_unchanged = self.reduction == 1 && self.box_len == self.output;
         match self.filter {

@@ -19,9 +19,10 @@
 //! coefficients, zero-padded. Offsets are counted from the first entry that the operator's `demand`
 //! appends.
 //!
-//! **Floats** (images of 16 bits and of floats) are resampled like Pillow's mode `F`, bit for bit.
-//! Coefficients are f64, not rounded to multiples of 2^-22, and take two entries each. Sums are
-//! f64. They are rounded to f32 after each pass.
+//! **Floats** (16-bit and float images): sums are f64, and are rounded to f32 after each pass.
+//! Coefficients are f64 and take two entries each. Filters are bit-identical to Pillow's mode `F`:
+//! their coefficients are not rounded to multiples of 2^-22. The coefficients of a blur are those
+//! for bytes.
 //!
 //! The filter `nearest` uses the same kind of table, with one tap of weight 1. Adding half and
 //! shifting then give the byte itself.

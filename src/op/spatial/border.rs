@@ -110,6 +110,7 @@ impl Params {
 
 impl ImageFormula for Border {
     type Params = Params;
+    const TAKES_DECODED_FLOATS: bool = true;
     const CUDA: Option<Cuda> =
         Some(Cuda::new("Border", include_str!("../../../kernels/border.cu")));
 

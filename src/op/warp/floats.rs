@@ -1,6 +1,9 @@
 //! Warps of images of floats, bit-identical to `Image.transform` of Pillow for images of mode `F`
-//! (`bilinear_filter32F` and `bicubic_filter32F` of `Geometry.c`). Differences of neighbours on a
-//! row are f32. All other intermediate values are f64.
+//! (`bilinear_filter32F` and `bicubic_filter32F` of `Geometry.c`). On a row, the difference of two
+//! neighbours and the coefficients of a cubic polynomial are f32, as in Pillow's C code. All other
+//! intermediate values are f64. Displacements have no counterpart in Pillow.
+//!
+//! The functions for bytes round differently at each step, so only the positions are shared.
 
 use crate::image::Image;
 use crate::tensor::CHANNELS;

@@ -204,7 +204,7 @@ impl Plan {
         SamplePlan { actions, stages, .. }: &mut SamplePlan,
         need: &mut SampleMemory,
     ) {
-        actions.format = self.pixels();
+        actions.format = self.pixel_format();
         Stage::put_bounding(&self.steps, image, actions, stages);
         // Window of each stage's output that later stages need.
         let mut wanted = stages.last().map_or(image, |last| last.output);
@@ -240,7 +240,7 @@ impl Plan {
             let operator = (&*planned.operator, &planned.kinds);
             SampleMemory::add_resampling(operator, (input, output), into);
         }
-        if self.pixels().is_floats() {
+        if self.pixel_format().is_floats() {
             need.tables = need.tables.saturating_mul(WORDS as u64);
             need.resampling = ScratchBytes::default();
         }
@@ -312,12 +312,12 @@ impl Plan {
     /// whole chain runs on the CPU, or one of the possible prefixes of the chain runs on the CPU
     /// before the GPU part.
     fn windows(&self, stages: &[Stage], decoded: Size, turned: bool) -> [u64; 6] {
-        let input = match (self.reads_image, turned || self.pixels().is_floats()) {
+        let input = match (self.reads_image, turned || self.pixel_format().is_floats()) {
             (true, _) => Input::Image,
             (false, true) => Input::Stored,
             (false, false) => Input::Rows,
         };
-        let pixels = self.pixels().pixels();
+        let pixels = self.pixel_format().pixel_type();
         let whole = Windows::of(stages, (pixels, decoded), input, true);
         let splits = self.device.iter().flat_map(|device| {
             device.splits.iter().map(|cut| {

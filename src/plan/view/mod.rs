@@ -21,6 +21,9 @@ mod sample;
 /// Value of `like` for the main chain.
 const IMAGE: &str = ColumnRole::Image.name();
 
+/// Name of the operator that normalizes pixels.
+const NORMALIZE: &str = "normalize";
+
 /// Maximum number of outputs per sample of all views together.
 const MOST_OUTPUTS: u32 = 1024;
 
@@ -337,14 +340,13 @@ impl Plan {
     /// Why the chain outputs floats, and what to change if it must not, for messages. `place` names
     /// the chain.
     pub(super) fn source_of_floats(&self, place: &str) -> String {
-        match self.pixels() {
+        match self.pixel_format() {
             PixelFormat::U8x3 => format!(
                 "the operator normalize{place} makes floats; choose f32, f16 or bf16, or remove \
                  normalize"
             ),
             format => format!(
-                "the decoder gives {} pixels{place}, which are floats; choose f32, or f16 or bf16 \
-                 after normalize",
+                "decoded {} pixels{place} do not fit u8; choose f32 or bf16, or f16 after normalize",
                 format.name()
             ),
         }
@@ -352,31 +354,31 @@ impl Plan {
 
     /// Problem of an element type that is too small for the output of the chain.
     pub(super) fn overflow(&self) -> Option<String> {
-        let is_normalized = self.steps.iter().any(|step| !step.kinds.take_decoded_floats());
-        let format = self.pixels();
-        let overflows = format.one() > f16::MAX.to_f32() && self.shape.dtype == DType::F16;
+        let is_normalized = self.steps.iter().any(|step| step.operator.name() == NORMALIZE);
+        let format = self.pixel_format();
+        let overflows = format.scale() > f16::MAX.to_f32() && self.shape.dtype == DType::F16;
         (overflows && !is_normalized).then(|| {
             format!(
                 "is f16, whose maximum is {}, but {} pixels go up to {}; add normalize, or choose \
-                 f32",
+                 f32 or bf16",
                 f16::MAX,
                 format.name(),
-                format.one()
+                format.scale()
             )
         })
     }
 
     /// Pixels of the decoded image that the chain reads.
-    pub(crate) fn pixels(&self) -> PixelFormat {
+    pub(crate) fn pixel_format(&self) -> PixelFormat {
         self.settings.decode.pixels
     }
 
     /// Numbers of the views of the sample's image, and then of each field with an image. A field
     /// whose image is decoded to several pixel formats has several groups.
     pub fn view_groups(&self) -> Vec<(Option<&str>, Vec<usize>)> {
-        let mut groups = vec![((None, self.pixels()), Vec::new())];
+        let mut groups = vec![((None, self.pixel_format()), Vec::new())];
         for (number, view) in self.views.iter().enumerate() {
-            let image = (view.field.as_deref(), view.plan.pixels());
+            let image = (view.field.as_deref(), view.plan.pixel_format());
             match groups.iter_mut().find(|(of, _)| *of == image) {
                 Some((_, members)) => members.push(number),
                 None => groups.push((image, vec![number])),

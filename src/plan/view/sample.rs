@@ -174,7 +174,8 @@ impl Plan {
             bounds.push(of_view.tables);
             let outputs = u64::from(view.outputs());
             need.views[0] = need.views[0].saturating_add(of_view.tables.saturating_mul(outputs));
-            need.views[1] = need.views[1].max(bytes_of(view.plan.pixels().pixels(), image));
+            need.views[1] =
+                need.views[1].max(bytes_of(view.plan.pixel_format().pixel_type(), image));
             *need = need.max(&SampleMemory { tables: 0, ..of_view });
         }
         scratch.view_tables = bounds;

@@ -20,7 +20,7 @@ pub type Ends = [[f32; 2]; CHANNELS];
 pub fn normalization(plan: &Plan) -> Option<Ends> {
     match plan.settings.decode.pixels {
         PixelFormat::U8x3 => of_bytes(plan),
-        format if format.one() == 1.0 => Some([[f32::NAN; 2]; CHANNELS]),
+        format if format.is_as_stored() => Some([[f32::NAN; 2]; CHANNELS]),
         format => Some(of_floats(plan, format)),
     }
 }
@@ -49,7 +49,7 @@ fn of_bytes(plan: &Plan) -> Option<Ends> {
 /// Results of `normalize` for 0 and the largest number, or these numbers without `normalize`.
 fn of_floats(plan: &Plan, format: PixelFormat) -> Ends {
     let normalize = plan.steps.iter().find(|step| step.operator.name() == "normalize");
-    let [low, high] = [0.0, format.one()].map(|number| {
+    let [low, high] = [0.0, format.scale()].map(|number| {
         let (mut actions, size) = (Actions::default(), Size::new(1, 1));
         actions.format = format;
         let operators = normalize.iter().map(|step| &*step.operator);
