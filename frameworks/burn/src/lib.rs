@@ -32,8 +32,8 @@
 //! ```
 
 use burn::tensor::{AllocationProperty, Bytes, DType, Device, Int, Tensor, TensorData};
-use feedwater::loader::Batch;
-use feedwater::{Error, Result};
+use feedwater::loader::{Batch, Column};
+use feedwater::{ElementType, Error, Result};
 
 /// Converts the images of a batch of f32, f16 or bf16 to a float tensor. Its four axes are in the
 /// order of the loader's layout.
@@ -91,6 +91,86 @@ pub fn soft_targets(batch: &Batch, device: &Device) -> Result<Tensor<2>> {
     }
     let data = TensorData::new(batch.soft_targets_to_host()?, [batch.len(), batch.classes()]);
     Ok(Tensor::from_data(data, (device, DType::F32)))
+}
+
+/// Copies the values of a column of floats to a tensor with `D` axes, see [`Batch::column`]. The
+/// first axis is the number of samples. For a ragged column it is the number of entries of all
+/// samples, and [`offsets`] tells which sample has which entries.
+///
+/// # Errors
+/// [`Error::Config`] if the batch has no such column, or if the column has integers, which
+/// [`integers`] converts, or another number of axes. [`Error::Device`] if the driver fails.
+pub fn floats<const D: usize>(batch: &Batch, name: &str, device: &Device) -> Result<Tensor<D>> {
+    let column = found(batch, name)?;
+    let dtype = match column.element_type() {
+        ElementType::F32 => DType::F32,
+        ElementType::F16 => DType::F16,
+        ElementType::BF16 => DType::BF16,
+        other => {
+            let problem = format!("{name:?} has elements of {other}: use `integers`");
+            return Err(Error::config("column", problem));
+        }
+    };
+    Ok(Tensor::from_data(column_data::<D>(column, dtype)?, (device, dtype)))
+}
+
+/// Copies the values of a column of integers to a tensor with `D` axes, as [`floats`] does.
+///
+/// # Errors
+/// [`Error::Config`] if the batch has no such column, or if the column has floats, which [`floats`]
+/// converts, or another number of axes. [`Error::Device`] if the driver fails.
+pub fn integers<const D: usize>(
+    batch: &Batch,
+    name: &str,
+    device: &Device,
+) -> Result<Tensor<D, Int>> {
+    let column = found(batch, name)?;
+    let dtype = match column.element_type() {
+        ElementType::I64 => DType::I64,
+        ElementType::U8 => DType::U8,
+        other => {
+            let problem = format!("{name:?} has elements of {other}: use `floats`");
+            return Err(Error::config("column", problem));
+        }
+    };
+    Ok(Tensor::from_data(column_data::<D>(column, dtype)?, (device, dtype)))
+}
+
+/// Copies the offsets of a ragged column to a tensor `[samples + 1]`: sample `i` has the entries
+/// from `offsets[i]` up to, but without, `offsets[i + 1]`.
+///
+/// # Errors
+/// [`Error::Config`] if the batch has no such column, or if the column is not ragged.
+pub fn offsets(batch: &Batch, name: &str, device: &Device) -> Result<Tensor<1, Int>> {
+    let Some(offsets) = found(batch, name)?.offsets() else {
+        let problem = format!("{name:?} is not ragged: all samples have the same number of values");
+        return Err(Error::config("column", problem));
+    };
+    let data = TensorData::new(offsets.to_vec(), [offsets.len()]);
+    Ok(Tensor::from_data(data, (device, DType::I64)))
+}
+
+fn found<'batch>(batch: &'batch Batch, name: &str) -> Result<Column<'batch>> {
+    batch.column(name).ok_or_else(|| {
+        let names: Vec<_> = batch.columns().map(|it| it.name()).collect();
+        let problem = format!("{name:?} is not a column of the batch, which has {names:?}");
+        Error::config("column", problem)
+    })
+}
+
+/// Copies the values of a column to tensor data with `D` axes.
+fn column_data<const D: usize>(column: Column<'_>, dtype: DType) -> Result<TensorData> {
+    let shape = column.shape();
+    if shape.len() != D {
+        let problem = format!(
+            "{:?} has the shape {shape:?}, which has {} axes, not {D}",
+            column.name(),
+            shape.len()
+        );
+        return Err(Error::config("column", problem));
+    }
+    let bytes = column.bytes().map_or_else(|| column.to_host(), |it| Ok(it.to_vec()))?;
+    Ok(TensorData::from_bytes_vec(bytes, shape, dtype))
 }
 
 /// Converts a batch to tensor data that owns the batch, without copying the values.

@@ -112,3 +112,28 @@ fn errors_name_the_setting() {
     let bytes = feedwater_burn::images(bytes, &device);
     assert!(bytes.unwrap_err().to_string().contains("output.dtype"));
 }
+
+/// Columns of fields and views, and ragged ones with their offsets.
+#[test]
+fn every_column_becomes_a_tensor() {
+    let (batch, device) = (common::batch_with_columns(), &Device::flex());
+    let small = feedwater_burn::floats::<4>(&batch, "small", device).unwrap().into_data();
+    assert_eq!(small.shape().as_slice(), [3, 3, 1, 1]);
+    let expected = batch.column("small").unwrap().as_slice::<f32>().unwrap();
+    assert_eq!(small.as_slice::<f32>().unwrap(), expected);
+    let score = feedwater_burn::floats::<2>(&batch, "score", device).unwrap().into_data();
+    assert_eq!(score.as_slice::<f32>().unwrap(), [0.0, 0.5, 1.0, 0.5, 2.0, 0.5]);
+    let tags = feedwater_burn::integers::<1>(&batch, "tags", device).unwrap().into_data();
+    assert_eq!(tags.as_slice::<i64>().unwrap(), [10, 20, 21]);
+    let offsets = feedwater_burn::offsets(&batch, "tags", device).unwrap().into_data();
+    assert_eq!(offsets.as_slice::<i64>().unwrap(), [0, 0, 1, 3]);
+    for (error, words) in [
+        (feedwater_burn::floats::<1>(&batch, "tag", device).unwrap_err(), "\"tags\", \"text\""),
+        (feedwater_burn::floats::<1>(&batch, "tags", device).unwrap_err(), "use `integers`"),
+        (feedwater_burn::integers::<1>(&batch, "score", device).unwrap_err(), "use `floats`"),
+        (feedwater_burn::floats::<3>(&batch, "score", device).unwrap_err(), "2 axes, not 3"),
+        (feedwater_burn::offsets(&batch, "score", device).unwrap_err(), "is not ragged"),
+    ] {
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}

@@ -34,8 +34,11 @@
 //! # }
 //! ```
 
+use std::borrow::Cow;
+
 use candle_core::{DType, Device, Result, Tensor};
-use feedwater::loader::Batch;
+use feedwater::ElementType;
+use feedwater::loader::{Batch, Column};
 
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -107,6 +110,49 @@ pub fn soft_targets(batch: &Batch, device: &Device) -> Result<Tensor> {
     }
     let targets = batch.soft_targets_to_host().map_err(candle_core::Error::wrap)?;
     Tensor::from_vec(targets, (batch.len(), batch.classes()), device)
+}
+
+/// Copies the values of a column to a tensor, see [`Batch::column`]. The first axis is the number
+/// of samples. For a ragged column it is the number of entries of all samples, and [`offsets`]
+/// tells which sample has which entries.
+///
+/// # Errors
+/// Fails if the batch has no such column, or if the driver or candle fails.
+pub fn column(batch: &Batch, name: &str, device: &Device) -> Result<Tensor> {
+    let column = found(batch, name)?;
+    let dtype = match column.element_type() {
+        ElementType::U8 => DType::U8,
+        ElementType::I64 => DType::I64,
+        ElementType::F16 => DType::F16,
+        ElementType::BF16 => DType::BF16,
+        ElementType::F32 => DType::F32,
+        other => candle_core::bail!("candle has no element type {other}"),
+    };
+    let bytes = match column.bytes() {
+        Some(bytes) => Cow::Borrowed(bytes),
+        None => Cow::Owned(column.to_host().map_err(candle_core::Error::wrap)?),
+    };
+    Tensor::from_raw_buffer(&bytes, dtype, &column.shape(), device)
+}
+
+/// Copies the offsets of a ragged column to a tensor `[samples + 1]` of i64: sample `i` has the
+/// entries from `offsets[i]` up to, but without, `offsets[i + 1]`.
+///
+/// # Errors
+/// Fails if the batch has no such column, if the column is not ragged, or if candle fails.
+pub fn offsets(batch: &Batch, name: &str, device: &Device) -> Result<Tensor> {
+    let Some(offsets) = found(batch, name)?.offsets() else {
+        candle_core::bail!("{name:?} is not ragged: all samples have the same number of values");
+    };
+    Tensor::from_slice(offsets, offsets.len(), device)
+}
+
+fn found<'batch>(batch: &'batch Batch, name: &str) -> Result<Column<'batch>> {
+    batch.column(name).ok_or_else(|| {
+        let names: Vec<_> = batch.columns().map(|it| it.name()).collect();
+        let problem = format!("{name:?} is not a column of the batch, which has {names:?}");
+        candle_core::Error::Msg(problem)
+    })
 }
 
 /// Converts the element type of a batch to candle's type.

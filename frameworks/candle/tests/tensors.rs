@@ -126,3 +126,24 @@ fn labels_are_those_of_the_batch() {
     let error = feedwater_candle::soft_targets(&batch, &Device::Cpu).unwrap_err();
     assert!(error.to_string().contains("targets.classes"));
 }
+
+/// Columns of fields and views, and ragged ones with their offsets.
+#[test]
+fn every_column_becomes_a_tensor() {
+    let batch = common::batch_with_columns();
+    let tensor = |name| feedwater_candle::column(&batch, name, &Device::Cpu).unwrap();
+    assert_eq!(tensor("image").dims(), [3, 3, 2, 2]);
+    assert_eq!(tensor("small").dims(), [3, 3, 1, 1]);
+    assert_eq!(values(&tensor("small")), batch.column("small").unwrap().as_slice::<f32>().unwrap());
+    assert_eq!(tensor("score").to_vec2::<f32>().unwrap(), [[0.0, 0.5], [1.0, 0.5], [2.0, 0.5]]);
+    assert_eq!(tensor("label").to_vec1::<i64>().unwrap(), batch.labels());
+    assert_eq!(tensor("tags").to_vec1::<i64>().unwrap(), [10, 20, 21]);
+    let offsets = feedwater_candle::offsets(&batch, "tags", &Device::Cpu).unwrap();
+    assert_eq!(offsets.to_vec1::<i64>().unwrap(), [0, 0, 1, 3]);
+    for (error, words) in [
+        (feedwater_candle::column(&batch, "tag", &Device::Cpu).unwrap_err(), "\"tags\", \"text\""),
+        (feedwater_candle::offsets(&batch, "score", &Device::Cpu).unwrap_err(), "is not ragged"),
+    ] {
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}

@@ -1,9 +1,10 @@
 //! Images, settings and checks that the tests and examples of the frameworks share.
 
 use feedwater::loader::{Batch, DeviceChoice, Loader, LoaderBuilder};
-use feedwater::op::{Chain, Normalize, Resize};
-use feedwater::source::Memory;
-use feedwater::{DType, LastBatch, Layout, Result};
+use feedwater::op::{Chain, Normalize, Resize, View};
+use feedwater::plan::ColumnSettings;
+use feedwater::source::{FileList, Memory};
+use feedwater::{DType, ElementType, LastBatch, Layout, Result};
 use feedwater_tools::synth;
 
 pub use slots::assert_slot_waits;
@@ -61,6 +62,38 @@ pub fn small_batches(dtype: DType, layout: Layout) -> Result<Loader> {
 /// Panics if the machine has too little memory.
 pub fn small_batch(dtype: DType, layout: Layout) -> Batch {
     let mut loader = small_batches(dtype, layout).expect("the settings are sound");
+    loader.epoch().next().expect("an epoch has batches").expect("the images are sound")
+}
+
+/// Returns a batch of three samples with columns that are made from fields: `score` of f32
+/// `[3, 2]`, `tags` of i64 with lists of 0, 1 and 2 numbers, and `text`. It also has the view
+/// `small`.
+///
+/// # Panics
+/// Panics if the files cannot be written.
+pub fn batch_with_columns() -> Batch {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut lines = "path,score,tags,text\n".to_string();
+    for number in 0..3 {
+        let image = b"P6 2 1 255\n\x01\x02\x03\x04\x05\x06";
+        std::fs::write(folder.path().join(format!("{number}.ppm")), image).expect("written");
+        let tags: Vec<usize> = (0..number).map(|it| 10 * number + it).collect();
+        lines += &format!("{number}.ppm,\"[{number}, 0.5]\",\"{tags:?}\",text {number}\n");
+    }
+    let list = folder.path().join("list.csv");
+    std::fs::write(&list, lines).expect("written");
+    let chain = Chain::new().then(Resize::to(2, 2));
+    let view = View::new("small", Chain::new().then(Resize::to(1, 1)).then(Normalize::IMAGENET));
+    let source = FileList::open(list).expect("a list");
+    let builder = Loader::builder(source, chain.view(view)).batch_size(3).num_workers(1);
+    let builder = builder.device(DeviceChoice::Cpu).epochs(Some(1)).configure(|settings| {
+        settings.columns = vec![
+            ColumnSettings::array("score", ElementType::F32, &[2]),
+            ColumnSettings::list("tags", ElementType::I64, &[]),
+            ColumnSettings::text("text"),
+        ];
+    });
+    let mut loader = builder.build().expect("the settings are sound");
     loader.epoch().next().expect("an epoch has batches").expect("the images are sound")
 }
 

@@ -24,10 +24,12 @@
 //! # }
 //! ```
 
+use std::borrow::Cow;
+
 use feedwater::handoff::dlpack::{self, ConsumerStream};
-use feedwater::loader::Batch;
-use feedwater::{Error, Result};
-use tch::{Cuda, Device, Tensor};
+use feedwater::loader::{Batch, Column};
+use feedwater::{ElementType, Error, Result};
+use tch::{Cuda, Device, Kind, Tensor};
 
 mod import;
 
@@ -65,6 +67,52 @@ pub fn soft_targets(batch: &Batch) -> Result<Tensor> {
     let targets = Tensor::from_slice(&batch.soft_targets_to_host()?);
     let shape = [batch.len() as i64, batch.classes() as i64];
     Ok(targets.reshape(shape).to_device(device(batch)))
+}
+
+/// Copies the values of a column to a tensor on the device of the batch, see [`Batch::column`]. The
+/// first axis is the number of samples. For a ragged column it is the number of entries of all
+/// samples, and [`offsets`] tells which sample has which entries.
+///
+/// # Errors
+/// [`Error::Config`] if the batch has no such column, [`Error::Device`] if the driver fails.
+pub fn column(batch: &Batch, name: &str) -> Result<Tensor> {
+    let column = found(batch, name)?;
+    let kind = match column.element_type() {
+        ElementType::U8 => Kind::Uint8,
+        ElementType::I64 => Kind::Int64,
+        ElementType::F16 => Kind::Half,
+        ElementType::BF16 => Kind::BFloat16,
+        ElementType::F32 => Kind::Float,
+        other => {
+            let problem = format!("{name:?} has elements of {other}, which tch does not have");
+            return Err(Error::config("column", problem));
+        }
+    };
+    let shape: Vec<i64> = column.shape().iter().map(|side| *side as i64).collect();
+    let bytes =
+        column.bytes().map_or_else(|| column.to_host().map(Cow::Owned), |it| Ok(it.into()))?;
+    Ok(Tensor::from_data_size(&bytes, &shape, kind).to_device(device(batch)))
+}
+
+/// Copies the offsets of a ragged column to a tensor `[samples + 1]` of i64 on the device of the
+/// batch: sample `i` has the entries from `offsets[i]` up to, but without, `offsets[i + 1]`.
+///
+/// # Errors
+/// [`Error::Config`] if the batch has no such column, or if the column is not ragged.
+pub fn offsets(batch: &Batch, name: &str) -> Result<Tensor> {
+    let Some(offsets) = found(batch, name)?.offsets() else {
+        let problem = format!("{name:?} is not ragged: all samples have the same number of values");
+        return Err(Error::config("column", problem));
+    };
+    Ok(Tensor::from_slice(offsets).to_device(device(batch)))
+}
+
+fn found<'batch>(batch: &'batch Batch, name: &str) -> Result<Column<'batch>> {
+    batch.column(name).ok_or_else(|| {
+        let names: Vec<_> = batch.columns().map(|it| it.name()).collect();
+        let problem = format!("{name:?} is not a column of the batch, which has {names:?}");
+        Error::config("column", problem)
+    })
 }
 
 /// Returns the device of a batch, as tch's type.

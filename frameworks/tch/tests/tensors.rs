@@ -73,3 +73,24 @@ fn labels_are_those_of_the_batch() {
     let error = feedwater_tch::soft_targets(&batch).unwrap_err();
     assert!(error.to_string().contains("targets.classes"));
 }
+
+/// Columns of fields and views, and ragged ones with their offsets.
+#[test]
+fn every_column_becomes_a_tensor() {
+    let batch = common::batch_with_columns();
+    let tensor = |name| feedwater_tch::column(&batch, name).unwrap();
+    let floats = |name| Vec::<f32>::try_from(tensor(name).flatten(0, -1)).unwrap();
+    assert_eq!((tensor("image").size(), tensor("image").kind()), (vec![3, 3, 2, 2], Kind::Float));
+    assert_eq!(tensor("small").size(), [3, 3, 1, 1]);
+    assert_eq!(floats("small"), batch.column("small").unwrap().as_slice::<f32>().unwrap());
+    assert_eq!(floats("score"), [0.0, 0.5, 1.0, 0.5, 2.0, 0.5]);
+    assert_eq!(Vec::<i64>::try_from(tensor("tags")).unwrap(), [10, 20, 21]);
+    let offsets = feedwater_tch::offsets(&batch, "tags").unwrap();
+    assert_eq!(Vec::<i64>::try_from(offsets).unwrap(), [0, 0, 1, 3]);
+    for (error, words) in [
+        (feedwater_tch::column(&batch, "tag").unwrap_err(), "\"tags\", \"text\""),
+        (feedwater_tch::offsets(&batch, "score").unwrap_err(), "is not ragged"),
+    ] {
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}
