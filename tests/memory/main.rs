@@ -82,6 +82,7 @@ fn main() -> ExitCode {
         chains::a_photograph_that_grew_since_the_plan_was_made_takes_from_the_large_image_room,
         fields::fields_of_any_length_stay_within_the_footprint,
         fields::masks_of_any_size_stay_within_the_footprint,
+        fields::arrays_of_archives_stay_within_the_footprint,
         fields::images_in_fields_stay_within_the_footprint,
         fields::larger_images_in_fields_take_from_the_pool,
         fields::features_of_any_length_stay_within_the_footprint,
