@@ -16,7 +16,7 @@ use feedwater::source::{
 };
 
 use images::{both, decode, floats, header, hostile_index, values};
-use sources::{npy_field, opened, source, tar, tfrecord};
+use sources::{npy_field, npz_arrays, opened, source, tar, tfrecord};
 
 #[path = "targets/images.rs"]
 mod images;
@@ -50,6 +50,7 @@ pub const TARGETS: &[Target] = &[
     Target("tiff", &[("decode", ".tif")], decode),
     Target("npy", &[("npy", ".npy")], |it| source::<Npy>(it, &Default::default())),
     Target("npy-field", &[("npy", ".npy")], npy_field),
+    Target("npz", &[], npz_arrays),
     Target("beton", &[("beton", ".beton")], |it| source::<Beton>(it, &Default::default())),
     Target("beton-fields", &[("beton", ".beton")], |it| source::<Beton>(it, &image_and_label())),
     Target("tfrecord", &[("records", "-of-00002")], |it| {

@@ -27,8 +27,8 @@ pub mod error {
 
 #[doc(hidden)]
 pub mod field {
-    pub use crate::field::numpy::Numbers;
-    pub use crate::field::{CellFormat, FieldPath, TooLong};
+    pub use crate::field::numpy::{Numbers, npz};
+    pub use crate::field::{CellFormat, FieldPath, Pick, SampleContext, TooLong};
 }
 
 #[doc(hidden)]

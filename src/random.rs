@@ -28,6 +28,14 @@ impl SampleKey {
         }
     }
 
+    /// Random bits with which the column `name` picks one of several texts of the sample.
+    pub fn draw_of_column(self, name: &str) -> u64 {
+        let OperatorPath(column) = OperatorPath::COLUMN.child(name, 0);
+        let key = Self { seed: mix(self.seed ^ column), ..self };
+        let mut rng = SampleRng::new(key, COLUMNS);
+        u64::from(rng.bits()) << 32 | u64::from(rng.bits())
+    }
+
     /// Key of run `run` of the chain of the view `name` for the sample.
     pub fn of_view(self, name: &str, run: u32) -> Self {
         let OperatorPath(view) = OperatorPath::VIEW.child(name, run as usize);
@@ -128,6 +136,9 @@ impl OperatorPath {
     /// Path at which the paths of views begin.
     const VIEW: Self = Self(0x7669_6577);
 
+    /// Path at which the paths of columns begin.
+    const COLUMN: Self = Self(0x636f_6c75);
+
     /// Path of an operator `name` that is nested in this one. `before` is the number of operators
     /// with this name before it.
     pub fn child(self, name: &str, before: usize) -> Self {
@@ -141,6 +152,9 @@ const REPLACEMENT: u16 = u16::MAX;
 
 /// Stream number of all operators. Their streams differ by the key.
 const OPERATORS: u16 = u16::MAX - 1;
+
+/// Stream number of the columns that pick one of several texts. Their streams differ by the key.
+const COLUMNS: u16 = u16::MAX - 2;
 
 /// Returns the candidates to replace an unusable sample: all other samples, in an order that
 /// depends on (seed, epoch, index) of this sample.
@@ -342,6 +356,24 @@ mod tests {
         assert_eq!(base, first(sample.of_repeat(0), 0));
         assert_ne!(base, first(sample.of_repeat(1), 0));
         assert_ne!(first(sample.of_repeat(1), 0), first(sample.of_repeat(2), 0));
+    }
+
+    #[test]
+    fn columns_draw_by_name_and_by_each_part_of_the_key() {
+        let sample = SampleKey { seed: 1, epoch: 2, index: 3 };
+        let mut draws = vec![
+            sample.draw_of_column("a"),
+            sample.draw_of_column("b"),
+            SampleKey { seed: 2, ..sample }.draw_of_column("a"),
+            SampleKey { epoch: 3, ..sample }.draw_of_column("a"),
+            SampleKey { index: 4, ..sample }.draw_of_column("a"),
+            sample.of_repeat(1).draw_of_column("a"),
+            sample.of_repeat(2).draw_of_column("a"),
+            sample.of_view("a", 0).draw_of_column("a"),
+        ];
+        assert_eq!(draws[0], sample.of_repeat(0).draw_of_column("a"));
+        draws.sort_unstable();
+        assert!(draws.is_sorted_by(|a, b| a < b), "{draws:?}");
     }
 
     #[test]

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use feedwater::ElementType;
-use feedwater::internals::field::{CellFormat, FieldPath, TooLong};
+use feedwater::internals::field::{
+    CellFormat, FieldPath, Numbers, Pick, SampleContext, TooLong, npz,
+};
 use feedwater::internals::source::Configured;
 use feedwater::plan::CellKind;
 use feedwater::source::custom::HostPage;
@@ -48,6 +50,22 @@ pub fn npy_field(bytes: &[u8]) -> String {
     })
 }
 
+/// Reads the arrays of an archive with these bytes: the only one, and two by name.
+pub fn npz_arrays(bytes: &[u8]) -> String {
+    let mut inflated = Vec::new();
+    let outcomes = ["f", "f:a", "f:b"].map(|path| {
+        let field = path.parse::<FieldPath>().expect("a valid path");
+        let found = npz::array(bytes, &field, 1 << 16, &mut inflated);
+        let outcome = match found.map(Numbers::parse) {
+            Ok(Ok(array)) => format!("{:?}", array.shape),
+            Ok(Err(error)) | Err(error) => error.problem,
+        };
+        assert!(inflated.len() <= 1 << 16);
+        outcome
+    });
+    outcomes.concat()
+}
+
 /// Opens a file with these bytes as a source, and reads the fields of its samples. Does not read
 /// the files that the source lists.
 pub fn opened<S: Configured>(bytes: &[u8], settings: &S::Settings) -> String {
@@ -71,6 +89,7 @@ fn fields(source: &dyn Source) -> String {
         list(ElementType::U8, &[3]),
         (CellKind::Text, ElementType::U8, Vec::new()),
         (CellKind::Bytes, ElementType::U8, Vec::new()),
+        (CellKind::Texts, ElementType::U8, Vec::new()),
     ];
     let schema = fields.schema();
     // At most 16 fields, from the whole list.
@@ -88,6 +107,8 @@ fn fields(source: &dyn Source) -> String {
                 element: *element,
                 dims: dims.clone(),
                 max_len: 5,
+                max_texts: if *kind == CellKind::Texts { 3 } else { 0 },
+                pick: (*kind == CellKind::Text && index % 2 == 1).then_some(Pick::Random),
                 too_long: TooLong::Truncate,
                 field: path.clone(),
             };
@@ -96,7 +117,8 @@ fn fields(source: &dyn Source) -> String {
                 fields.read_fields(index, &names, &mut buffer, 1 << 16, &mut |number, it| {
                     assert!(number < names.len());
                     // An error of one value must not hide the others.
-                    let written = format.write(it, &mut cell);
+                    let context = SampleContext { draw: index << 60, limit: 1 << 16 };
+                    let written = format.write(it, &mut cell, context);
                     if let Ok(Some(written)) = written {
                         assert!(written.len <= 5);
                     }

@@ -18,7 +18,7 @@ from ._datasets import dataset
 from ._settings import BatchOperator, Operator, Samples, Source, concat, mixture, samples
 from ._torchvision import from_torchvision
 from .batch import Batch
-from .columns import Column, Ragged, View, array, boxes, bytes_, image, list_, mask, points, text, view
+from .columns import Column, Ragged, View, array, boxes, bytes_, image, list_, mask, points, text, texts, view
 from .errors import Error
 from .loader import Loader
 from .objects import Objects
@@ -86,6 +86,7 @@ __all__ = [
     "samples",
     "sources",
     "text",
+    "texts",
     "tfrecord",
     "train_recipe",
     "view",

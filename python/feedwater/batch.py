@@ -237,7 +237,7 @@ class Batch:
 
     def column(self, name: str, framework: Framework = "numpy") -> Any:
         """A column that the loader's parameter ``columns`` added: an array or tensor of ``framework``, a
-        :class:`feedwater.Ragged` for lists, or a list of texts or bytes. Views and masks share the memory of the batch, as
+        :class:`feedwater.Ragged` for lists, a list of texts or bytes, or a list of lists of texts. Views and masks share the memory of the batch, as
         the images do, and are copied in the same cases. Other columns are copied: to host memory for ``"numpy"``, otherwise to
         the batch's device."""
         if name not in self._inner.columns:
@@ -248,11 +248,15 @@ class Batch:
             raise ValueError('framework is "batch", which has no arrays; use "torch", "numpy", "jax" or "tensorflow"')
         if name in self._tensors:
             return self._tensors[name].of(framework)
-        kind, dtype, shape, data, offsets = self._inner.column(name)
-        if kind in ("text", "bytes"):
-            begins = offsets or [0]
+        kind, dtype, shape, data, offsets, ends = self._inner.column(name)
+        if kind in ("text", "texts", "bytes"):
+            begins = (ends if kind == "texts" else offsets) or [0]
             parts = [bytes(data[begin:end]) for begin, end in zip(begins, begins[1:])]
-            return [part.decode() for part in parts] if kind == "text" else parts
+            if kind == "bytes":
+                return parts
+            texts = [part.decode() for part in parts]
+            samples = offsets or [0]
+            return texts if kind == "text" else [texts[begin:end] for begin, end in zip(samples, samples[1:])]
         values = self._converted(data, dtype, shape, framework)
         if offsets is None:
             return values

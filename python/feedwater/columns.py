@@ -12,19 +12,20 @@ import os
 import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, SupportsIndex
+from typing import Any, Literal, SupportsIndex, TypeVar
 
 from ._checks import dtype_name, operators_of
 from ._names import nearest, suggesting
 from ._settings import Operator, Pixels, _Settings
 from .errors import ConfigError
 
-__all__ = ["Column", "Ragged", "View", "array", "boxes", "bytes_", "image", "list_", "mask", "points", "text", "view"]
+__all__ = ["Column", "Ragged", "View", "array", "boxes", "bytes_", "image", "list_", "mask", "points", "text", "texts", "view"]
 
 #: Functions that make columns.
-MAKERS = ("array", "list_", "text", "bytes_", "mask", "points", "boxes", "view", "image")
+MAKERS = ("array", "list_", "text", "texts", "bytes_", "mask", "points", "boxes", "view", "image")
 
 TooLong = Literal["error", "truncate", "skip"]
+Pick = Literal["first", "random"]
 BoxFormat = Literal["xyxy", "xywh", "cxcywh"]
 
 #: Names of element types in frameworks, with those in pipeline files.
@@ -32,11 +33,12 @@ _DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "int64": "i64
 
 
 class Column(_Settings):
-    """A column, made by :func:`array`, :func:`list_`, :func:`text`, :func:`bytes_`, :func:`mask`, :func:`points` or :func:`boxes`."""
+    """A column, made by :func:`array`, :func:`list_`, :func:`text`, :func:`texts`, :func:`bytes_`, :func:`mask`, :func:`points` or
+    :func:`boxes`."""
 
     MADE_BY = "the function that made it"
     FIELDS = (
-        *("field", "kind", "dtype", "shape", "max_len", "too_long", "default"),
+        *("field", "kind", "dtype", "shape", "max_len", "max_texts", "too_long", "pick", "default"),
         *("like", "fill", "turn", "scale", "format", "flip_pairs", "offset"),
     )
 
@@ -56,6 +58,16 @@ class Column(_Settings):
         return hash(repr(self))
 
 
+_Kind = TypeVar("_Kind", bound=_Settings)
+
+
+def _made(kind: type[_Kind], /, **settings: Any) -> _Kind:
+    """Makes an object of a class that programs do not call."""
+    made = kind.__new__(kind)
+    _Settings.__init__(made, **settings)
+    return made
+
+
 @suggesting("fw.array")
 def array(dtype: Any = "f32", *, field: str | None = None, shape: int | Sequence[int] | None = (), default: Any = None) -> Column:
     """A column of numbers that have the same shape in all samples.
@@ -63,12 +75,13 @@ def array(dtype: Any = "f32", *, field: str | None = None, shape: int | Sequence
     * ``dtype``: ``"f32"`` (default), ``"f16"``, ``"bf16"``, ``"i64"`` (for ids) or ``"u8"``, or a
       framework's type.
     * ``field``: field of the source. A path after a colon leads into JSON, as in ``"meta:score"``
-      or ``"meta:sizes[0].width"``. Default: the name of the column.
+      or ``"meta:sizes[0].width"``, or names an array of an ``.npz`` file, as in ``"emb.npz:name"``.
+      Default: the name of the column.
     * ``shape``: shape of a sample, or its length. Default: a single number.
     * ``default``: value for samples without the field; a number fills an array. By default, such a
       sample fails, and ``on_error`` decides what happens.
     """
-    return Column(kind="array", dtype=_dtype(dtype), field=field, shape=_shape(shape), default=_default(default))
+    return _made(Column, kind="array", dtype=_dtype(dtype), field=field, shape=_shape(shape), default=_default(default))
 
 
 @suggesting("fw.list_")
@@ -92,20 +105,56 @@ def list_(
       :attr:`Loader.stats <feedwater.Loader.stats>` counts these samples.
     """
     settings = {"field": field, "shape": _shape(shape), "max_len": max_len, "too_long": too_long, "default": _default(default)}
-    return Column(kind="list", dtype=_dtype(dtype), **settings)
+    return _made(Column, kind="list", dtype=_dtype(dtype), **settings)
 
 
 @suggesting("fw.text")
-def text(field: str | None = None, *, max_len: int | None = None, too_long: TooLong | None = None, default: str | None = None) -> Column:
-    """A column of texts. ``max_len``: maximum number of bytes of a text in UTF-8. Default: 4096. ``too_long="truncate"`` cuts between two
-    characters. The other parameters are those of :func:`list_`."""
-    return Column(kind="text", field=field, max_len=max_len, too_long=too_long, default=_default(default))
+def text(
+    field: str | None = None,
+    *,
+    max_len: int | None = None,
+    too_long: TooLong | None = None,
+    pick: Pick | None = None,
+    default: str | None = None,
+) -> Column:
+    """A column of texts, one for each sample.
+
+    * ``max_len``: maximum number of bytes of a text in UTF-8. Default: 4096. ``too_long="truncate"`` cuts between two characters.
+    * ``pick``: which text is taken if the field has several, such as an array of texts in JSON. ``"first"``, or ``"random"``: a text that
+      depends on the seed, the epoch, the sample, its repeat and the name of the column. An empty list, or an empty text that is picked, is a
+      missing value. By default, several texts are an error. :func:`texts` has all of them.
+    * The other parameters are those of :func:`list_`.
+    """
+    return _made(Column, kind="text", field=field, max_len=max_len, too_long=too_long, pick=pick, default=_default(default))
+
+
+@suggesting("fw.texts")
+def texts(
+    field: str | None = None,
+    *,
+    max_len: int | None = None,
+    max_texts: int | None = None,
+    too_long: TooLong | None = None,
+    default: Sequence[str] | str | None = None,
+) -> Column:
+    """A column of several texts for each sample, such as its captions. A batch has a list of lists of ``str``.
+
+    * ``field``: as for :func:`list_`. A field with one text is a list of one text. A text that begins with ``[`` is a JSON array of texts.
+    * ``max_len``: maximum number of bytes of all texts of a sample together, in UTF-8. Default: 4096.
+    * ``max_texts``: maximum number of texts of a sample. Default: 32. Memory is allocated for ``max_len`` bytes, and 12 bytes for each
+      of ``max_texts``.
+    * ``too_long``: as for :func:`list_`, for samples that exceed one of these numbers. ``"truncate"`` keeps the first texts, and cuts the last
+      of them between two characters.
+    * ``default``: list of texts of samples without the field, such as ``[]``.
+    """
+    default = _default(list(default) if isinstance(default, tuple) else default)
+    return _made(Column, kind="texts", field=field, max_len=max_len, max_texts=max_texts, too_long=too_long, default=default)
 
 
 @suggesting("fw.bytes_")
 def bytes_(field: str | None = None, *, max_len: int | None = None, too_long: TooLong | None = None, default: str | None = None) -> Column:
     """A column of bytes. ``max_len``: maximum number of bytes. Default: 4096. The other parameters are those of :func:`list_`."""
-    return Column(kind="bytes", field=field, max_len=max_len, too_long=too_long, default=_default(default))
+    return _made(Column, kind="bytes", field=field, max_len=max_len, too_long=too_long, default=_default(default))
 
 
 @suggesting("fw.mask")
@@ -121,7 +170,7 @@ def mask(
 ) -> Column:
     """A column of masks: a number for each pixel of the image, such as its class, in a tensor ``[samples, height, width]``.
 
-    The field is a PNG with a palette, whose indices are the numbers, a gray PNG or PGM file, or a ``.npy`` file with an array of integers
+    The field is a PNG with a palette, whose indices are the numbers, a gray PNG or PGM file, or a ``.npy`` or ``.npz`` file with an array of integers
     ``[height, width]``. A mask follows the crops, flips, resizes and
     warps of its image, with nearest interpolation. Colours, blurs, noise and erasing do not change it.
 
@@ -135,7 +184,7 @@ def mask(
     * ``default``: number in the whole mask of samples without the field. By default, such a sample fails.
     """
     settings = {"like": like, "fill": fill, "scale": scale or None, "turn": turn or None, "default": _default(default)}
-    return Column(kind="mask", field=field, dtype=_dtype(dtype), **settings)
+    return _made(Column, kind="mask", field=field, dtype=_dtype(dtype), **settings)
 
 
 @suggesting("fw.points")
@@ -167,7 +216,7 @@ def points(
     except TypeError:
         raise TypeError(f"flip_pairs is {flip_pairs!r}; it must be pairs of points that change places, such as [(1, 2), (3, 4)]") from None
     settings = {"like": like, "flip_pairs": pairs, "offset": offset, "turn": turn or None, "max_len": max_len, "too_long": too_long}
-    return Column(kind="points", field=field, shape=_shape(shape), **settings, default=_default(default))
+    return _made(Column, kind="points", field=field, shape=_shape(shape), **settings, default=_default(default))
 
 
 @suggesting("fw.boxes")
@@ -189,7 +238,7 @@ def boxes(
     * ``like``, ``turn``: as for :func:`points`. ``max_len`` (in entries), ``too_long``, ``default``: as for :func:`list_`.
     """
     settings = {"like": like, "turn": turn or None, "max_len": max_len, "too_long": too_long, "default": _default(default)}
-    return Column(kind="boxes", field=field, format=format, **settings)
+    return _made(Column, kind="boxes", field=field, format=format, **settings)
 
 
 class View(_Settings):
@@ -217,6 +266,19 @@ class View(_Settings):
 
     def __hash__(self) -> int:
         return hash(repr(self))
+
+
+def _refuse_calls(made: type[_Settings], advice: str) -> None:
+    """Makes calls of a class an error, because functions make its objects."""
+
+    def refuse(self: _Settings, *_given: Any, **_settings: Any) -> None:
+        raise TypeError(f"fw.{made.__name__} is only the type of the object; {advice}")
+
+    made.__init__ = refuse  # type: ignore[assignment, method-assign]
+
+
+_refuse_calls(Column, f"write a function that makes a column: {', '.join(f'fw.{it}' for it in MAKERS[:-2])}")
+_refuse_calls(View, "write fw.view(operators, ...), or fw.image(field, operators, ...) for an image in a field")
 
 
 @suggesting("fw.view")
@@ -253,8 +315,8 @@ def image(
 ) -> View:
     """A column with an output of another image of the sample, such as the second image of a pair.
 
-    * ``field``: field of the source with the file of the image, or an array (a ``.npy`` file, or in :func:`feedwater.samples`): bytes
-      ``[height, width, 3]``, or what ``pixels`` permits. A sample whose image is missing or damaged fails.
+    * ``field``: field of the source with the file of the image, or an array (a ``.npy`` or ``.npz`` file, or in :func:`feedwater.samples`):
+      bytes ``[height, width, 3]``, or what ``pixels`` permits. A sample whose image is missing or damaged fails.
     * ``transform``, ``count``, ``dtype``: as for :func:`view`.
     * ``pixels``: pixel format of the decoded image: ``"u8x3"`` (default), ``"u16"``, ``"u16x3"``, ``"f32"`` or ``"f32x3"``, as for
       :class:`feedwater.Decode`.
@@ -277,7 +339,7 @@ def _view(
         raise ValueError(
             "the recipe has transforms that stay Python (keep_rest), which a view cannot run; remove them, or apply them in the training loop"
         )
-    made = View(chain=operators_of(transform), count=count, like=like, dtype=dtype_name(dtype), field=field, pixels=pixels)
+    made = _made(View, chain=operators_of(transform), field=field, count=count, like=like, dtype=dtype_name(dtype), pixels=pixels)
     made._set(sections=dict(getattr(transform, "sections", {})))
     return made
 

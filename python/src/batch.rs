@@ -254,9 +254,10 @@ impl Batch {
             return Err(unknown());
         };
         let values = PyByteArray::new(py, column.bytes().unwrap_or_default());
-        let offsets = column.offsets().map(<[i64]>::to_vec);
+        let [offsets, texts] =
+            [column.offsets(), column.text_offsets()].map(|it| it.map(<[i64]>::to_vec));
         let (kind, element) = (column.kind().name(), column.element_type().name());
-        Ok((kind, element, column.shape(), values, offsets))
+        Ok((kind, element, column.shape(), values, offsets, texts))
     }
 
     /// Lets go of the columns, so that they are not copied when the tensor is exported.

@@ -32,6 +32,7 @@ pub struct Column {
     shape: Vec<usize>,
     values: Vec<u8>,
     offsets: Option<Vec<i64>>,
+    text_offsets: Option<Vec<i64>>,
 }
 
 impl Column {
@@ -51,18 +52,27 @@ impl Column {
             shape: column.shape(),
             values,
             offsets: column.offsets().map(<[i64]>::to_vec),
+            text_offsets: column.text_offsets().map(<[i64]>::to_vec),
         })
     }
 
     pub fn to_python<'py>(&self, py: Python<'py>) -> PyColumn<'py> {
         let values = PyByteArray::new(py, &self.values);
-        (self.kind, self.element.name(), self.shape.clone(), values, self.offsets.clone())
+        let offsets = (self.offsets.clone(), self.text_offsets.clone());
+        (self.kind, self.element.name(), self.shape.clone(), values, offsets.0, offsets.1)
     }
 }
 
-/// A column for Python: kind, element type, shape of the values, bytes of the values, offsets.
-pub type PyColumn<'py> =
-    (&'static str, &'static str, Vec<usize>, Bound<'py, PyByteArray>, Option<Vec<i64>>);
+/// A column for Python: kind, element type, shape of the values, bytes of the values, offsets,
+/// offsets of the texts in a column of several texts per sample.
+pub type PyColumn<'py> = (
+    &'static str,
+    &'static str,
+    Vec<usize>,
+    Bound<'py, PyByteArray>,
+    Option<Vec<i64>>,
+    Option<Vec<i64>>,
+);
 
 impl Content {
     /// The batch, if no column was exported.

@@ -271,7 +271,7 @@ def test_items_without_fields_cannot_have_columns(folder):
 def test_a_list_in_a_column_of_texts_is_explained(folder):
     items = [{"image": path, "captions": ["a", "b"]} for path in sorted(folder.rglob("*.ppm"))[:2]]
     settings = {"batch_size": 2, "framework": "numpy", "epochs": 1, "device": "cpu"}
-    with pytest.raises(fw.errors.SampleError, match=r'takes a text; for its first entry, set field = "captions:\[0\]"'):
+    with pytest.raises(fw.errors.SampleError, match=r'takes a text; for all texts.*fw\.texts.*pick.*set field = "captions:\[0\]"'):
         next(iter(fw.Loader(fw.samples(items), RESIZE, columns={"captions": fw.text()}, **settings)))
     batch = next(iter(fw.Loader(fw.samples(items), RESIZE, columns={"caption": fw.text("captions:[0]")}, **settings)))
     assert batch["caption"] == ["a", "a"]

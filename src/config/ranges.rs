@@ -27,12 +27,27 @@ const RANGES: [(&str, u64, u64); 17] = [
     ("storage.max_listed", 1, MOST),
 ];
 
-/// Text for the values of a setting that is an integer. `None` if the setting is not in the list.
+/// Settings in the tables of lists, with their smallest and largest values.
+const IN_LISTS: [(&str, u64, u64); 4] = [
+    ("column.max_len", 1, MOST),
+    ("column.max_texts", 1, MOST),
+    ("column.shape", 1, MOST),
+    ("view.count", 1, 1024),
+];
+
+/// Text for the values of a setting that is an integer. `None` if the setting is not in the lists.
+/// `key` may have numbers of tables and entries in brackets, such as `column[1].shape[0]`.
 pub fn wanted(key: &str) -> Option<String> {
     let (section, name) = key.split_once('.')?;
+    let without_number = |part: &str| part.split('[').next().unwrap_or_default().to_string();
+    let (list, entry) = (without_number(section), without_number(name));
     let name = former::name(name);
     let is_it = |it: &&(&str, u64, u64)| it.0.split_once('.') == Some((section, name));
-    RANGES.iter().find(is_it).map(|(_, low, high)| match *high {
+    let is_in_list = |it: &&(&str, u64, u64)| {
+        section != list && it.0.split_once('.') == Some((list.as_str(), entry.as_str()))
+    };
+    let found = RANGES.iter().find(is_it).or_else(|| IN_LISTS.iter().find(is_in_list));
+    found.map(|(_, low, high)| match *high {
         MOST if *low > 0 => format!("an integer from {low} up"),
         high => format!("an integer from {low} to {high}"),
     })
@@ -42,6 +57,33 @@ pub fn wanted(key: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::config::Pipeline;
+
+    /// Settings in tables of lists have ranges too. The check of a column refuses 0 for the same
+    /// keys.
+    #[test]
+    fn a_negative_number_in_a_list_names_the_range() {
+        let problem = |table: &str| {
+            let text = format!("[source]\ndirectory = \"a\"\n{table}\n");
+            match Pipeline::from_toml(&text, "") {
+                Err(crate::Error::Config(error)) => format!("{}: {}", error.key, error.problem),
+                other => panic!("{table}: {:?}", other.err()),
+            }
+        };
+        let chain = "[[view.chain]]\nop = \"resize\"\nwidth = 8\nheight = 8";
+        for (table, key) in [
+            ("[[column]]\nname = \"a\"\nkind = \"list\"\nmax_len = -1", "column[0].max_len"),
+            ("[[column]]\nname = \"a\"\nkind = \"texts\"\nmax_texts = -1", "column[0].max_texts"),
+            ("[[column]]\nname = \"a\"\nshape = [2, -1]", "column[0].shape[1]"),
+        ] {
+            let expected = format!("{key}: must be an integer from 1 up, is integer `-1`");
+            assert_eq!(problem(table), expected);
+            let zero = problem(&table.replace("-1", "0"));
+            assert!(zero.contains("must be at least 1"), "{zero}");
+        }
+        let view = |count: i64| format!("[[view]]\nname = \"a\"\ncount = {count}\n{chain}");
+        let expected = "view[0].count: must be an integer from 1 to 1024, is integer `-1`";
+        assert_eq!(problem(&view(-1)), expected);
+    }
 
     #[test]
     fn the_checks_have_the_same_ranges() {

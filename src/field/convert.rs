@@ -1,8 +1,8 @@
 //! Conversion of the values of fields to cells.
 
-use super::format::{CellFormat, Written, unfit};
+use super::format::{CellFormat, SampleContext, Written, unfit};
 use super::number::Number;
-use super::numpy::Numbers;
+use super::numpy::{self, Numbers};
 use super::writer::{Writer, quoted};
 use super::{CellKind, DefaultValue, FieldValue, Flat, Step, json};
 use crate::error::DataError;
@@ -15,13 +15,15 @@ impl CellFormat {
     /// # Errors
     /// [`Reason::Field`] if the value has another type or shape than the column, or is out of
     /// range. [`Reason::TooLong`] if it is longer than `max_len` and must not be cut.
+    /// [`Reason::Corrupt`] if an array or an archive is damaged.
     pub fn write(
         &self,
         value: FieldValue<'_>,
         cell: &mut [u8],
+        context: SampleContext,
     ) -> Result<Option<Written>, DataError> {
         let mut writer = Writer::new(self, cell);
-        let is_present = self::value(&mut writer, value, &self.field.steps)?;
+        let is_present = self::value(&mut writer, value, context)?;
         if is_present { writer.finish().map(Some) } else { Ok(None) }
     }
 
@@ -51,21 +53,40 @@ impl CellFormat {
 }
 
 /// Writes a value. Returns false if it is missing.
-fn value(to: &mut Writer<'_>, value: FieldValue<'_>, path: &[Step]) -> Result<bool, DataError> {
+fn value(
+    to: &mut Writer<'_>,
+    value: FieldValue<'_>,
+    context: SampleContext,
+) -> Result<bool, DataError> {
+    let (format, draw) = (to.format, context.draw);
+    let path = &format.field.steps[..];
+    let value = match format.kind {
+        CellKind::Array | CellKind::List => numpy::file(value),
+        _ => value,
+    };
     match value {
         FieldValue::Json(text) if text.trim_ascii().is_empty() => Ok(false),
-        FieldValue::Json(text) => json::write(text, None, path, to),
-        FieldValue::JsonMember(text, name) => json::write(text, Some(name), path, to),
-        FieldValue::Text("") | FieldValue::Bytes([]) | FieldValue::Npy([]) => Ok(false),
+        FieldValue::Json(text) => json(text, None, path, to, draw),
+        FieldValue::JsonMember(text, name) => json(text, Some(name), path, to, draw),
+        FieldValue::Text("") | FieldValue::Bytes([]) => Ok(false),
+        FieldValue::Npy([]) | FieldValue::Npz([]) => Ok(false),
         FieldValue::Text(text) if !path.is_empty() && text.trim().is_empty() => Ok(false),
-        FieldValue::Text(text) if !path.is_empty() => json::write(text.as_bytes(), None, path, to),
-        FieldValue::Text(text) => text_or_number(to, text),
+        FieldValue::Text(text) if !path.is_empty() => json(text.as_bytes(), None, path, to, draw),
+        FieldValue::Text(text) => text_or_number(to, text, draw),
+        FieldValue::Npz(archive) if matches!(format.kind, CellKind::Array | CellKind::List) => {
+            let mut inflated = Vec::new();
+            let file = numpy::npz::array(archive, &format.field, context.limit, &mut inflated)?;
+            array(to, file).map(|()| true)
+        }
         _ if !path.is_empty() => {
             Err(unfit("the field is not JSON, so the column's path leads nowhere"))
         }
         FieldValue::Integer(number) => to.number(Number::Integer(number)).map(|()| true),
         FieldValue::Float(number) => to.number(Number::Float(number)).map(|()| true),
-        FieldValue::Bytes(bytes) => to.bytes(bytes).map(|()| true),
+        FieldValue::Bytes(bytes) if bytes.starts_with(b"[") && takes_several(to) => {
+            json(bytes, None, path, to, draw).map_err(text_with_bracket)
+        }
+        FieldValue::Bytes(bytes) | FieldValue::Npz(bytes) => to.bytes(bytes).map(|()| true),
         FieldValue::Npy(file) => array(to, file).map(|()| true),
         FieldValue::Integers(list) => {
             to.flat(list.len(), |at| Number::Integer(list[at].into())).map(|()| true)
@@ -85,9 +106,29 @@ fn value(to: &mut Writer<'_>, value: FieldValue<'_>, path: &[Step]) -> Result<bo
     }
 }
 
-/// Writes the array of a `.npy` file, or the file itself into a column of bytes.
+/// Writes the value at the end of a path into JSON. In a column that takes one of several texts,
+/// counts the texts first, so that they need not be stored.
+fn json(
+    text: &[u8],
+    member: Option<&str>,
+    path: &[Step],
+    to: &mut Writer<'_>,
+    draw: u64,
+) -> Result<bool, DataError> {
+    if !to.picks() {
+        return json::write(text, member, path, to);
+    }
+    to.count_texts();
+    if !json::write(text, member, path, to)? || !to.take(draw) {
+        return Ok(false);
+    }
+    // A text that is empty is a missing value, also in a list.
+    Ok(json::write(text, member, path, to)? && !to.is_empty())
+}
+
+/// Writes the array of a `.npy` file, or the file itself into a column of texts or bytes.
 fn array(to: &mut Writer<'_>, file: &[u8]) -> Result<(), DataError> {
-    if matches!(to.format.kind, CellKind::Text | CellKind::Bytes) {
+    if !matches!(to.format.kind, CellKind::Array | CellKind::List) {
         return to.bytes(file);
     }
     let array = Numbers::parse(file)?;
@@ -129,11 +170,35 @@ fn default(to: &mut Writer<'_>, value: &DefaultValue) -> Result<(), DataError> {
     }
 }
 
+/// Whether the column takes several texts, or one of several.
+fn takes_several(to: &Writer<'_>) -> bool {
+    to.format.kind == CellKind::Texts || to.picks()
+}
+
+/// Adds a remedy to the error of a text that begins with a bracket, but is not JSON.
+fn text_with_bracket(error: DataError) -> DataError {
+    if !error.problem.starts_with("the field is not JSON") {
+        return error;
+    }
+    let problem = format!(
+        "{}; a text that begins with [ is read as a list of texts in JSON, so write such a text as \
+         [\"…\"]",
+        error.problem
+    );
+    DataError::new(error.reason, problem)
+}
+
 /// Writes a text that is not JSON. In a column of numbers, it is a number, or JSON that begins
-/// with a bracket.
-fn text_or_number(to: &mut Writer<'_>, text: &str) -> Result<bool, DataError> {
+/// with a bracket. For a column of several texts, it is one text, or JSON that begins with a
+/// bracket.
+fn text_or_number(to: &mut Writer<'_>, text: &str, draw: u64) -> Result<bool, DataError> {
     match to.format.kind {
-        CellKind::Text | CellKind::Bytes => to.text(text).map(|()| true),
+        CellKind::Text | CellKind::Texts
+            if takes_several(to) && text.trim_start().starts_with('[') =>
+        {
+            json(text.as_bytes(), None, &[], to, draw).map_err(text_with_bracket)
+        }
+        CellKind::Text | CellKind::Texts | CellKind::Bytes => to.text(text).map(|()| true),
         CellKind::Array | CellKind::List => {
             let text = text.trim();
             if text.is_empty() {

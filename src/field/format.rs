@@ -6,6 +6,9 @@ use super::{CellKind, FieldPath};
 use crate::error::{DataError, Reason};
 use crate::tensor::ElementType;
 
+/// Size of the length of a text in the cell of several texts: a `u32` in native byte order.
+pub const TEXT_LEN_BYTES: usize = size_of::<u32>();
+
 /// Format of the cells of a column, and the conversion of a field's value to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CellFormat {
@@ -15,8 +18,14 @@ pub struct CellFormat {
     pub element: ElementType,
     /// Shape of an array, or of one entry of a list. Empty for a single number.
     pub dims: Vec<usize>,
-    /// Maximum number of entries of a list, or of bytes of a text.
+    /// Maximum number of entries of a list, of bytes of a text, or of bytes of all texts of a
+    /// sample.
     pub max_len: usize,
+    /// Maximum number of texts of a sample. 0 unless the kind is `Texts`.
+    pub max_texts: usize,
+    /// Choice of a text in a column of the kind `Text`, if the field has several. `None`: several
+    /// texts are an error.
+    pub pick: Option<Pick>,
     /// Handling of longer values.
     pub too_long: TooLong,
     /// The field, with a path to the column's value if the field contains JSON.
@@ -39,10 +48,31 @@ pub enum TooLong {
     Skip,
 }
 
+/// Choice of one of several texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Pick {
+    /// The first text.
+    First,
+    /// A random text, drawn by the seed, the epoch, the sample, its repeat and the name of the
+    /// column.
+    Random,
+}
+
+/// What a cell needs besides its value.
+#[derive(Clone, Copy, Debug)]
+pub struct SampleContext {
+    /// Random bits for [`Pick::Random`].
+    pub draw: u64,
+    /// Maximum size of an array in an `.npz` archive, in bytes.
+    pub limit: u64,
+}
+
 /// Result of writing a value into a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Number of entries of a list, or of bytes of a text. 1 for an array.
+    /// Number of entries of a list, of bytes of a text, or of texts. 1 for an array.
     pub len: usize,
     /// Whether the value was cut.
     pub truncated: bool,
@@ -59,9 +89,12 @@ impl CellFormat {
         self.entry_len().saturating_mul(self.element.bytes())
     }
 
-    /// Size of a cell in bytes.
+    /// Size of a cell in bytes. In a cell of several texts, the lengths of the texts follow their
+    /// bytes.
     pub fn cell_bytes(&self) -> usize {
-        self.entry_bytes().saturating_mul(if self.kind.is_ragged() { self.max_len } else { 1 })
+        let entries = if self.kind.is_ragged() { self.max_len } else { 1 };
+        let lens = self.max_texts.saturating_mul(TEXT_LEN_BYTES);
+        self.entry_bytes().saturating_mul(entries).saturating_add(lens)
     }
 
     /// Text for the values that the column takes, such as `a list of f32 of shape [4]`.
@@ -73,8 +106,10 @@ impl CellFormat {
         match self.kind {
             CellKind::Array => numbers,
             CellKind::List => format!("a list of {numbers}"),
+            CellKind::Text if self.pick.is_some() => "a text or a list of texts".into(),
             CellKind::Text => "a text".into(),
             CellKind::Bytes => "bytes".into(),
+            CellKind::Texts => "a list of texts".into(),
         }
     }
 }

@@ -300,7 +300,7 @@ impl<'de> Visitor<'de> for Leaf<'_, '_> {
         if is_whole && text.is_empty() {
             return Ok(false);
         }
-        let written = match is_whole {
+        let written = match is_whole || self.target.to.takes_lists_of_texts() {
             true => self.target.to.text(text),
             false => Err(self.target.to.mismatch(&quoted(text))),
         };

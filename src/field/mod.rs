@@ -1,7 +1,7 @@
 //! Fields: named parts of a sample besides its image and its label, such as a caption or a score,
 //! and their conversion to the cells of columns.
 
-pub use format::{CellFormat, TooLong, Written};
+pub use format::{CellFormat, Pick, SampleContext, TEXT_LEN_BYTES, TooLong, Written};
 pub use path::{FieldPath, Step};
 pub use value::DefaultValue;
 pub use writer::quoted;
@@ -51,12 +51,17 @@ pub enum FieldValue<'a> {
     /// A text. In a column of numbers it must contain a number, a boolean, or JSON that begins with
     /// `[`. An empty text is a missing value.
     Text(&'a str),
-    /// Bytes.
+    /// Bytes. In a column of numbers, a mask or an image, bytes that begin like a `.npy` or `.npz`
+    /// file are that file.
     Bytes(&'a [u8]),
     /// A file in NumPy's format `.npy` with an array of numbers. A column of numbers takes the
     /// array, whose shape must be as for [`Tensor`](Self::Tensor). Masks and images of fields may
     /// be arrays too. A column of bytes takes the file. An empty file is a missing value.
     Npy(&'a [u8]),
+    /// An archive in NumPy's format `.npz`. A column of numbers, a mask or an image takes the array
+    /// that the path of the column names, or the only array. A column of bytes takes the archive.
+    /// An empty file is a missing value.
+    Npz(&'a [u8]),
     /// The text of a JSON value, which may be null for a missing value.
     Json(&'a [u8]),
     /// The member with this name of a JSON object, given the text of the object.
@@ -103,6 +108,8 @@ pub enum CellKind {
     Text,
     /// Bytes.
     Bytes,
+    /// Any number of texts per sample, in UTF-8.
+    Texts,
 }
 
 impl CellKind {
@@ -118,6 +125,7 @@ impl CellKind {
             CellKind::List => "list",
             CellKind::Text => "text",
             CellKind::Bytes => "bytes",
+            CellKind::Texts => "texts",
         }
     }
 }

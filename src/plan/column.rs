@@ -1,7 +1,7 @@
 //! Columns: the named parts of a batch, and the memory that they need.
 
 use super::ColumnSettings;
-use crate::field::CellKind;
+use crate::field::{CellKind, TEXT_LEN_BYTES};
 use crate::footprint::{Footprint, Memory};
 use crate::tensor::{ElementType, TensorShape};
 
@@ -34,6 +34,8 @@ pub struct ColumnPlan {
     /// Maximum number of entries of one sample. `None` if the column is dense, so that all samples
     /// have the same shape.
     pub max_len: Option<usize>,
+    /// Maximum number of texts of one sample. 0 unless a sample has several texts.
+    pub max_texts: usize,
     /// Structure of the values.
     pub kind: CellKind,
     /// Memory that holds the column.
@@ -102,7 +104,18 @@ impl ColumnPlan {
             let (name, dims) = (role.name().into(), dims.to_vec());
             let (max_len, kind) = (None, CellKind::Array);
             let (slot, copied) = (0, false);
-            columns.push(Self { name, role, element, dims, max_len, kind, memory, slot, copied });
+            columns.push(Self {
+                name,
+                role,
+                element,
+                dims,
+                max_len,
+                max_texts: 0,
+                kind,
+                memory,
+                slot,
+                copied,
+            });
         };
         add(ColumnRole::Image, shape.dtype.into(), &shape.dims()[1..], memory);
         add(ColumnRole::Label, ElementType::I64, &[], Memory::Host);
@@ -116,6 +129,7 @@ impl ColumnPlan {
                 element,
                 dims,
                 max_len: None,
+                max_texts: 0,
                 kind: CellKind::Array,
                 memory: Memory::Host,
                 slot: 0,
@@ -129,6 +143,7 @@ impl ColumnPlan {
                 role: ColumnRole::Field(number),
                 element: format.element,
                 max_len: format.kind.is_ragged().then_some(format.max_len),
+                max_texts: format.max_texts,
                 kind: format.kind,
                 dims: format.dims,
                 memory: Memory::Host,
@@ -171,9 +186,17 @@ impl ColumnPlan {
         self.dims.iter().fold(self.element.bytes(), |bytes, &len| bytes.saturating_mul(len))
     }
 
-    /// Maximum size of one sample in bytes.
+    /// Maximum size of one sample in bytes, with the lengths of its texts.
     pub fn sample_bytes(&self) -> usize {
-        self.entry_bytes().saturating_mul(self.max_len.unwrap_or(1))
+        let lens = self.max_texts.saturating_mul(TEXT_LEN_BYTES);
+        self.entry_bytes().saturating_mul(self.max_len.unwrap_or(1)).saturating_add(lens)
+    }
+
+    /// Number of offsets of texts in a batch of `samples` samples. `None` unless a sample has
+    /// several texts.
+    pub fn text_offsets(&self, samples: usize) -> Option<usize> {
+        let most = samples.saturating_mul(self.max_texts).saturating_add(1);
+        (self.kind == CellKind::Texts).then_some(most)
     }
 
     /// Maximum size of the values in bytes, in a batch of `samples` samples.
@@ -187,6 +210,8 @@ impl ColumnPlan {
             Some(_) => (samples as u64).saturating_add(1).saturating_mul(OFFSET_BYTES),
             None => 0,
         };
+        let texts = self.text_offsets(samples).unwrap_or(0);
+        let offsets = offsets.saturating_add((texts as u64).saturating_mul(8));
         match self.memory {
             Memory::Host => (self.bytes(samples) as u64).saturating_add(offsets),
             Memory::Pinned | Memory::Device => aligned(self.bytes(samples)) as u64,
@@ -239,6 +264,9 @@ impl ColumnPlan {
         let mut dims: Vec<_> = dims.iter().map(ToString::to_string).collect();
         if let Some(most) = self.max_len {
             dims.insert(1, format!("(0 to {most})"));
+        }
+        if self.max_texts > 0 {
+            return format!("{} {}, 0 to {} texts", dims.join("x"), self.element, self.max_texts);
         }
         format!("{} {}", dims.join("x"), self.element)
     }

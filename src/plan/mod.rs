@@ -41,7 +41,7 @@ mod values;
 pub(crate) mod view;
 mod windows;
 
-pub use crate::field::{CellKind, DefaultValue, TooLong};
+pub use crate::field::{CellKind, DefaultValue, Pick, TooLong};
 pub use device_choice::DeviceChoice;
 pub(crate) use memory::{PAIR_BYTES, PART_BYTES, RECORD_BYTES};
 pub(crate) use route::AssumedCost;

@@ -6,7 +6,7 @@ use crate::field::{FieldKind, FieldValue};
 pub fn kind(extension: &str) -> FieldKind {
     match last(extension).to_ascii_lowercase().as_str() {
         "json" => FieldKind::Json,
-        "npy" => FieldKind::List,
+        "npy" | "npz" => FieldKind::List,
         "txt" | "caption" => FieldKind::Text,
         _ => FieldKind::Bytes,
     }
@@ -16,6 +16,9 @@ pub fn kind(extension: &str) -> FieldKind {
 pub fn value<'a>(extension: &str, bytes: &'a [u8]) -> FieldValue<'a> {
     match (kind(extension), str::from_utf8(bytes)) {
         (FieldKind::Json, _) => FieldValue::Json(bytes),
+        (FieldKind::List, _) if last(extension).eq_ignore_ascii_case("npz") => {
+            FieldValue::Npz(bytes)
+        }
         (FieldKind::List, _) => FieldValue::Npy(bytes),
         (_, Ok(text)) => FieldValue::Text(text),
         (_, Err(_)) => FieldValue::Bytes(bytes),
@@ -33,11 +36,12 @@ mod tests {
 
     #[test]
     fn the_last_extension_counts() {
-        let kinds = ["json", "meta.JSON", "emb.npy", "txt", "seg.png", "npy.gz", ""].map(kind);
+        let kinds = ["json", "meta.JSON", "emb.npy", "a.NPZ", "txt", "seg.png", "npy.gz", ""];
         use FieldKind::{Bytes, Json, List, Text};
-        assert_eq!(kinds, [Json, Json, List, Text, Bytes, Bytes, Bytes]);
+        assert_eq!(kinds.map(kind), [Json, Json, List, List, Text, Bytes, Bytes, Bytes]);
         assert_eq!(value("cls", b"7"), FieldValue::Text("7"));
         assert_eq!(value("bin", &[255]), FieldValue::Bytes(&[255]));
         assert_eq!(value("a.npy", b"7"), FieldValue::Npy(b"7"));
+        assert_eq!(value("a.NpZ", b"7"), FieldValue::Npz(b"7"));
     }
 }

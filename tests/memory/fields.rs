@@ -7,7 +7,7 @@ use std::path::Path;
 use feedwater::ElementType;
 use feedwater::loader::Loader;
 use feedwater::op::{self, Chain, Resize, View};
-use feedwater::plan::{ColumnSettings, LastBatch, OnError, TooLong};
+use feedwater::plan::{ColumnSettings, LastBatch, OnError, Pick, TooLong};
 use feedwater::source::settings::TfRecordSettings;
 use feedwater::source::{FileList, TfRecord, WebDataset};
 
@@ -44,7 +44,13 @@ pub fn fields_of_any_length_stay_within_the_footprint() {
                     too_long: TooLong::Truncate,
                     ..column
                 };
+                let single = ColumnSettings {
+                    field: Some("text".into()),
+                    max_texts: Some(1000),
+                    ..ColumnSettings::texts("single")
+                };
                 it.columns = vec![
+                    most(70_000, single),
                     most(50_000, ColumnSettings::text("text")),
                     most(9000, ColumnSettings::list("list", ElementType::F32, &[])),
                 ];
@@ -124,6 +130,85 @@ pub fn masks_of_any_size_stay_within_the_footprint() {
         assert_eq!((seen.errors["field"], seen.errors["truncated"]), (3, 3), "{:?}", seen.errors);
         seen.check("masks");
     }
+}
+
+/// Arrays of archives, stored and deflated, up to the size of `limits.max_field_bytes`: lists,
+/// masks of every type of integer, and images. Larger arrays fail their samples.
+pub fn arrays_of_archives_stay_within_the_footprint() {
+    const LIMIT: usize = 4 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("train.tar");
+    let mut archive = Archive::create(&path);
+    for number in 0..24_u32 {
+        // Four bytes per pixel of the largest mask, and less than the limit for the header.
+        let side = [40, 700, 1000, 1020][number as usize % 4];
+        archive.add(format!("{number:02}.jpg"), &jpeg(number.into(), side, side));
+        let pixels = (side * side) as usize;
+        let shape = format!("({side}, {side})");
+        let arrays = [
+            ("i1", npy("|i1", &shape, &vec![7; pixels])),
+            ("b1", npy("|b1", &shape, &vec![1; pixels])),
+            ("u2", npy("<u2", &shape, &vec![0; 2 * pixels])),
+            ("i4", npy("<i4", &shape, &vec![0; 4 * pixels])),
+            ("list", npy("|u1", &format!("({pixels},)"), &vec![9; pixels])),
+            ("image", npy("|u1", &format!("({side}, {side}, 3)"), &vec![9; 3 * pixels])),
+        ];
+        for (name, file) in arrays {
+            let file =
+                if number == 9 { npy("|u1", "(5000000,)", &vec![0; 5_000_000]) } else { file };
+            // Stored in every second sample.
+            archive.add(format!("{number:02}.{name}.npz"), &npz(&file, number % 2 == 0));
+        }
+        archive.add(format!("{number:02}.cls"), b"0");
+    }
+    archive.finish();
+    let loader = || {
+        let source = WebDataset::open(std::slice::from_ref(&path), &Default::default());
+        let chain = crop().view(View::new("other", stored()).field("image.npz"));
+        let builder = Loader::builder(source.unwrap(), chain).on_error(OnError::Drop);
+        let builder = builder.batch_size(8).num_workers(2).prefetch(1);
+        let device = feedwater::loader::DeviceChoice::Cpu;
+        builder.device(device).last_batch(LastBatch::Partial).configure(|it| {
+            it.limits.max_field_bytes = LIMIT as u64;
+            let field = |name: &str| Some(format!("{name}.npz:a"));
+            let mask = |name| ColumnSettings { field: field(name), ..ColumnSettings::mask(name) };
+            let list = ColumnSettings {
+                field: field("list"),
+                max_len: Some(5000),
+                too_long: TooLong::Truncate,
+                ..ColumnSettings::list("list", ElementType::I64, &[])
+            };
+            it.columns = vec![mask("i1"), mask("b1"), mask("u2"), mask("i4"), list];
+        })
+    };
+    let seen = run(loader, 2);
+    assert!(seen.problem.is_none(), "{:?}", seen.problem);
+    let all: u64 = seen.errors.values().sum();
+    assert_eq!((all, seen.errors["oversized"]), (2, 2), "{:?}", seen.errors);
+    seen.check("arrays of archives");
+}
+
+/// Encodes a `.npy` file.
+fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+    let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
+    let len = (header.len() as u16).to_le_bytes();
+    [b"\x93NUMPY\x01\x00", &len[..], header.as_bytes(), data].concat()
+}
+
+/// Encodes a zip archive with the file `a.npy`.
+fn npz(file: &[u8], is_stored: bool) -> Vec<u8> {
+    let packed = match is_stored {
+        true => file.to_vec(),
+        false => miniz_oxide::deflate::compress_to_vec(file, 6),
+    };
+    let method = if is_stored { [0, 0] } else { [8, 0] };
+    let sizes = [crc32fast::hash(file), packed.len() as u32, file.len() as u32];
+    let record = [&[0, 0][..], &method, &[0; 4], &sizes.map(u32::to_le_bytes).concat()].concat();
+    let head = [b"PK\x03\x04\x14\x00", &record[..], &[5, 0, 0, 0], b"a.npy", &packed].concat();
+    let entry = [b"PK\x01\x02\x14\x00\x14\x00", &record[..], &[5, 0], &[0; 16], b"a.npy"].concat();
+    let places = [entry.len() as u32, head.len() as u32].map(u32::to_le_bytes).concat();
+    let end = [b"PK\x05\x06", &[0, 0, 0, 0, 1, 0, 1, 0][..], &places, &[0, 0]].concat();
+    [head, entry, end].concat()
 }
 
 /// Pairs of images of different sizes, with several views each. One of the second images is much
@@ -245,7 +330,18 @@ pub fn features_of_any_length_stay_within_the_footprint() {
                 ..ColumnSettings::text("second")
             };
             let integers = ColumnSettings::list("integers", ElementType::I64, &[]);
-            it.columns = vec![most(1000, integers), most(1000, second)];
+            let all = ColumnSettings::texts("texts");
+            let picked = ColumnSettings {
+                field: Some("texts".into()),
+                pick: Some(Pick::Random),
+                ..ColumnSettings::text("picked")
+            };
+            it.columns = vec![
+                most(1000, integers),
+                most(1000, second),
+                most(3_000_000, all),
+                most(2_000_000, picked),
+            ];
         })
     };
     let seen = run(loader, 2);

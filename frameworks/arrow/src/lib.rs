@@ -10,7 +10,7 @@
 //! | `image` | `arrow.fixed_shape_tensor` of UInt8, Float16 or Float32 | `[3, height, width]` or `[height, width, 3]`, as the loader's layout |
 //! | `label` | Int64 | -1 for a sample without a label |
 //! | `target` | fixed-size list of Float32 | one value per class; only if the batch has soft targets |
-//! | columns of fields | the element type, FixedSizeList, LargeList, LargeUtf8 or LargeBinary | only if the loader has [`columns`](feedwater::Settings::columns) |
+//! | columns of fields | the element type, FixedSizeList, LargeList, LargeUtf8, LargeBinary, or LargeList of LargeUtf8 for several texts | only if the loader has [`columns`](feedwater::Settings::columns) |
 //!
 //! ```no_run
 //! # fn run(loader: &mut feedwater::loader::Loader) -> feedwater::Result<()> {
@@ -99,6 +99,14 @@ fn lists(
         }
         CellKind::Bytes => {
             Arc::new(LargeBinaryArray::try_new(offsets, bytes(), None).map_err(internal)?)
+        }
+        CellKind::Texts => {
+            let ends = column.text_offsets().unwrap_or(&[0]).to_vec();
+            let texts = LargeStringArray::try_new(OffsetBuffer::new(ends.into()), bytes(), None);
+            let texts = texts.map_err(internal)?;
+            let field = Arc::new(Field::new("item", texts.data_type().clone(), false));
+            let lists = LargeListArray::try_new(field, offsets, Arc::new(texts), None);
+            Arc::new(lists.map_err(internal)?)
         }
         _ => {
             let entries = match shape.is_empty() {

@@ -86,13 +86,14 @@ fn soft_targets_are_a_column() {
 #[test]
 fn columns_of_fields_become_lists_and_texts() {
     let folder = tempfile::tempdir().unwrap();
-    let mut lines = "path,text,raw,number,box,boxes\n".to_string();
+    let mut lines = "path,text,raw,number,box,boxes,texts\n".to_string();
     for number in 0..3 {
         let image = b"P6 2 1 255\n\x01\x02\x03\x04\x05\x06";
         std::fs::write(folder.path().join(format!("{number}.ppm")), image).unwrap();
+        let texts = vec![format!("\"\"{number}é\"\""); number].join(", ");
         let boxes: Vec<[usize; 2]> = (0..number).map(|it| [it, number]).collect();
         lines += &format!(
-            "{number}.ppm,\"é{number}\",b{number},{number},\"[{number}, 5]\",\"{boxes:?}\"\n"
+            "{number}.ppm,\"é{number}\",b{number},{number},\"[{number}, 5]\",\"{boxes:?}\",\"[{texts}]\"\n"
         );
     }
     let list = folder.path().join("list.csv");
@@ -106,12 +107,14 @@ fn columns_of_fields_become_lists_and_texts() {
             ColumnSettings::array("number", ElementType::I64, &[]),
             ColumnSettings::array("box", ElementType::F32, &[2]),
             ColumnSettings::list("boxes", ElementType::F32, &[2]),
+            ColumnSettings::texts("texts"),
         ];
     });
     let batch = builder.build().unwrap().epoch().next().unwrap().unwrap();
+    let first = batch.column("texts").unwrap().bytes().unwrap().as_ptr();
     let address = batch.column("text").unwrap().bytes().unwrap().as_ptr();
     let records = record_batch(batch).unwrap();
-    assert_eq!((records.num_rows(), records.num_columns()), (3, 7));
+    assert_eq!((records.num_rows(), records.num_columns()), (3, 8));
     let texts = records["text"].as_string::<i64>();
     assert_eq!(texts.iter().flatten().collect::<Vec<_>>(), ["é0", "é1", "é2"]);
     assert_eq!(texts.value_data().as_ptr(), address);
@@ -125,4 +128,12 @@ fn columns_of_fields_become_lists_and_texts() {
     let boxes = records["boxes"].as_list::<i64>();
     assert_eq!((boxes.value_length(0), boxes.value_length(2)), (0, 2));
     assert_eq!(flat(&boxes.value(2)), [0.0, 2.0, 1.0, 2.0]);
+    let lists = records["texts"].as_list::<i64>();
+    let of_sample = |sample: usize| {
+        let texts = lists.value(sample);
+        texts.as_string::<i64>().iter().flatten().map(String::from).collect::<Vec<_>>()
+    };
+    assert_eq!([0, 1, 2].map(|sample| of_sample(sample).len()), [0, 1, 2]);
+    assert_eq!(of_sample(2), ["2é", "2é"]);
+    assert_eq!(lists.values().as_string::<i64>().value_data().as_ptr(), first);
 }

@@ -12,7 +12,7 @@ use super::item::Item;
 const MOST_HEADER_BYTES: u32 = 1 << 16;
 /// Largest number of dimensions in NumPy.
 const MOST_DIMENSIONS: usize = 64;
-const MAGIC: &[u8; 6] = b"\x93NUMPY";
+pub(super) const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
 /// Array in a `.npy` file.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Arrays of NumPy: the format `.npy`, and the types of elements.
 
 use super::format::unfit;
+use super::number::Number;
 use super::{FieldValue, Flat};
 use crate::error::{DataError, Reason};
 
@@ -15,6 +16,16 @@ pub use array::Array;
 
 mod array;
 mod item;
+pub mod npz;
+
+/// Returns bytes that begin like a `.npy` or `.npz` file as this file, and other values unchanged.
+pub fn file(value: FieldValue<'_>) -> FieldValue<'_> {
+    match value {
+        FieldValue::Bytes(bytes) if bytes.starts_with(array::MAGIC) => FieldValue::Npy(bytes),
+        FieldValue::Bytes(bytes) if npz::is_archive(bytes) => FieldValue::Npz(bytes),
+        value => value,
+    }
+}
 
 /// Array of numbers in a `.npy` file, which it borrows.
 #[derive(Debug)]
@@ -53,28 +64,42 @@ impl<'a> Numbers<'a> {
         self.item.words()
     }
 
-    /// Number of elements.
-    pub(super) fn len(&self) -> usize {
-        self.elements.len() / self.item.bytes as usize
+    /// The elements, if each is an integer from 0 to 255 in one byte.
+    pub fn bytes(&self) -> Option<&'a [u8]> {
+        ((self.item.kind, self.item.bytes) == (b'u', 1)).then_some(self.elements)
     }
 
-    /// Element number `at`.
-    pub(super) fn number(&self, at: usize) -> super::number::Number {
-        let bytes = self.item.bytes as usize;
-        self.item.number(&self.elements[bytes * at..][..bytes])
+    /// Whether each element has one byte.
+    pub fn has_bytes(&self) -> bool {
+        self.item.bytes == 1
+    }
+
+    /// Passes each element to `take` as an integer.
+    ///
+    /// # Errors
+    /// The first element that is no integer, or that `take` refuses, as text.
+    pub fn integers(&self, mut take: impl FnMut(i128) -> bool) -> Result<(), String> {
+        for at in 0..self.len() {
+            match self.number(at) {
+                Number::Integer(number) if take(number) => {}
+                Number::Integer(number) => return Err(number.to_string()),
+                Number::Float(number) => return Err(number.to_string()),
+            }
+        }
+        Ok(())
     }
 
     /// Passes the array to `put` as a [`FieldValue::Tensor`].
     ///
     /// # Errors
-    /// [`Reason::Field`] if an integer does not fit an `i64`.
+    /// Errors of `put`. [`Reason::Field`] if an integer does not fit an `i64`.
     pub fn pass(
         &self,
         put: impl FnOnce(FieldValue<'_>) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
         let shape = &self.shape[..];
-        if (self.item.kind, self.item.bytes) == (b'u', 1) {
-            return put(FieldValue::Tensor(Flat::Bytes(self.elements), shape));
+        if let Some(bytes) = self.bytes() {
+            return put(FieldValue::Tensor(Flat::Bytes(bytes), shape));
         }
         self.item.pass_list("", self.elements, |value| {
             put(match value {
@@ -84,5 +109,16 @@ impl<'a> Numbers<'a> {
                 value => value,
             })
         })
+    }
+
+    /// Number of elements.
+    pub(super) fn len(&self) -> usize {
+        self.elements.len() / self.item.bytes as usize
+    }
+
+    /// Element number `at`.
+    pub(super) fn number(&self, at: usize) -> Number {
+        let bytes = self.item.bytes as usize;
+        self.item.number(&self.elements[bytes * at..][..bytes])
     }
 }

@@ -14,7 +14,9 @@ use crate::tensor::{Element, ElementType};
 /// row-major without padding. In a ragged column, a sample has a list of entries: the values are
 /// the entries of all samples, one after another, of shape `[entries, …]`.
 /// [`offsets`](Self::offsets) states where the entries of each sample begin, as Arrow stores lists.
-/// Texts and bytes are lists of bytes.
+/// Texts and bytes are lists of bytes. In a column of several texts per sample, the values are the
+/// bytes of all texts, and the offsets count texts, whose bytes begin at the
+/// [`text_offsets`](Self::text_offsets).
 #[derive(Clone, Copy)]
 pub struct Column<'batch> {
     batch: &'batch Batch,
@@ -89,7 +91,8 @@ impl<'batch> Column<'batch> {
     }
 
     /// Lengths of the axes of the values, slowest first. The first axis is the number of samples,
-    /// or the number of entries of all samples if the column is ragged.
+    /// or the number of entries of all samples if the column is ragged. The entries of texts are
+    /// bytes.
     pub fn shape(&self) -> Vec<usize> {
         [&[self.len_entries()], &self.plan.dims[..]].concat()
     }
@@ -111,6 +114,14 @@ impl<'batch> Column<'batch> {
         self.is_ragged().then(|| self.host_columns().offsets(self.plan.slot)).flatten()
     }
 
+    /// In a column of several texts per sample, the begins of the texts in the values, in bytes,
+    /// and at the end the number of all bytes. The [`offsets`](Self::offsets) count texts. `None`
+    /// for other columns.
+    pub fn text_offsets(&self) -> Option<&'batch [i64]> {
+        let is_texts = self.kind() == CellKind::Texts;
+        is_texts.then(|| self.host_columns().text_offsets(self.plan.slot)).flatten()
+    }
+
     /// Elements of one sample, row-major. `None` if the column is in device memory, has another
     /// element type, or if there is no such sample.
     pub fn sample<T: Element>(&self, place: usize) -> Option<&'batch [T]> {
@@ -122,6 +133,10 @@ impl<'batch> Column<'batch> {
             }
             None => place..place.checked_add(1)?,
         };
+        let entries = match self.text_offsets() {
+            Some(texts) => *texts.get(entries.start)? as usize..*texts.get(entries.end)? as usize,
+            None => entries,
+        };
         values.get(entries.start * entry..entries.end.checked_mul(entry)?)
     }
 
@@ -132,6 +147,24 @@ impl<'batch> Column<'batch> {
         bytes.and_then(|it| str::from_utf8(it).ok())
     }
 
+    /// Texts of one sample, in a column of several texts per sample. `None` if the column is of
+    /// another kind, or if there is no such sample.
+    pub fn texts(
+        &self,
+        place: usize,
+    ) -> Option<impl ExactSizeIterator<Item = &'batch str> + use<'batch>> {
+        let (offsets, texts) = (self.offsets()?, self.text_offsets()?);
+        let values = self.as_slice::<u8>()?;
+        let texts = texts
+            .get(*offsets.get(place)? as usize..=*offsets.get(place.checked_add(1)?)? as usize)?;
+        // Workers write only whole characters.
+        Some(texts.windows(2).map(move |it| {
+            values
+                .get(it[0] as usize..it[1] as usize)
+                .map_or("", |it| str::from_utf8(it).unwrap_or(""))
+        }))
+    }
+
     /// Structure of the values. Texts and bytes are lists of `u8`.
     pub fn kind(&self) -> CellKind {
         self.plan.kind
@@ -139,9 +172,11 @@ impl<'batch> Column<'batch> {
 
     /// Number of entries of all samples.
     fn len_entries(&self) -> usize {
-        match self.offsets() {
-            Some(offsets) => offsets.get(self.batch.len()).map_or(0, |&len| len as usize),
-            None => self.batch.len(),
+        let len = |offsets: &[i64], place| offsets.get(place).map_or(0, |&len| len as usize);
+        match (self.offsets(), self.text_offsets()) {
+            (Some(offsets), Some(texts)) => len(texts, len(offsets, self.batch.len())),
+            (Some(offsets), None) => len(offsets, self.batch.len()),
+            (None, _) => self.batch.len(),
         }
     }
 

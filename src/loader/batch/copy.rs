@@ -12,7 +12,9 @@ impl Batch {
     pub(in crate::loader) fn copied_to_host(&self) -> Result<Self> {
         let columns = ColumnPlan::on_host(&self.columns);
         let copy = |number, to: &mut [u8]| self.column_at(number).copy_to(to);
-        let sources = self.columns().map(|column| (column.len_bytes(), column.offsets()));
+        let sources = self
+            .columns()
+            .map(|column| (column.len_bytes(), [column.offsets(), column.text_offsets()]));
         let filled = HostColumns::filled(&columns, sources, copy)?;
         let slot = BatchMemory::Host(Using::of_no_ring(HostSlot::filled(self.info(), filled)));
         let mut copy = Self::new(slot, self.source.clone(), self.plan.clone(), self.process);

@@ -1,18 +1,19 @@
 //! Reads the fields of samples into the columns of their batch.
 
-use std::fmt;
-
-use crate::error::{DataError, Error, Reason, Result, nearest, reserve};
-use crate::field::numpy::Numbers;
-use crate::field::{CellFormat, DefaultValue, FieldValue, Flat, TooLong, Written, quoted};
+use crate::error::{DataError, Error, Reason, Result, nearest};
+use crate::field::{
+    CellFormat, DefaultValue, FieldPath, FieldValue, Pick, SampleContext, TooLong, Written,
+};
 use crate::header::Header;
 use crate::image::PixelFormat;
 use crate::op::View;
 use crate::plan::{ColumnKind, ColumnRole, ColumnSettings, Plan, SamplePlan, ViewPlan};
+use crate::random::SampleKey;
 use crate::source::{Fields, Source};
 use crate::transform::{Followed, Masks};
 
-use super::array_file;
+mod array_file;
+mod encoded;
 
 /// Set of columns that are made from fields: bit `n` stands for entry `n` of
 /// [`Settings::columns`](crate::plan::Settings::columns).
@@ -57,8 +58,11 @@ pub(in crate::loader) struct FieldReader {
 
 /// File of an image in a field.
 struct ImageFile {
-    field: String,
-    /// Pixels to which the file is decoded.
+    /// The field, and the name of an array of an `.npz` archive.
+    field: FieldPath,
+    /// Field and path, for messages.
+    shown: String,
+    /// Pixel format to which the file is decoded.
     pixels: PixelFormat,
     /// Bytes of the file of the current sample. Empty if it has none.
     bytes: Vec<u8>,
@@ -117,23 +121,29 @@ impl FieldReader {
         let groups = plan.view_groups();
         let file = |(field, views): &(Option<&str>, Vec<usize>)| {
             let pixels = views.first().map(|&view| plan.views[view].plan.pixel_format());
-            let pixels = pixels.unwrap_or_default();
-            field.map(|field| ImageFile { field: field.into(), pixels, bytes: Vec::new() })
+            field.map(|field| ImageFile {
+                // The settings were checked, so the path is valid.
+                field: field.parse().unwrap_or_else(|_| FieldPath::whole(field)),
+                shown: field.into(),
+                pixels: pixels.unwrap_or_default(),
+                bytes: Vec::new(),
+            })
         };
         let files: Vec<ImageFile> = groups.iter().filter_map(file).collect();
-        wanted.extend(files.iter().map(|file| file.field.clone()));
+        wanted.extend(files.iter().map(|file| file.field.name.clone()));
         Self { columns, views, files, wanted, shown, buffer: Vec::new(), limit }
     }
 
-    /// Reads the fields of a sample into its cell. Returns two sets of columns: those whose value
-    /// was cut, and those with their default.
+    /// Reads the fields of the sample of a key into its cell. Returns two sets of columns: those
+    /// whose value was cut, and those with their default.
     pub fn read(
         &mut self,
         source: &dyn Source,
-        index: u64,
+        key: SampleKey,
         cell: &mut impl Cell,
     ) -> Result<[ColumnSet; 2], FieldError> {
         let Self { columns, files, wanted, shown, buffer, limit, views: _ } = self;
+        let (index, limit) = (key.index, *limit);
         if wanted.is_empty() {
             return Ok([0; 2]);
         }
@@ -142,15 +152,23 @@ impl FieldReader {
         if let Some(fields) = source.fields() {
             let names: Vec<&str> = wanted.iter().map(String::as_str).collect();
             let mut skip = false;
-            let result = fields.read_fields(index, &names, buffer, *limit, &mut |number, value| {
+            let result = fields.read_fields(index, &names, buffer, limit, &mut |number, value| {
                 let Some(column) = columns.get_mut(number) else {
                     let Some(file) = files.get_mut(number - columns.len()) else { return Ok(()) };
-                    let kept = keep_file(value, file, *limit);
-                    return kept.map_err(|error| named(&file.field, None, error));
+                    let ImageFile { field, pixels, bytes, .. } = &mut *file;
+                    let kept = encoded::keep_image(value, field, (*pixels, limit), bytes);
+                    return kept.map_err(|error| named(&file.shown, None, error));
                 };
                 let written = match column.settings.kind {
-                    ColumnKind::Mask => column.keep_mask(value),
-                    _ => column.format.write(value, cell.part(column.slot)),
+                    ColumnKind::Mask => column.keep_mask(value, limit),
+                    _ => {
+                        let draw = match column.format.pick {
+                            Some(Pick::Random) => key.draw_of_column(&column.name),
+                            _ => 0,
+                        };
+                        let context = SampleContext { draw, limit };
+                        column.format.write(value, cell.part(column.slot), context)
+                    }
                 };
                 column.written = written.map_err(|error| {
                     skip =
@@ -165,8 +183,8 @@ impl FieldReader {
             }
         }
         if let Some(file) = files.iter().find(|file| file.bytes.is_empty()) {
-            let problem = missing(source, index, &file.field, "");
-            return Err(named(&file.field, None, problem).into());
+            let problem = missing(source, index, &file.field.name, "");
+            return Err(named(&file.shown, None, problem).into());
         }
         let (mut truncated, mut defaulted) = (0, 0);
         for (number, column) in columns.iter().enumerate() {
@@ -236,7 +254,7 @@ impl FieldReader {
 
     /// Adds the name of the field to an error of its image.
     pub fn file_error(&self, number: usize, error: DataError) -> DataError {
-        named(&self.files[number].field, None, error)
+        named(&self.files[number].shown, None, error)
     }
 
     /// Whether there are columns that follow the image.
@@ -275,48 +293,12 @@ impl FieldColumn {
 
     /// Keeps the file of a mask until the geometry of its image is known. Returns `None` if there
     /// is no file.
-    fn keep_mask(&mut self, value: FieldValue<'_>) -> Result<Option<Written>, DataError> {
-        let wrong = |problem: String| Err(DataError::new(Reason::Field, problem));
-        match value {
-            FieldValue::Bytes(file) => {
-                reserve::renew(&mut self.encoded, file.len())?;
-                self.encoded.copy_from_slice(file);
-            }
-            FieldValue::Text("") => self.encoded.clear(),
-            FieldValue::Text(text) if text.starts_with("P5") => {
-                reserve::renew(&mut self.encoded, text.len())?;
-                self.encoded.copy_from_slice(text.as_bytes());
-            }
-            FieldValue::Text(text) => {
-                return wrong(format!(
-                    "is {}, and a mask is the bytes of a PNG or PGM file; if the text is a path, \
-                     set side_files of the source",
-                    quoted(text)
-                ));
-            }
-            FieldValue::Tensor(numbers, shape) => {
-                let &[height, width] = shape else {
-                    return wrong(format!(
-                        "is an array of shape {shape:?}, and a mask has two axes"
-                    ));
-                };
-                write_pgm(numbers, (width, height), &mut self.encoded)?;
-            }
-            FieldValue::Npy([]) => self.encoded.clear(),
-            FieldValue::Npy(file) => {
-                let mut written = Ok(None);
-                Numbers::parse(file)?.pass(|value| {
-                    written = self.keep_mask(value);
-                    Ok(())
-                })?;
-                return written;
-            }
-            _ => {
-                return wrong(
-                    "is not a file; a mask is the bytes of a PNG or PGM file, or an array".into(),
-                );
-            }
-        }
+    fn keep_mask(
+        &mut self,
+        value: FieldValue<'_>,
+        limit: u64,
+    ) -> Result<Option<Written>, DataError> {
+        encoded::keep_mask(value, &self.format.field, limit, &mut self.encoded)?;
         Ok((!self.encoded.is_empty()).then_some(Written { len: 1, truncated: false }))
     }
 
@@ -345,67 +327,6 @@ fn named(field: &str, column: Option<&str>, error: DataError) -> DataError {
     DataError::new(error.reason, text)
 }
 
-/// Keeps the file of an image of at most `limit` bytes.
-fn keep_file(value: FieldValue<'_>, image: &mut ImageFile, limit: u64) -> Result<(), DataError> {
-    let bytes = match value {
-        FieldValue::Bytes(bytes) => bytes,
-        // A PNM file whose bytes are a text.
-        FieldValue::Text(text) if text.is_empty() || text.starts_with('P') => text.as_bytes(),
-        FieldValue::Text(text) => {
-            let problem = format!(
-                "is {}, and the image of a view is the bytes of a file; if the text is a path, set \
-                 side_files of the source",
-                quoted(text)
-            );
-            return Err(DataError::new(Reason::Field, problem));
-        }
-        FieldValue::Npy(npy) if !npy.is_empty() => {
-            return Numbers::parse(npy)?.pass(|value| keep_file(value, image, limit));
-        }
-        FieldValue::Tensor(numbers, shape) => {
-            return array_file::write(numbers, shape, image.pixels, (limit, &mut image.bytes));
-        }
-        _ => {
-            let problem = "is not a file; the image of a view is the bytes of a file, or an array";
-            return Err(DataError::new(Reason::Field, problem.to_string()));
-        }
-    };
-    reserve::renew(&mut image.bytes, bytes.len())?;
-    image.bytes.copy_from_slice(bytes);
-    Ok(())
-}
-
-/// Writes the integers of an array as a binary PGM file, whose samples have one byte for an array
-/// of bytes, and otherwise two.
-fn write_pgm(
-    numbers: Flat<'_>,
-    (width, height): (usize, usize),
-    file: &mut Vec<u8>,
-) -> Result<(), DataError> {
-    let bytes = if matches!(numbers, Flat::Bytes(_)) { 1 } else { 2 };
-    let head = format!("P5 {width} {height} {}\n", if bytes == 1 { 255 } else { 65535 });
-    let wrong = |number: &dyn fmt::Display| {
-        let problem =
-            format!("has the number {number}; a mask of an array has integers from 0 to 65535");
-        DataError::new(Reason::Field, problem)
-    };
-    file.clear();
-    reserve::reserve(file, head.len() + bytes * width * height)?;
-    file.extend_from_slice(head.as_bytes());
-    match numbers {
-        Flat::Bytes(list) => file.extend_from_slice(list),
-        Flat::Integers(list) => {
-            for number in list {
-                let value = u16::try_from(*number).map_err(|_| wrong(number))?;
-                file.extend_from_slice(&value.to_be_bytes());
-            }
-        }
-        Flat::Floats(list) => return Err(wrong(&list.first().copied().unwrap_or(0.0))),
-        Flat::Doubles(list) => return Err(wrong(&list.first().copied().unwrap_or(0.0))),
-    }
-    Ok(())
-}
-
 /// Checks that the source has the fields of all columns and views, and prepares the source to read
 /// them.
 ///
@@ -424,7 +345,8 @@ pub(in crate::loader) fn check_fields(
     }
     for (number, view) in views.iter().enumerate() {
         let Some(field) = &view.field else { continue };
-        wanted.push((format!("view[{number}].field"), field.clone(), false));
+        let Ok(path) = field.parse::<FieldPath>() else { continue };
+        wanted.push((format!("view[{number}].field"), path.name, false));
     }
     if wanted.is_empty() {
         return Ok(());

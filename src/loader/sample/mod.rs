@@ -1,6 +1,5 @@
 //! Processing of one sample, from reading it to its outcome.
 
-mod array_file;
 pub mod cache;
 pub mod fields;
 pub mod large;

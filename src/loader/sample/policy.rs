@@ -54,7 +54,7 @@ pub(in crate::loader) fn produce<C: Cell>(
 ) -> Result<SampleRecord> {
     let mut attempt = |key: SampleKey, cell: &mut C, fields: &mut FieldReader| {
         // Fields are read first, because they take less time than the image.
-        let [truncated, defaulted] = fields.read(source, key.index, cell)?;
+        let [truncated, defaulted] = fields.read(source, key, cell)?;
         Ok(SampleRecord { truncated, defaulted, ..attempt(key, cell, fields)? })
     };
     let candidates = replacements(wanted, source.len()).take(MOST_REPLACEMENTS);

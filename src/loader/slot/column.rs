@@ -42,6 +42,16 @@ struct Lists {
     number: usize,
     /// For each sample, the number of entries before it, and at the end the number of all entries.
     offsets: Vec<i64>,
+    /// Only in a column of several texts, whose entries are the texts.
+    texts: Option<Texts>,
+}
+
+/// Texts of a column of several texts per sample.
+struct Texts {
+    /// Offset of the texts' lengths in the memory of a sample, in bytes.
+    lens: usize,
+    /// For each text, the number of bytes before it, and at the end the number of all bytes.
+    offsets: Vec<i64>,
 }
 
 /// Memory of one sample.
@@ -103,24 +113,25 @@ impl HostColumns {
     }
 
     /// Creates columns of a finished batch, which are not filled again. `sources` has the number of
-    /// bytes and the offsets of each column, and `copy` writes the bytes of the column with a
-    /// number.
+    /// bytes, the offsets and the offsets of the texts of each column, and `copy` writes the bytes
+    /// of the column with a number.
     ///
     /// # Errors
     /// [`Error::Memory`] if the allocation fails, and errors of `copy`.
     pub fn filled<'a>(
         columns: &[ColumnPlan],
-        sources: impl Iterator<Item = (usize, Option<&'a [i64]>)>,
+        sources: impl Iterator<Item = (usize, [Option<&'a [i64]>; 2])>,
         mut copy: impl FnMut(usize, &mut [u8]) -> Result<()>,
     ) -> Result<Self> {
         let created = columns.iter().zip(sources).enumerate();
-        let created = created.map(|(number, (plan, (bytes, offsets)))| {
+        let created = created.map(|(number, (plan, (bytes, [offsets, texts])))| {
             let mut whole = aligned(bytes)?;
             copy(number, &mut whole)?;
             let lists = offsets.map(|offsets| Lists {
                 entry_bytes: plan.entry_bytes(),
                 number: 0,
                 offsets: offsets.to_vec(),
+                texts: texts.map(|it| Texts { lens: 0, offsets: it.to_vec() }),
             });
             Ok(HostColumn { whole, sample_bytes: plan.sample_bytes(), lists })
         });
@@ -139,10 +150,21 @@ impl HostColumns {
         self.columns[column].lists.as_ref().map(|lists| &lists.offsets[..])
     }
 
+    /// For a column of several texts, the number of bytes before each text, and at the end the
+    /// number of all bytes. `None` for other columns.
+    pub fn text_offsets(&self, column: usize) -> Option<&[i64]> {
+        let texts = self.columns[column].lists.as_ref()?.texts.as_ref()?;
+        Some(&texts.offsets)
+    }
+
     /// Size of the values of the first `samples` samples in a column, in bytes.
     pub fn filled_bytes(&self, column: usize, samples: usize) -> usize {
         let HostColumn { sample_bytes, lists, .. } = &self.columns[column];
         match lists {
+            Some(Lists { offsets, texts: Some(texts), .. }) => {
+                let end = offsets.get(samples).and_then(|&text| texts.offsets.get(text as usize));
+                end.map_or(0, |&bytes| bytes as usize)
+            }
             Some(Lists { entry_bytes, offsets, .. }) => {
                 offsets.get(samples).map_or(0, |&entries| entries as usize * entry_bytes)
             }
@@ -248,11 +270,18 @@ impl HostColumn {
     fn new(plan: &ColumnPlan, samples: usize, number: usize) -> Result<Self> {
         let whole = aligned(plan.bytes(samples))?;
         let lists = match plan.max_len {
-            Some(_) => {
+            Some(max_len) => {
                 let mut offsets = Vec::new();
                 let refused = |_| no_slot(8 * samples as u64);
                 reserve::reserve(&mut offsets, samples + 1).map_err(refused)?;
-                Some(Lists { entry_bytes: plan.entry_bytes(), number, offsets })
+                let texts = plan.text_offsets(samples).map(|most| -> Result<Texts> {
+                    let mut offsets = Vec::new();
+                    let refused = |_| no_slot((most as u64).saturating_mul(8));
+                    reserve::reserve(&mut offsets, most).map_err(refused)?;
+                    Ok(Texts { lens: max_len, offsets })
+                });
+                let texts = texts.transpose()?;
+                Some(Lists { entry_bytes: plan.entry_bytes(), number, offsets, texts })
             }
             None => None,
         };
@@ -261,17 +290,40 @@ impl HostColumn {
 
     /// Moves the lists of `samples` samples together, and computes the offsets.
     fn pack(&mut self, cells: &[Option<HostCell>], samples: usize) {
-        let Some(Lists { entry_bytes, number, offsets }) = &mut self.lists else { return };
+        let Some(Lists { entry_bytes, number, offsets, texts }) = &mut self.lists else { return };
         offsets.clear();
         offsets.push(0);
-        let mut end = 0;
+        if let Some(Texts { offsets, .. }) = texts {
+            offsets.clear();
+            offsets.push(0);
+        }
+        let (mut end, mut end_bytes) = (0, 0);
         for (place, cell) in cells.iter().take(samples).enumerate() {
             let len = cell.as_ref().map_or(0, |cell| cell.lens[*number]);
             let begin = place * self.sample_bytes;
-            self.whole.copy_within(begin..begin + len * *entry_bytes, end * *entry_bytes);
+            let bytes = match texts {
+                Some(texts) => texts.add(&self.whole[begin..][..self.sample_bytes], len, end_bytes),
+                None => len * *entry_bytes,
+            };
+            self.whole.copy_within(begin..begin + bytes, end_bytes);
             end += len;
+            end_bytes += bytes;
             offsets.push(end as i64);
         }
+    }
+}
+
+impl Texts {
+    /// Adds the offsets of the first `count` texts of a sample. `before` is the number of bytes of
+    /// earlier samples. Returns the number of bytes of the texts.
+    fn add(&mut self, sample: &[u8], count: usize, before: usize) -> usize {
+        let lens = sample[self.lens..].as_chunks().0.iter().take(count);
+        let mut bytes = 0;
+        for len in lens {
+            bytes += u32::from_ne_bytes(*len) as usize;
+            self.offsets.push((before + bytes) as i64);
+        }
+        bytes
     }
 }
 

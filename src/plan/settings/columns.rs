@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::field::{CellFormat, DefaultValue, FieldPath, TooLong};
+use crate::field::{CellFormat, DefaultValue, FieldPath, Pick, TooLong};
 use crate::tensor::ElementType;
 
 pub(in crate::plan) use check::RESERVED_NAMES;
@@ -49,13 +49,22 @@ pub struct ColumnSettings {
     /// chain's output.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shape: Vec<usize>,
-    /// Maximum number of entries of a list, or of bytes of a text. Memory for this many is
-    /// allocated for each sample. Default: 256 entries, 4096 bytes.
+    /// Maximum number of entries of a list, or of bytes of a text, or of bytes of all texts of a
+    /// sample together. Memory for this many is allocated for each sample. Default: 256 entries,
+    /// 4096 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_len: Option<usize>,
-    /// Handling of values that are longer than `max_len`. Default `error`.
+    /// Maximum number of texts of a sample, in a column of the kind `texts`. Default 32.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_texts: Option<usize>,
+    /// Handling of values that are longer than `max_len`, or have more than `max_texts` texts.
+    /// Default `error`.
     #[serde(default)]
     pub too_long: TooLong,
+    /// Choice of a text, if the field of a column of the kind `text` has several. An empty list is
+    /// a missing value. Default: several texts are an error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pick: Option<Pick>,
     /// Value for samples without the field, or whose field is null or empty. Default: such a sample
     /// fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,6 +107,9 @@ const LIST_LEN: usize = 256;
 /// Default of `max_len` for texts and bytes.
 const TEXT_LEN: usize = 4096;
 
+/// Default of `max_texts`.
+const TEXTS: usize = 32;
+
 impl ColumnSettings {
     /// Column of numbers with the same shape in all samples.
     pub fn array(name: &str, dtype: ElementType, shape: &[usize]) -> Self {
@@ -113,6 +125,11 @@ impl ColumnSettings {
     /// Column of texts.
     pub fn text(name: &str) -> Self {
         Self { name: name.into(), kind: ColumnKind::Text, ..Self::default() }
+    }
+
+    /// Column with any number of texts per sample.
+    pub fn texts(name: &str) -> Self {
+        Self { name: name.into(), kind: ColumnKind::Texts, ..Self::default() }
     }
 
     /// Column of bytes.
@@ -161,7 +178,9 @@ impl ColumnSettings {
     /// Format of the column's cells. `mask` is the shape of a mask.
     pub(crate) fn cells(&self, mask: &[usize]) -> CellFormat {
         let (element, dims, max_len) = match self.kind {
-            ColumnKind::Text | ColumnKind::Bytes => (ElementType::U8, Vec::new(), TEXT_LEN),
+            ColumnKind::Text | ColumnKind::Texts | ColumnKind::Bytes => {
+                (ElementType::U8, Vec::new(), TEXT_LEN)
+            }
             ColumnKind::List | ColumnKind::Array => {
                 (self.dtype.unwrap_or(ElementType::F32), self.shape.clone(), LIST_LEN)
             }
@@ -175,6 +194,11 @@ impl ColumnSettings {
             element,
             dims,
             max_len: self.max_len.unwrap_or(max_len),
+            max_texts: match self.kind {
+                ColumnKind::Texts => self.max_texts.unwrap_or(TEXTS),
+                _ => 0,
+            },
+            pick: self.pick,
             too_long: self.too_long,
             // Checked settings have a valid path.
             field: self.field_path().unwrap_or_else(|_| FieldPath::whole(&self.name)),

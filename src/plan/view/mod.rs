@@ -3,6 +3,7 @@
 use half::f16;
 
 use crate::error::{Error, Result};
+use crate::field::{FieldPath, Step};
 use crate::footprint::Memory;
 use crate::geometry::Size;
 use crate::image::{PixelFormat, PixelType};
@@ -100,6 +101,9 @@ impl ViewPlan {
             }
             if view.field.as_ref().is_some_and(String::is_empty) {
                 return wrong("field", "is empty; name a field of the source, or remove it".into());
+            }
+            if let Some(Err(problem)) = view.field.as_deref().map(image_path) {
+                return wrong("field", problem);
             }
             let like = views.iter().find(|it| view.like.as_ref() == Some(&it.name));
             let followed = like.and_then(|it| it.field.as_ref());
@@ -200,6 +204,17 @@ fn check_name(view: &View, earlier: &[View], main: &Plan) -> Result<(), String> 
             "is {name:?}, which is also the name of another column; choose another name"
         )),
         false => Ok(()),
+    }
+}
+
+/// Checks the field of an image, which may have a path to an array of an `.npz` archive.
+fn image_path(field: &str) -> Result<(), String> {
+    let path: FieldPath = field.parse()?;
+    match &path.steps[..] {
+        [] | [Step::Member(_)] => Ok(()),
+        _ => Err(format!(
+            "is {field:?}, but only the name of an array may follow the colon, as in pair.npz:right"
+        )),
     }
 }
 

@@ -6,12 +6,14 @@ mod image_headers;
 mod join;
 mod npy;
 mod npy_files;
+mod npz_files;
 mod parquet;
 mod parquet_pages;
 mod ragged;
 mod reading;
 mod schemas;
 mod side_files;
+mod texts;
 mod tfrecord;
 mod values;
 mod webdataset;
@@ -347,6 +349,11 @@ fn the_plan_counts_the_memory_of_columns() {
     let parts = 4 * 32 * slots;
     let expected = slots * (4 * 1000 + 5 * 40) + 3 * 3 * (1 << 20) + parts;
     assert_eq!(bytes(vec![column]) - bytes(Vec::new()), expected);
+    // Several texts also have 4 bytes for the length of each, and offsets of 8 bytes.
+    let several =
+        ColumnSettings { max_len: Some(1000), max_texts: Some(5), ..ColumnSettings::texts("text") };
+    let expected = expected + slots * (4 * 5 * 4 + (4 * 5 + 1) * 8);
+    assert_eq!(bytes(vec![several]) - bytes(Vec::new()), expected);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use feedwater::source::WebDataset;
 use feedwater::{DType, ElementType, Layout};
 
 /// An archive of images of 80x60 pixels, whose samples have these other files.
-fn archive(folder: &Path, others: &[Vec<(&str, Vec<u8>)>]) -> WebDataset {
+pub fn archive(folder: &Path, others: &[Vec<(&str, Vec<u8>)>]) -> WebDataset {
     let path = folder.join("a.tar");
     let mut files = Vec::new();
     for (number, others) in others.iter().enumerate() {
@@ -29,7 +29,7 @@ fn archive(folder: &Path, others: &[Vec<(&str, Vec<u8>)>]) -> WebDataset {
     open(&[path])
 }
 
-fn floats(values: &[f32]) -> Vec<u8> {
+pub fn floats(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|it| it.to_le_bytes()).collect()
 }
 

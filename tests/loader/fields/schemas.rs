@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::npy::npy;
+use super::npz_files::{Member, zip};
 use super::webdataset::{open, tar};
 use super::{batches, listed, shared, with_field};
 use crate::common::{jpegs, tests_all_cases};
 use feedwater::internals::random::{SampleKey, SampleRng};
 use feedwater::loader::{Batch, Column};
-use feedwater::plan::{ColumnKind, ColumnSettings, DefaultValue, OnError, TooLong};
+use feedwater::plan::{ColumnKind, ColumnSettings, DefaultValue, OnError, Pick, TooLong};
 use feedwater::{ElementType, Source};
 use half::{bf16, f16};
 use serde_json::{Map, Value, json};
@@ -26,12 +27,14 @@ enum Container {
     Nested,
     /// The file `json` of samples in an archive.
     Archive,
-    /// Files of samples in an archive: `.txt` and `.npy`.
+    /// Files of samples in an archive: `.txt`, `.json` for several texts, `.npy` and `.npz`.
     Files,
 }
 
 const CONTAINERS: [Container; 5] =
     [Container::Table, Container::Lines, Container::Nested, Container::Archive, Container::Files];
+
+const PICKS: [Pick; 2] = [Pick::First, Pick::Random];
 
 /// Value of a sample in a container.
 #[derive(Clone, Debug)]
@@ -42,6 +45,7 @@ enum Given {
     /// Numbers of an array, or of the entries of a list.
     Numbers(Vec<f64>),
     Text(String),
+    Texts(Vec<String>),
 }
 
 /// Value of a sample in a batch.
@@ -49,6 +53,7 @@ enum Given {
 enum Cell {
     Numbers(Vec<f64>),
     Text(String),
+    Texts(Vec<String>),
 }
 
 /// Value in a batch, with whether it was cut and whether it is the default.
@@ -70,15 +75,20 @@ fn column(name: &str, rng: &mut SampleRng) -> ColumnSettings {
     use ElementType::{BF16, F16, F32, I64, U8};
     let dtype = any(rng, &[U8, I64, F16, BF16, F32]);
     let shape: &[usize] = any(rng, &[&[][..], &[], &[1], &[3], &[2, 2]]);
-    let column = match rng.below(3) {
+    let column = match rng.below(5) {
         0 => ColumnSettings::array(name, dtype, shape),
         1 => ColumnSettings::list(name, dtype, shape),
-        _ => ColumnSettings::text(name),
+        2 => ColumnSettings::text(name),
+        3 => {
+            ColumnSettings { max_texts: Some(any(rng, &[1, 3, 20])), ..ColumnSettings::texts(name) }
+        }
+        _ => ColumnSettings { pick: Some(any(rng, &PICKS)), ..ColumnSettings::text(name) },
     };
     let is_array = column.kind == ColumnKind::Array;
     let default = match column.kind {
         ColumnKind::Array => DefaultValue::Integer(3),
         ColumnKind::List => DefaultValue::List(Vec::new()),
+        ColumnKind::Texts => DefaultValue::List(vec![DefaultValue::Text("nö".into())]),
         _ => DefaultValue::Text("nö".into()),
     };
     ColumnSettings {
@@ -94,7 +104,8 @@ fn column(name: &str, rng: &mut SampleRng) -> ColumnSettings {
 /// Draws a value. Numbers are multiples of 1/8 that every float type has.
 fn given(container: Container, column: &ColumnSettings, rng: &mut SampleRng) -> Given {
     // Every cell of a table is a text.
-    let is_any = container == Container::Table && column.kind == ColumnKind::Text;
+    let has_texts = matches!(column.kind, ColumnKind::Text | ColumnKind::Texts);
+    let is_any = container == Container::Table && has_texts;
     match rng.below(12) {
         0 => return Given::Missing,
         1 if !is_any => return Given::Wrong,
@@ -107,6 +118,19 @@ fn given(container: Container, column: &ColumnSettings, rng: &mut SampleRng) -> 
         2 => most + 1 + rng.below(3) as usize,
         _ => rng.below(most.min(50) as u64 + 1) as usize,
     };
+    if column.kind == ColumnKind::Texts || column.pick.is_some() {
+        let count = rng.below(5);
+        let mut rest = if column.pick.is_some() { 0 } else { len };
+        let texts = (0..count).map(|number| {
+            let len = if column.pick.is_some() { len } else { rng.below(rest as u64 + 1) as usize };
+            rest = rest.saturating_sub(len);
+            let text: String = std::iter::repeat_with(|| any(rng, &['a', 'é', '日', '"', '[']))
+                .take(len)
+                .collect();
+            format!("{number}{text}")
+        });
+        return Given::Texts(texts.collect());
+    }
     if column.kind == ColumnKind::Text {
         // Commas, quotes and line ends, and characters of one to four bytes.
         let characters = ['a', 'é', '日', '🙂', ',', '"', '\n', ' '];
@@ -132,7 +156,7 @@ fn given(container: Container, column: &ColumnSettings, rng: &mut SampleRng) -> 
 }
 
 /// The value that a column has for a sample. `None` if the sample fails.
-fn expected(column: &ColumnSettings, given: &Given) -> Option<Expected> {
+fn expected(column: &ColumnSettings, given: &Given, key: SampleKey) -> Option<Expected> {
     let entry: usize = column.shape.iter().product();
     let most = column.max_len.unwrap_or(1);
     let cuts = column.too_long == TooLong::Truncate;
@@ -143,6 +167,7 @@ fn expected(column: &ColumnSettings, given: &Given) -> Option<Expected> {
             let cell = match column.kind {
                 ColumnKind::Array => Cell::Numbers(vec![3.0; entry]),
                 ColumnKind::List => Cell::Numbers(Vec::new()),
+                ColumnKind::Texts => Cell::Texts(vec!["nö".into()]),
                 // `nö` has three bytes, which every `max_len` permits.
                 _ => Cell::Text("nö".into()),
             };
@@ -152,6 +177,30 @@ fn expected(column: &ColumnSettings, given: &Given) -> Option<Expected> {
         Given::Text(text) => {
             let end = (0..=most).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
             cuts.then(|| (Cell::Text(text[..end].into()), true, false))
+        }
+        Given::Texts(texts) if column.pick.is_some() => {
+            let draw =
+                if column.pick == Some(Pick::First) { 0 } else { key.draw_of_column(&column.name) };
+            let chosen = (u128::from(draw) * texts.len() as u128) >> 64;
+            match texts.get(chosen as usize) {
+                Some(text) => expected(column, &Given::Text(text.clone()), key),
+                None => expected(column, &Given::Missing, key),
+            }
+        }
+        Given::Texts(texts) => {
+            let fits = texts.len() <= column.max_texts.unwrap()
+                && texts.iter().map(String::len).sum::<usize>() <= most;
+            let (mut kept, mut room) = (Vec::new(), most);
+            for text in texts.iter().take(column.max_texts.unwrap()) {
+                let end = (0..=room.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
+                let end = end.unwrap_or(0);
+                kept.extend((end > 0).then(|| text[..end].to_string()));
+                if end < text.len() {
+                    break;
+                }
+                room -= end;
+            }
+            (fits || cuts).then_some((Cell::Texts(kept), !fits, false))
         }
         Given::Numbers(numbers) => {
             let too_long = column.kind == ColumnKind::List && numbers.len() > most * entry;
@@ -195,6 +244,9 @@ fn as_json(column: &ColumnSettings, given: &Given, rng: &mut SampleRng) -> Optio
             1 => Value::Null,
             _ => json!(""),
         },
+        Given::Wrong if column.kind == ColumnKind::Texts || column.pick.is_some() => {
+            any(rng, &["[0]", "[[\"a\"]]", "[\"a\", null]", "7"]).parse().unwrap()
+        }
         Given::Wrong if column.kind == ColumnKind::Text => any(rng, &[0, 1]).into(),
         Given::Wrong => match rng.below(3) {
             0 => json!("7"),
@@ -204,15 +256,18 @@ fn as_json(column: &ColumnSettings, given: &Given, rng: &mut SampleRng) -> Optio
         },
         Given::Numbers(numbers) => nested(numbers, &shape_of(column, numbers)),
         Given::Text(text) => json!(text),
+        Given::Texts(texts) => json!(texts),
     })
 }
 
-/// The `.npy` or `.txt` file of a value. `None` if there is none.
+/// The `.npy`, `.npz`, `.txt` or `.json` file of a value. `None` if there is none.
 fn as_file(column: &ColumnSettings, given: &Given, rng: &mut SampleRng) -> Option<Vec<u8>> {
     match given {
         Given::Missing => None,
+        Given::Wrong if extension_of(column) == "json" => Some(b"[\"a\"".to_vec()),
         Given::Wrong if column.kind == ColumnKind::Text => Some(vec![0xff, 0xfe]),
         Given::Wrong => Some(npy("<f4", "(5, 7)", &[0; 140])),
+        Given::Texts(texts) => Some(json!(texts).to_string().into_bytes()),
         Given::Text(text) => Some(text.clone().into_bytes()),
         Given::Numbers(numbers) => {
             let shape = shape_of(column, numbers);
@@ -225,8 +280,25 @@ fn as_file(column: &ColumnSettings, given: &Given, rng: &mut SampleRng) -> Optio
                 1 => (">f8", numbers.iter().flat_map(|it| it.to_be_bytes()).collect()),
                 _ => ("<f8", numbers.iter().flat_map(|it| it.to_le_bytes()).collect()),
             };
-            Some(npy(descr, &format!("({shape})"), &data))
+            let file = npy(descr, &format!("({shape})"), &data);
+            if extension_of(column) == "npy" {
+                return Some(file);
+            }
+            let member = if chance(rng, 2) { Member::stored } else { Member::deflated };
+            Some(zip(&[member("other.npy", b"x"), member(&format!("{}.npy", column.name), &file)]))
         }
+    }
+}
+
+/// Extension of the files of a column.
+fn extension_of(column: &ColumnSettings) -> &'static str {
+    match column.kind {
+        ColumnKind::Texts => "json",
+        ColumnKind::Text if column.pick.is_some() => "json",
+        ColumnKind::Text => "txt",
+        // Some columns are in archives of arrays.
+        _ if column.default.is_some() => "npz",
+        _ => "npy",
     }
 }
 
@@ -239,11 +311,12 @@ fn written(
 ) -> (tempfile::TempDir, Arc<dyn Source>, Vec<ColumnSettings>) {
     let fielded = columns.iter().map(|column| {
         let name = &column.name;
-        let extension = if column.kind == ColumnKind::Text { "txt" } else { "npy" };
+        let extension = extension_of(column);
         let field = match container {
             Container::Table | Container::Lines => return column.clone(),
             Container::Nested => format!("meta:all[1].{name}"),
             Container::Archive => format!("json:{name}"),
+            Container::Files if extension == "npz" => format!("{name}.npz:{name}"),
             Container::Files => format!("{name}.{extension}"),
         };
         with_field(&field, column.clone())
@@ -271,6 +344,7 @@ fn written(
                         Given::Missing => String::new(),
                         Given::Wrong => "no number".into(),
                         Given::Text(text) => text.clone(),
+                        Given::Texts(texts) => json!(texts).to_string(),
                         Given::Numbers(numbers) => {
                             nested(numbers, &shape_of(column, numbers)).to_string()
                         }
@@ -294,7 +368,8 @@ fn written(
             Container::Files => {
                 files.push((path, jpegs(1).remove(0).0));
                 for ((column, given), field) in columns.iter().zip(row).zip(&fielded) {
-                    let name = format!("{number}.{}", field.field.as_ref().unwrap());
+                    let file = field.field.as_ref().unwrap().split(':').next().unwrap();
+                    let name = format!("{number}.{file}");
                     files.extend(as_file(column, given, rng).map(|bytes| (name, bytes)));
                 }
             }
@@ -330,6 +405,9 @@ fn cell(column: &Column<'_>, place: usize) -> Cell {
     if let Some(text) = column.text(place) {
         return Cell::Text(text.into());
     }
+    if let Some(texts) = column.texts(place) {
+        return Cell::Texts(texts.map(String::from).collect());
+    }
     match column.element_type() {
         ElementType::U8 => numbers::<u8>(column, place, |&it| it.into()),
         ElementType::I64 => numbers::<i64>(column, place, |&it| it as f64),
@@ -356,9 +434,11 @@ fn check(seed: u64) {
     }
     let case = format!("seed {seed}: {container:?}, {columns:?}");
     let (_folder, source, fielded) = written(container, &columns, &rows, rng);
-    let of_row =
-        |row: &Vec<Given>| columns.iter().zip(row).map(|(it, given)| expected(it, given)).collect();
-    let model: Model = rows.iter().map(of_row).collect();
+    let of_row = |(index, row): (u64, &Vec<Given>)| {
+        let key = SampleKey { seed, epoch: 0, index };
+        columns.iter().zip(row).map(|(it, given)| expected(it, given, key)).collect()
+    };
+    let model: Model = (0..).zip(&rows).map(of_row).collect();
     let (shards, shuffle) = (1 + rng.below(2.min(rows.len() as u64)), chance(rng, 2));
     let (batch_size, workers) = (1 + rng.below(6) as usize, 1 + rng.below(3) as usize);
     let (mut seen, mut errors) = (BTreeMap::new(), Vec::new());

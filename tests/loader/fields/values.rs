@@ -3,7 +3,7 @@
 use super::{F32, I64, batches, builder, listed, sample_error, with_field};
 use feedwater::ElementType;
 use feedwater::error::Reason;
-use feedwater::plan::{ColumnSettings, DefaultValue, OnError, TooLong};
+use feedwater::plan::{ColumnKind, ColumnSettings, DefaultValue, OnError, TooLong};
 
 /// Null, an empty text and a member that is not there are missing values, in tables as in JSON.
 /// They have the default, and are counted.
@@ -57,13 +57,16 @@ fn the_error_of_a_list_in_a_text_column_names_its_first_entry() {
         [("c", "c:[0]"), ("m:c", "m:c[0]"), ("c:[*]", "c:[0]"), ("m:[\"c\"]", "m:c[0]")]
     {
         for column in [ColumnSettings::text("t"), ColumnSettings::bytes("t")] {
-            let (_folder, loader) = open(field, column);
+            let (_folder, loader) = open(field, column.clone());
             let (_, reason, problem) = sample_error(loader);
             assert_eq!(reason, Reason::Field);
             let advice = "the value is a list, but the column takes";
             assert!(problem.contains(advice), "{problem}");
             let advice = format!("; for its first entry, set field = {advised:?}");
             assert!(problem.ends_with(&advice), "{problem}");
+            let others = ["fw.texts", "pick = \"first\" or \"random\""];
+            let names_all = others.iter().all(|it| problem.contains(it));
+            assert_eq!(names_all, column.kind == ColumnKind::Text, "{problem}");
         }
         let (_folder, loader) = open(advised, ColumnSettings::text("t"));
         assert_eq!(batches(loader).unwrap()[0].column("t").unwrap().text(0), Some("a"));

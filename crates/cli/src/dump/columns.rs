@@ -15,7 +15,8 @@ use crate::{CommandError, io_failure};
 /// Columns that are written elsewhere: images to `images.npy`, labels to `samples.json`.
 const WRITTEN_ELSEWHERE: [&str; 2] = ["image", "label"];
 
-/// Writes each column to a file in a folder: texts as a list in JSON, and other columns as an array
+/// Writes each column to a file in a folder: texts as a list in JSON, several texts per sample as a
+/// list of lists, and other columns as an array
 /// of NumPy, bf16 as f32. Lists, points, boxes and bytes have a second array with their offsets.
 pub struct ColumnFiles {
     folder: PathBuf,
@@ -101,7 +102,7 @@ impl ColumnFile {
                 Err(error) => Err((path, error)),
             }
         };
-        let is_text = column.kind() == CellKind::Text;
+        let is_text = matches!(column.kind(), CellKind::Text | CellKind::Texts);
         let values = match is_text {
             true => {
                 let path = folder.join(format!("{stem}.json"));
@@ -121,7 +122,10 @@ impl ColumnFile {
             Values::Texts { path, file, count } => {
                 for place in 0..batch.len() {
                     let before: &[u8] = if *count == 0 { b"[\n" } else { b",\n" };
-                    let text = serde_json::to_string(column.text(place).unwrap_or_default());
+                    let text = match column.texts(place) {
+                        Some(texts) => serde_json::to_string(&texts.collect::<Vec<_>>()),
+                        None => serde_json::to_string(column.text(place).unwrap_or_default()),
+                    };
                     let text = text.map_err(io::Error::from);
                     let written = file.write_all(before).and(text);
                     let written = written.and_then(|text| file.write_all(text.as_bytes()));

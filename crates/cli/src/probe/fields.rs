@@ -1,7 +1,7 @@
 //! Fields of a source: an example of each, and the column that would hold it.
 
 use feedwater::internals::error::beginning;
-use feedwater::internals::field::Numbers;
+use feedwater::internals::field::{FieldPath, Numbers, npz};
 use feedwater::source::{FieldValue, Flat, Source};
 use serde::Serialize;
 use serde_json::Value;
@@ -48,7 +48,7 @@ pub fn of(source: &dyn Source) -> Vec<Shown> {
             let mut found = None;
             let result =
                 fields.read_fields(index, &[&name], &mut Vec::new(), MOST_BYTES, &mut |_, it| {
-                    found = example(it);
+                    found = example(&name, it);
                     Ok(())
                 });
             let field = shown.iter_mut().find(|it| it.name == name);
@@ -80,9 +80,9 @@ pub fn lines(shown: &[Shown]) -> Vec<String> {
     shown.iter().enumerate().map(line).collect()
 }
 
-/// Text of a value, and the keys of a column that holds such values. `None` if the value is
-/// missing.
-fn example(value: FieldValue<'_>) -> Option<(String, Option<String>)> {
+/// Text of a value of the field `name`, and the keys of a column that holds such values. `None` if
+/// the value is missing.
+fn example(name: &str, value: FieldValue<'_>) -> Option<(String, Option<String>)> {
     let json = |text: &[u8]| serde_json::from_slice::<Value>(text).ok();
     match value {
         FieldValue::Text("") => None,
@@ -113,18 +113,27 @@ fn example(value: FieldValue<'_>) -> Option<(String, Option<String>)> {
                 if shape.is_empty() { String::new() } else { format!(", shape = {shape:?}") };
             Some((shortened(&text), Some(list_of(dtype) + &shape)))
         }
-        FieldValue::Npy([]) => None,
-        FieldValue::Npy(file) => Some(match Numbers::parse(file) {
-            Ok(array) => {
-                let (item, shape) = (array.item(), &array.shape);
-                let dtype = if item.contains('f') { "f32" } else { "i64" };
-                let column = format!("dtype = {dtype:?}, shape = {shape:?}");
-                (format!("an array of {item} with the shape {shape:?}"), Some(column))
-            }
-            Err(error) => (shortened(&error.problem), None),
-        }),
+        FieldValue::Npy([]) | FieldValue::Npz([]) => None,
+        FieldValue::Npy(file) => Some(of_array(file)),
+        FieldValue::Npz(archive) => {
+            let (field, mut inflated) = (FieldPath::whole(name), Vec::new());
+            let array = npz::array(archive, &field, MOST_BYTES, &mut inflated);
+            Some(array.map_or_else(|error| (shortened(&error.problem), None), of_array))
+        }
         FieldValue::Tensor(_, shape) => Some((format!("an array of shape {shape:?}"), None)),
         _ => Some(("a value".into(), None)),
+    }
+}
+
+fn of_array(file: &[u8]) -> (String, Option<String>) {
+    match Numbers::parse(file) {
+        Ok(array) => {
+            let (item, shape) = (array.item(), &array.shape);
+            let dtype = if item.contains('f') { "f32" } else { "i64" };
+            let column = format!("dtype = {dtype:?}, shape = {shape:?}");
+            (format!("an array of {item} with the shape {shape:?}"), Some(column))
+        }
+        Err(error) => (shortened(&error.problem), None),
     }
 }
 
@@ -138,6 +147,9 @@ fn of_json(value: &Value) -> Option<(String, Option<String>)> {
         Value::Array(values) if values.iter().all(Value::is_number) => {
             let is_float = values.iter().any(Value::is_f64);
             Some(list_of(if is_float { "f32" } else { "i64" }))
+        }
+        Value::Array(values) if values.iter().all(Value::is_string) => {
+            Some("kind = \"texts\"".into())
         }
         Value::Array(_) => None,
         Value::Object(members) => {

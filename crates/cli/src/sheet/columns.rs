@@ -62,10 +62,16 @@ pub fn objects(plan: &Plan, batch: &Batch, (place, view): (usize, Option<usize>)
     objects
 }
 
-/// Texts of a sample, each cut to [`MAX_CHARACTERS`].
+/// Texts of a sample, each cut to [`MAX_CHARACTERS`]. Of several texts in a column, the first.
 pub fn texts(batch: &Batch, place: usize) -> impl Iterator<Item = String> {
-    let texts = batch.columns().filter(|column| column.kind() == CellKind::Text);
-    texts.filter_map(move |column| Some(column.text(place)?.chars().take(MAX_CHARACTERS).collect()))
+    batch.columns().filter_map(move |column| {
+        let text = match column.kind() {
+            CellKind::Text => column.text(place)?,
+            CellKind::Texts => column.texts(place)?.next()?,
+            _ => return None,
+        };
+        Some(text.chars().take(MAX_CHARACTERS).collect())
+    })
 }
 
 /// Columns that follow the view with this number, or the main chain.

@@ -290,9 +290,9 @@ fn the_command_prints_classes_skipped_files_and_warnings() {
 fn the_command_prints_fields_with_examples_and_columns() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("a.jpg"), jpeg(1, 20, 10)).unwrap();
-    let rows = "path,label,caption,score,tags,meta,empty\n\
-                a.jpg,0,,,,,\n\
-                a.jpg,1,\"a cat\u{1b}[31m\",0.5,\"[1, 2]\",\"{\"\"b\"\": 3}\",\n";
+    let rows = "path,label,caption,score,tags,meta,all,empty\n\
+                a.jpg,0,,,,,,\n\
+                a.jpg,1,\"a cat\u{1b}[31m\",0.5,\"[1, 2]\",\"{\"\"b\"\": 3}\",\"[\"\"a\"\"]\",\n";
     let list = root.path().join("a.csv");
     fs::write(&list, rows).unwrap();
     let (done, text, _) = feedwater(&[list.to_str().unwrap()]);
@@ -304,7 +304,7 @@ fn the_command_prints_fields_with_examples_and_columns() {
     assert!(line("path: ").starts_with("fields    "), "{text}");
     assert!(line("empty: ").ends_with("not in the first samples"), "{text}");
     assert!(line("meta: ").contains("choose a member, such as :b"), "{text}");
-    for name in ["path", "label", "caption", "score", "tags"] {
+    for name in ["path", "label", "caption", "score", "tags", "all"] {
         let column = line(&format!("{name}: ")).split_once("[[column]] ").unwrap().1;
         let column = column.replace(", ", "\n");
         let file = format!(

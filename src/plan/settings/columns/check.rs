@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::{BoxFormat, ColumnKind, ColumnSettings};
 use crate::error::{Error, Result};
-use crate::field::{DefaultValue, TooLong};
+use crate::field::{CellKind, DefaultValue, Step, TEXT_LEN_BYTES, TooLong};
 use crate::plan::OnError;
 use crate::tensor::ElementType;
 
@@ -76,14 +76,20 @@ impl ColumnSettings {
                 format!("has {} axes, and may have at most {MOST_AXES}", self.shape.len());
             return Err(("shape", problem));
         }
-        if self.max_len == Some(0) {
-            return Err(("max_len", "must be at least 1, is 0".into()));
+        for (key, most) in [("max_len", self.max_len), ("max_texts", self.max_texts)] {
+            if most == Some(0) {
+                return Err((key, "must be at least 1, is 0".into()));
+            }
         }
         self.check_following()?;
         // Masks have the size of the chain's output, which is limited anyway.
         let format = self.cells(&[1, 1]);
         if format.cell_bytes() > MOST_CELL_BYTES {
-            let key = if format.kind.is_ragged() { "max_len" } else { "shape" };
+            let key = match format.kind.is_ragged() {
+                true if format.max_texts > MOST_CELL_BYTES / TEXT_LEN_BYTES / 2 => "max_texts",
+                true => "max_len",
+                false => "shape",
+            };
             return Err((
                 key,
                 format!(
@@ -96,7 +102,11 @@ impl ColumnSettings {
             let written = format.write_default(default, &mut cell);
             let written = written.map_err(|error| ("default", error.problem))?;
             if written.truncated {
-                return Err(("default", "is longer than max_len".into()));
+                let most = match format.kind {
+                    CellKind::Texts => "is longer than max_len, or has more texts than max_texts",
+                    _ => "is longer than max_len",
+                };
+                return Err(("default", most.into()));
             }
         }
         let is_integer = matches!(format.element, ElementType::U8 | ElementType::I64);
@@ -113,12 +123,18 @@ impl ColumnSettings {
 
     /// Checks that keys are not set that have no effect on columns of this kind.
     fn check_used(&self) -> Result<(), (&'static str, String)> {
-        use ColumnKind::{Array, Boxes, Bytes, List, Mask, Points, Text};
-        let keys: [(&'static str, bool, &[ColumnKind]); 11] = [
+        use ColumnKind::{Array, Boxes, Bytes, List, Mask, Points, Text, Texts};
+        let keys: [(&'static str, bool, &[ColumnKind]); 13] = [
             ("dtype", self.dtype.is_some(), &[Array, List, Mask, Points, Boxes]),
             ("shape", !self.shape.is_empty(), &[Array, List, Points]),
-            ("max_len", self.max_len.is_some(), &[List, Text, Bytes, Points, Boxes]),
-            ("too_long", self.too_long != TooLong::Error, &[List, Text, Bytes, Points, Boxes]),
+            ("max_len", self.max_len.is_some(), &[List, Text, Texts, Bytes, Points, Boxes]),
+            ("max_texts", self.max_texts.is_some(), &[Texts]),
+            (
+                "too_long",
+                self.too_long != TooLong::Error,
+                &[List, Text, Texts, Bytes, Points, Boxes],
+            ),
+            ("pick", self.pick.is_some(), &[Text]),
             ("like", self.like.is_some(), &[Mask, Points, Boxes]),
             ("fill", self.fill.is_some(), &[Mask]),
             ("turn", self.turn, &[Mask, Points, Boxes]),
@@ -157,8 +173,9 @@ impl ColumnSettings {
         }
         match kind {
             ColumnKind::Mask => {
-                if self.field_path().is_ok_and(|path| !path.steps.is_empty()) {
-                    let problem = "has a path, but a mask is a file, which has no members; remove the colon and the text after it";
+                let path = self.field_path().map_err(|problem| ("field", problem))?;
+                if !matches!(&path.steps[..], [] | [Step::Member(_)]) {
+                    let problem = "has a path of JSON, but a mask is a file: only the name of an array may follow the colon, as in seg.npz:mask";
                     return Err(("field", problem.into()));
                 }
                 let fill = DefaultValue::Float(self.fill());
@@ -211,12 +228,18 @@ impl ColumnSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::field::Pick;
 
     #[test]
     fn a_wrong_column_is_an_error_at_its_key() {
         let f32 = ElementType::F32;
         let array = |shape: &[usize]| ColumnSettings::array("a", f32, shape);
         let text = |name| ColumnSettings::text(name);
+        let texts = || ColumnSettings::texts("a");
+        let picking = || ColumnSettings { pick: Some(Pick::Random), ..text("a") };
+        let list = |len, value: DefaultValue| DefaultValue::List(vec![value; len]);
+        let word = || DefaultValue::Text("x".into());
+        let nested = || list(1, word());
         let (mask, points) = (|| ColumnSettings::mask("a"), || ColumnSettings::points("a"));
         let five = || ColumnSettings { shape: vec![5, 3], ..points() };
         let with_default = |value| ColumnSettings { default: Some(value), ..array(&[]) };
@@ -245,7 +268,19 @@ mod tests {
             ("like", ColumnSettings { like: Some("image".into()), ..text("a") }),
             ("fill", ColumnSettings { fill: Some(256.0), ..mask() }),
             ("fill", ColumnSettings { fill: Some(0.5), ..mask() }),
-            ("field", ColumnSettings { field: Some("a:b".into()), ..mask() }),
+            ("field", ColumnSettings { field: Some("a:b.c".into()), ..mask() }),
+            ("field", ColumnSettings { field: Some("a:[0]".into()), ..mask() }),
+            ("pick", ColumnSettings { pick: Some(Pick::First), ..array(&[]) }),
+            ("pick", ColumnSettings { pick: Some(Pick::Random), ..texts() }),
+            ("max_texts", ColumnSettings { max_texts: Some(4), ..text("a") }),
+            ("max_texts", ColumnSettings { max_texts: Some(0), ..texts() }),
+            ("max_texts", ColumnSettings { max_texts: Some(usize::MAX), ..texts() }),
+            ("max_texts", ColumnSettings { max_texts: Some(1 << 26), ..texts() }),
+            ("max_len", ColumnSettings { max_len: Some(1 << 28), ..texts() }),
+            ("default", ColumnSettings { default: Some(DefaultValue::Integer(1)), ..texts() }),
+            ("default", ColumnSettings { default: Some(list(1, nested())), ..texts() }),
+            ("default", ColumnSettings { default: Some(list(33, word())), ..texts() }),
+            ("default", ColumnSettings { default: Some(list(1, word())), ..picking() }),
             ("dtype", ColumnSettings { dtype: Some(ElementType::F16), ..mask() }),
             ("default", ColumnSettings { default: Some(DefaultValue::Integer(-1)), ..mask() }),
             ("shape", ColumnSettings { shape: vec![2], ..mask() }),

@@ -18,6 +18,8 @@ pub enum ColumnKind {
     Text,
     /// Bytes.
     Bytes,
+    /// Any number of texts per sample, in UTF-8.
+    Texts,
     /// A number for each pixel of the image, such as its class. The field is an image file with one
     /// channel. The mask follows the crops, flips, resizes and warps of the image, with nearest
     /// interpolation.
@@ -63,6 +65,7 @@ impl ColumnKind {
             ColumnKind::List | ColumnKind::Points | ColumnKind::Boxes => CellKind::List,
             ColumnKind::Text => CellKind::Text,
             ColumnKind::Bytes => CellKind::Bytes,
+            ColumnKind::Texts => CellKind::Texts,
         }
     }
 
@@ -78,6 +81,7 @@ impl ColumnKind {
             ColumnKind::List => "list",
             ColumnKind::Text => "text",
             ColumnKind::Bytes => "bytes",
+            ColumnKind::Texts => "texts",
             ColumnKind::Mask => "mask",
             ColumnKind::Points => "points",
             ColumnKind::Boxes => "boxes",

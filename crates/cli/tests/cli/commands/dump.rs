@@ -263,7 +263,7 @@ fn commands_end_if_every_sample_is_dropped() {
 #[test]
 fn dump_writes_every_column() {
     let dir = workplace();
-    let mut table = "path,label,caption,tags,box\n".to_string();
+    let mut table = "path,label,caption,tags,box,all\n".to_string();
     let folders = fs::read_dir(dir.path().join("data")).unwrap().map(|it| it.unwrap().path());
     let folder = folders.filter(|it| it.is_dir()).min().unwrap();
     let mut images: Vec<_> = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
@@ -271,11 +271,14 @@ fn dump_writes_every_column() {
     for (number, image) in images.iter().cycle().take(6).enumerate() {
         let path = image.strip_prefix(dir.path()).unwrap().display();
         let tags: Vec<_> = (0..number).collect();
-        table += &format!("{path},1,\"text {number}, ü\",\"{tags:?}\",\"[[1, 2, 30, 20]]\"\n");
+        table += &format!(
+            "{path},1,\"text {number}, ü\",\"{tags:?}\",\"[[1, 2, 30, 20]]\",\"[\"\"a\"\", \"\"é\"\"]\"\n"
+        );
     }
     write(&dir, "list.csv", &table);
     let text = "[source]\nlist = \"list.csv\"\n[loader]\nbatch_size = 4\nlast_batch = \"partial\"\n\
         [[column]]\nname = \"caption\"\nkind = \"text\"\n\
+        [[column]]\nname = \"all\"\nkind = \"texts\"\n\
         [[column]]\nname = \"my tags\"\nfield = \"tags\"\nkind = \"list\"\ndtype = \"i64\"\n\
         [[column]]\nname = \"box\"\nkind = \"boxes\"\nlike = \"one\"\n\
         [[view]]\nname = \"crops\"\ncount = 3\ndtype = \"u8\"\n\
@@ -305,6 +308,10 @@ fn dump_writes_every_column() {
     let texts: Vec<String> =
         serde_json::from_slice(&fs::read(out.join("columns/caption.json")).unwrap()).unwrap();
     assert_eq!((texts.len(), &*texts[5]), (6, "text 5, ü"));
+    let several: Vec<Vec<String>> =
+        serde_json::from_slice(&fs::read(out.join("columns/all.json")).unwrap()).unwrap();
+    assert_eq!(several, vec![["a", "é"]; 6]);
+    assert!(!out.join("columns/all.offsets.npy").exists());
     let files = ["sheet-crops.png", "sheet-one.png", "samples.json", "columns/box.offsets.npy"];
     for file in files {
         assert!(out.join(file).is_file() && told.contains(file), "{file}: {told}");
