@@ -422,12 +422,12 @@ def tfrecord(
       in the last part) or ``train-{00..15}`` (braces anywhere, as in shells). Samples are ordered by
       path, then file name, then position in the file.
     * The image is the only value of a bytes list. The label is the only value of an integer list,
-      or of a float list if it is a whole number. The settings name both features. All
-      features are fields, by their names: an integer or float list is a flat list of numbers, a
-      bytes list with one value is a text if it is UTF-8 and otherwise bytes, and a bytes list with
-      several values is a JSON array of texts. When fields are first read, the start of each record
-      is stored (8 bytes). The checksum of a record is verified again if the record has at most 64
-      KiB besides its image.
+      or of a float list if it is a whole number. The settings name both features. All features are
+      fields, by their names: an integer or float list is a flat list of numbers, a bytes list with
+      one value is a text if it is UTF-8 and otherwise bytes, and a bytes list with several values
+      is a JSON array of texts. When fields of an uncompressed local file are first read, the start
+      of each record is stored (8 bytes). The checksum of a record is verified again if the record
+      has at most 64 KiB besides its image.
     * The files are scanned on first use, and every checksum is verified. The resulting table is
       stored beside each file (hidden, ending in ``.feedwater1``) or in the cache directory.
       Afterwards each image takes one read, and its checksum is verified again.
@@ -470,6 +470,8 @@ def webdataset(
       precede the link (GNU tar creates such links). Keys without an image, files without a dot or
       without a key, and symbolic links are skipped and counted
       (``Source::excluded``). Files named ``__NAME__`` are ignored.
+    * All files of a sample are fields, named by their extensions. An archive with hard links has no
+      fields.
     * The class names (``Source::classes``) are those that ``feedwater pack``
       stored in the member ``__feedwater_classes__``. Other archives have no class names.
     * The headers are read on first use, and their checksums are verified. The resulting table is

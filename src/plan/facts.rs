@@ -12,6 +12,8 @@ use super::{DeviceFacts, DevicePick, Environment};
 pub struct Facts {
     /// Size of the largest sample, in bytes.
     pub largest_bytes: u64,
+    /// Size of the largest sample with its fields, in bytes, if the fields are prefetched with it.
+    pub largest_with_fields: Option<u64>,
     /// Size of the largest image among the scanned samples.
     pub image: Size,
     /// Scanned samples. If empty, every sample is assumed to be an already decoded image of size

@@ -84,7 +84,7 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     });
     // Groups of views: those of the sample's image, and those of each field with an image.
     let image_fields = plan.view_groups().len() - 1;
-    if !plan.settings.columns.is_empty() || image_fields > 0 {
+    if plan.reads_fields {
         // The text of a sample's fields, and a text without escapes in a buffer that grows by
         // doubling. Each mask and each image in a field keeps its file.
         let masks = plan.settings.columns.iter().filter(|it| it.kind == ColumnKind::Mask).count();

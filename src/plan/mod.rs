@@ -100,6 +100,8 @@ pub struct Plan {
     /// Whether the chain reads a stored image instead of rows of the decoder, because several
     /// chains share the image.
     pub(crate) reads_image: bool,
+    /// Whether the fields of samples are read.
+    pub(crate) reads_fields: bool,
     /// Batch stage: soft targets and batch operators, which process finished batches. `None` if
     /// there are neither.
     pub stage: Option<BatchStage>,
@@ -161,6 +163,8 @@ impl Plan {
             layout: settings.output.layout,
             channels,
         };
+        let has_field_images = chain.views().iter().any(|view| view.field.is_some());
+        let reads_fields = !settings.columns.is_empty() || has_field_images;
         let mut plan = Self {
             settings: settings.clone(),
             runs_on: facts.pick.clone(),
@@ -171,6 +175,7 @@ impl Plan {
             shape,
             columns: Arc::new([]),
             views: Vec::new(),
+            reads_fields,
             reads_image: false,
             stage: BatchStage::new(chain, settings, facts)?,
             // This value is preliminary and is replaced below, when the number of GPU threads is
@@ -180,6 +185,8 @@ impl Plan {
             ahead_batches: Bounds::fixed(1),
             ahead: facts.remote.then(|| {
                 let largest = facts.largest_bytes.min(settings.limits.max_file_bytes).max(1);
+                let with_fields = facts.largest_with_fields.filter(|_| reads_fields);
+                let largest = largest.max(with_fields.unwrap_or(0));
                 (settings.storage.samples_ahead(largest), largest)
             }),
             room: SampleRoom::default(),

@@ -100,6 +100,21 @@ pub trait RemoteReads {
     /// like [`Source::read`]. Dropping the closure cancels the request. Returns `None` if the
     /// sample need not be prefetched.
     fn expect(&self, index: u64, limit: u64) -> Option<Expected>;
+
+    /// Like [`expect`](Self::expect), and also prefetches what [`Fields::read_fields`] needs. While
+    /// the returned closure exists, `read_fields` of this sample uses the prefetched bytes. If
+    /// `image` is false, the sample itself is not prefetched, because a cache holds it. The default
+    /// prefetches only the sample.
+    fn expect_with_fields(&self, index: u64, image: bool, limit: u64) -> Option<Expected> {
+        if image { self.expect(index, limit) } else { None }
+    }
+
+    /// Returns the size in bytes of the largest sample with its fields, as
+    /// [`expect_with_fields`](Self::expect_with_fields) prefetches them. `None`, the default,
+    /// stands for [`Hints::largest_bytes`].
+    fn largest_with_fields(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Ability to read only the first bytes of samples, so that the headers of many samples can be
@@ -293,6 +308,16 @@ impl dyn Source + '_ {
     /// Same as [`RemoteReads::expect`]; `None` without this ability.
     pub fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
         self.remote()?.expect(index, limit)
+    }
+
+    /// Same as [`RemoteReads::expect_with_fields`]; `None` without this ability.
+    pub fn expect_with_fields(&self, index: u64, image: bool, limit: u64) -> Option<Expected> {
+        self.remote()?.expect_with_fields(index, image, limit)
+    }
+
+    /// Same as [`RemoteReads::largest_with_fields`]; `None` without this ability.
+    pub fn largest_with_fields(&self) -> Option<u64> {
+        self.remote()?.largest_with_fields()
     }
 
     /// Whether `read_head` can read less than the whole sample.

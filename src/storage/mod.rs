@@ -23,6 +23,8 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 
+use bytes::Bytes;
+
 pub(crate) use arrival::{Arrival, telling};
 pub(crate) use cache_dir::directory as cache_directory;
 pub(crate) use cancel::cancellable;
@@ -43,6 +45,7 @@ mod cache;
 mod cache_dir;
 mod cancel;
 pub(crate) mod facts;
+mod fetched;
 mod file_url;
 mod handle;
 mod local;
@@ -69,6 +72,7 @@ enum Backend {
     Local(local::File),
     Mapped(mapped::File),
     Remote(remote::File),
+    Fetched(Box<fetched::Fetched>),
     Unpacked(unpacked::Unpacked),
 }
 
@@ -109,7 +113,7 @@ impl File {
         match &self.0 {
             Backend::Local(file) => file.memory_bytes(),
             Backend::Mapped(file) => file.memory_bytes(),
-            Backend::Remote(_) | Backend::Unpacked(_) => 0,
+            Backend::Remote(_) | Backend::Fetched(_) | Backend::Unpacked(_) => 0,
         }
     }
 
@@ -121,6 +125,7 @@ impl File {
             Backend::Local(file) => file.stamp(),
             Backend::Mapped(file) => file.stamp(),
             Backend::Remote(file) => Ok(file.stamp()),
+            Backend::Fetched(file) => Ok(file.stamp()),
             Backend::Unpacked(file) => file.stamp(),
         }
     }
@@ -131,7 +136,7 @@ impl File {
         match &self.0 {
             Backend::Local(file) => file.identity(),
             Backend::Mapped(file) => file.identity(),
-            Backend::Remote(_) => Ok(Identity::default()),
+            Backend::Remote(_) | Backend::Fetched(_) => Ok(Identity::default()),
             Backend::Unpacked(file) => file.identity(),
         }
     }
@@ -144,8 +149,36 @@ impl File {
     /// Starts to fetch bytes that the file must contain. Returns `None` if the file is local.
     pub fn fetch(&self, offset: u64, len: u64) -> Option<io::Result<Fetch>> {
         match &self.0 {
-            Backend::Local(_) | Backend::Mapped(_) | Backend::Unpacked(_) => None,
             Backend::Remote(file) => Some(file.fetch(offset, len)),
+            _ => None,
+        }
+    }
+
+    /// Returns a file at a URL with these bytes in memory: start and contents of ranges that were
+    /// fetched from this file. Reads of other bytes send requests. `None` if this file is not at a
+    /// URL. [`is_remote`](Self::is_remote) of the result is false, because reads of the bytes in
+    /// memory are fast.
+    pub(crate) fn with_fetched(&self, parts: Vec<(u64, Bytes)>) -> Option<Self> {
+        match &self.0 {
+            Backend::Remote(file) => {
+                let fetched = fetched::Fetched::new(file.clone(), parts);
+                Some(Self(Backend::Fetched(Box::new(fetched))))
+            }
+            Backend::Fetched(file) => Some(Self(Backend::Fetched(Box::new(file.with(parts))))),
+            _ => None,
+        }
+    }
+
+    /// Whether the file is at a URL, and some of its bytes may be in memory.
+    pub(crate) fn is_fetched(&self) -> bool {
+        matches!(self.0, Backend::Fetched(_))
+    }
+
+    /// Number of bytes from `offset` on that are in memory, if the byte at `offset` is in memory.
+    pub(crate) fn held_bytes(&self, offset: u64) -> Option<u64> {
+        match &self.0 {
+            Backend::Fetched(file) => file.held(offset).map(|held| held.len() as u64),
+            _ => None,
         }
     }
 
@@ -156,6 +189,7 @@ impl File {
             Backend::Local(file) => file.read_at(buffer, offset),
             Backend::Mapped(file) => file.read_at(buffer, offset),
             Backend::Remote(file) => file.read_at(buffer, offset),
+            Backend::Fetched(file) => file.read_at(buffer, offset),
             Backend::Unpacked(file) => file.read_at(buffer, offset),
         }
     }

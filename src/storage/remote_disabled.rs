@@ -18,7 +18,7 @@ impl Client {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum File {}
 
 /// Placeholder for bytes that are being fetched. It is never constructed.

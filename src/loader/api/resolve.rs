@@ -100,6 +100,7 @@ impl LoaderBuilder {
         let Looks { image, scanned, all } = looks;
         Facts {
             largest_bytes: largest,
+            largest_with_fields: self.source.largest_with_fields(),
             image,
             scanned,
             scanned_all: all,

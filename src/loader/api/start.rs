@@ -105,7 +105,7 @@ impl Loader {
                 order.clone(),
                 end_epoch,
                 window,
-                limit,
+                (limit, plan.reads_fields),
                 caches.clone(),
             ))
         });

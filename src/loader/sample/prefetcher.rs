@@ -31,9 +31,13 @@ use super::cache::Caches;
 use crate::error::DataError;
 use crate::loader::order::{EpochOrder, Order};
 use crate::measure::{DECISIONS, push_latest};
-use crate::source::{Expected, Heads, Page, RemoteReads, Source};
+use crate::source::{Expected, Fields, Heads, Page, RemoteReads, Source};
 use crate::storage::{self, Arrival};
 use crate::tune::{PrefetchDecision, PrefetchDepth, TakenBatch};
+
+mod fields;
+#[cfg(test)]
+mod tests;
 
 /// Position: epoch, number of the batch in the epoch, index in the batch.
 type SamplePosition = (u32, u64, usize);
@@ -51,6 +55,8 @@ pub(in crate::loader) struct Prefetcher {
     began: Instant,
     /// Maximum size of a prefetched sample, in bytes.
     limit: u64,
+    /// Whether the fields of samples are read too.
+    reads_fields: bool,
     caches: Arc<Caches>,
     given_up: Arc<AtomicBool>,
     state: Mutex<PrefetcherState>,
@@ -73,7 +79,11 @@ struct PrefetcherState {
 struct Request {
     place: SamplePosition,
     sample: Expected,
+    /// Whether the image was requested, and not only the fields.
+    image: bool,
     arrival: Arc<Arrival>,
+    /// Time at which a worker began to read the fields of the sample.
+    began: Option<Instant>,
 }
 
 /// Number of samples that are prefetched over a network: see
@@ -92,14 +102,14 @@ pub struct PrefetcherReport {
 
 impl Prefetcher {
     /// Creates a prefetcher for at most `most` positions ahead of the workers, and for samples of
-    /// at most `limit` bytes. If `chooses`, the number of positions is tuned. If not, it is always
-    /// `most`.
+    /// at most `limit` bytes, with their fields if `reads_fields`. If `chooses`, the number of
+    /// positions is tuned. If not, it is always `most`.
     pub fn new(
         source: Arc<dyn Source>,
         order: Order,
         end_epoch: Option<u32>,
         (most, chooses): (usize, bool),
-        limit: u64,
+        (limit, reads_fields): (u64, bool),
         caches: Arc<Caches>,
     ) -> Self {
         let chooser = || Mutex::new((PrefetchDepth::new(most), Vec::new()));
@@ -112,6 +122,7 @@ impl Prefetcher {
             chosen: chooses.then(chooser),
             began: Instant::now(),
             limit,
+            reads_fields,
             caches,
             given_up: Arc::default(),
             state: Mutex::default(),
@@ -180,11 +191,15 @@ impl Prefetcher {
             state.next = Some(((epoch, number, place + 1), order));
             state.ahead.push_back((at, index));
             let once = self.caches.are_there() && state.expected.contains_key(&index);
-            if !once && !self.caches.hold(self.source.original(index)) {
+            let image = !once && !self.caches.hold(self.source.original(index));
+            if image || self.reads_fields {
                 let arrival = Arc::new(Arrival::new());
-                let expect = || self.source.expect(index, self.limit);
+                let expect = || match self.reads_fields {
+                    true => self.source.expect_with_fields(index, image, self.limit),
+                    false => self.source.expect(index, self.limit),
+                };
                 if let Some(sample) = storage::telling(&arrival, expect) {
-                    let request = Request { place: at, sample, arrival };
+                    let request = Request { place: at, sample, image, arrival, began: None };
                     state.expected.entry(index).or_default().push_back(request);
                 }
             }
@@ -252,6 +267,14 @@ impl PrefetcherState {
         }
     }
 
+    /// Records that a worker begins to read the fields of this sample. If only the fields were
+    /// requested, returns the arrival of their bytes.
+    fn begin_fields(&mut self, index: u64, now: Instant) -> Option<Arc<Arrival>> {
+        let request = self.expected.get_mut(&index)?.front_mut()?;
+        request.began.get_or_insert(now);
+        (!request.image).then(|| request.arrival.clone())
+    }
+
     /// Takes the first request for this sample.
     fn take(&mut self, index: u64) -> Option<Request> {
         let requests = self.expected.get_mut(&index)?;
@@ -279,8 +302,8 @@ impl Source for Prefetcher {
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         let expected = self.state().take(index);
         storage::cancellable(&self.given_up, || match expected {
-            Some(Request { sample, arrival, .. }) => {
-                let began = Instant::now();
+            Some(Request { sample, arrival, began, .. }) => {
+                let began = began.unwrap_or_else(Instant::now);
                 let read = sample(page, limit);
                 self.was_read(&arrival, began);
                 read
@@ -293,6 +316,10 @@ impl Source for Prefetcher {
         Some(&*self.source)
     }
 
+    fn fields(&self) -> Option<&dyn Fields> {
+        self.source.fields().map(|_| self as &dyn Fields)
+    }
+
     /// `None`, because the prefetcher sends the requests itself.
     fn remote(&self) -> Option<&dyn RemoteReads> {
         None
@@ -300,180 +327,5 @@ impl Source for Prefetcher {
 
     fn heads(&self) -> Option<&dyn Heads> {
         None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::plan::{CacheSettings, LastBatch, LoaderSettings, Shard};
-    use crate::source::HostPage;
-
-    /// A source of ten samples that records requests.
-    #[derive(Default)]
-    struct Asked {
-        now: Mutex<Vec<u64>>,
-        given_up: Arc<Mutex<Vec<u64>>>,
-    }
-
-    struct Dropped(u64, Arc<Mutex<Vec<u64>>>);
-
-    impl Drop for Dropped {
-        fn drop(&mut self) {
-            self.1.lock().unwrap().push(self.0);
-        }
-    }
-
-    impl Source for Arc<Asked> {
-        fn len(&self) -> u64 {
-            10
-        }
-
-        fn label(&self, _: u64) -> i64 {
-            0
-        }
-
-        fn location(&self, _: u64) -> String {
-            String::new()
-        }
-
-        fn read(&self, index: u64, page: &mut dyn Page, _: u64) -> Result<(), DataError> {
-            page.space(1)?[0] = 100 + index as u8;
-            Ok(())
-        }
-
-        fn remote(&self) -> Option<&dyn RemoteReads> {
-            Some(self)
-        }
-    }
-
-    impl RemoteReads for Arc<Asked> {
-        fn expect(&self, index: u64, _: u64) -> Option<Expected> {
-            self.now.lock().unwrap().push(index);
-            let dropped = Dropped(index, self.given_up.clone());
-            Some(Box::new(move |page, _| {
-                page.space(1)?[0] = dropped.0 as u8;
-                // The request was taken, so its drop must not count as a cancellation.
-                std::mem::forget(dropped);
-                Ok(())
-            }))
-        }
-    }
-
-    fn ahead(end_epoch: Option<u32>, window: usize) -> (Arc<Asked>, Prefetcher) {
-        let asked = Arc::new(Asked::default());
-        let (batch_size, shuffle, last_batch) = (4, false, LastBatch::Partial);
-        let settings = LoaderSettings { batch_size, shuffle, last_batch, ..Default::default() };
-        let shard = Shard { rank: 0, world: 1, from: "settings" };
-        let order = Order::new(10, &settings, &shard, &[]).unwrap();
-        let caches = Arc::new(Caches::open(&CacheSettings::default(), 0, &asked));
-        let source = Arc::new(asked.clone());
-        let ahead = Prefetcher::new(source, order, end_epoch, (window, false), 1, caches);
-        (asked, ahead)
-    }
-
-    fn taken(asked: &Asked) -> Vec<u64> {
-        std::mem::take(&mut asked.now.lock().unwrap())
-    }
-
-    fn given_up(asked: &Asked) -> Vec<u64> {
-        let mut given_up = std::mem::take(&mut *asked.given_up.lock().unwrap());
-        given_up.sort_unstable();
-        given_up
-    }
-
-    fn read(ahead: &Prefetcher, index: u64) -> u8 {
-        let mut page = HostPage::default();
-        ahead.read(index, &mut page, 1).unwrap();
-        page.bytes()[0]
-    }
-
-    #[test]
-    fn requests_continue_across_the_end_of_an_epoch() {
-        let (asked, ahead) = ahead(None, 3);
-        ahead.follow((0, 1, 2));
-        assert_eq!(taken(&asked), [7, 8, 9]);
-        assert_eq!((read(&ahead, 6), read(&ahead, 7)), (106, 7));
-        ahead.follow((0, 1, 3));
-        ahead.follow((0, 2, 0));
-        assert_eq!(taken(&asked), [0, 1]);
-        assert_eq!((read(&ahead, 8), read(&ahead, 8)), (8, 108));
-        assert_eq!(given_up(&asked), [] as [u64; 0]);
-    }
-
-    #[test]
-    fn shrinking_the_window_keeps_requests_and_growing_it_adds_some() {
-        let (asked, ahead) = ahead(None, 5);
-        ahead.follow((0, 0, 0));
-        assert_eq!(taken(&asked), [1, 2, 3, 4, 5]);
-        ahead.window.store(2, Relaxed);
-        for place in 1..4 {
-            ahead.follow((0, 0, place));
-            assert_eq!(taken(&asked), [] as [u64; 0]);
-            assert_eq!(read(&ahead, place as u64), place as u8);
-        }
-        ahead.follow((0, 1, 0));
-        assert_eq!((taken(&asked), given_up(&asked)), (vec![6], vec![]));
-        ahead.window.store(5, Relaxed);
-        ahead.follow((0, 1, 1));
-        assert_eq!(taken(&asked), [7, 8, 9, 0]);
-    }
-
-    #[test]
-    fn nothing_is_requested_after_the_last_epoch() {
-        let (asked, ahead) = ahead(Some(1), 100);
-        ahead.follow((0, 0, 0));
-        assert_eq!(taken(&asked), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
-    }
-
-    #[test]
-    fn a_sample_at_several_positions_is_requested_each_time() {
-        let (asked, ahead) = ahead(None, 15);
-        ahead.follow((0, 0, 0));
-        assert_eq!(taken(&asked), [1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5]);
-        assert_eq!([read(&ahead, 1), read(&ahead, 1), read(&ahead, 1)], [1, 1, 101]);
-        // The rest of the epoch is skipped, and the requests for the next epoch remain.
-        ahead.follow((1, 0, 1));
-        assert_eq!(given_up(&asked), [0, 2, 3, 4, 5, 6, 7, 8, 9]);
-        assert_eq!([read(&ahead, 2), read(&ahead, 3), read(&ahead, 4)], [2, 3, 4]);
-    }
-
-    #[test]
-    fn a_late_worker_gets_what_was_prefetched_for_it() {
-        let (asked, ahead) = ahead(None, 5);
-        ahead.follow((0, 0, 0));
-        ahead.follow((0, 0, 1));
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                for place in [(0, 0, 2), (0, 0, 3), (0, 1, 0), (0, 1, 1)] {
-                    ahead.follow(place);
-                    let index = 4 * place.1 + place.2 as u64;
-                    assert_eq!(u64::from(read(&ahead, index)), index);
-                }
-            });
-        });
-        assert_eq!((read(&ahead, 1), given_up(&asked)), (1, vec![]));
-        // The worker read this sample from a cache, so the request is not taken. It is cancelled
-        // when the worker's next position is handed out.
-        ahead.follow((0, 1, 2));
-        ahead.follow((0, 1, 3));
-        assert_eq!(given_up(&asked), [6]);
-    }
-
-    #[test]
-    fn requests_of_skipped_or_unread_positions_are_cancelled() {
-        let (asked, ahead) = ahead(None, 3);
-        ahead.follow((0, 0, 0));
-        assert_eq!(taken(&asked), [1, 2, 3]);
-        // The rest of the epoch is skipped.
-        ahead.follow((1, 0, 0));
-        assert_eq!((given_up(&asked), taken(&asked)), (vec![1, 2, 3], vec![1, 2, 3]));
-        // Positions that are handed out but not read are cancelled when the next position is handed
-        // out.
-        ahead.follow((1, 0, 1));
-        ahead.follow((1, 0, 2));
-        assert_eq!(given_up(&asked), [1]);
-        ahead.stop();
-        assert_eq!(given_up(&asked), [2, 3, 4, 5]);
     }
 }

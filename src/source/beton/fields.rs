@@ -62,7 +62,7 @@ pub fn pass(
                 to.put(name, FieldValue::Integer((number_at(*start) as i64).into()))?;
             }
             Kind::Bytes | Kind::Json => {
-                to.read(name, region(number_at(start + 8))?, buffer)?;
+                to.read(place, name, region(number_at(start + 8))?, buffer)?;
                 let value = match (kind, str::from_utf8(buffer)) {
                     (Kind::Json, _) => {
                         let end = buffer.iter().position(|&byte| byte == JSON_END);
@@ -76,7 +76,7 @@ pub fn pass(
             Kind::Array | Kind::Tensor => {
                 let (item, count) = layout::array(window, name, number)?;
                 to.check_len(name, item.value_bytes().saturating_mul(count))?;
-                to.read(name, region(item.bytes * count)?, buffer)?;
+                to.read(place, name, region(item.bytes * count)?, buffer)?;
                 item.pass_list(name, buffer, |value| to.put(name, value))?;
             }
         }

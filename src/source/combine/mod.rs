@@ -309,6 +309,15 @@ impl<A: Arrangement> RemoteReads for Combined<A> {
         let (part, index) = self.part(index);
         part.source.expect(index, limit)
     }
+
+    fn expect_with_fields(&self, index: u64, image: bool, limit: u64) -> Option<Expected> {
+        let (part, index) = self.part(index);
+        part.source.expect_with_fields(index, image, limit)
+    }
+
+    fn largest_with_fields(&self) -> Option<u64> {
+        self.parts.iter().filter_map(|part| part.source.largest_with_fields()).max()
+    }
 }
 
 impl<A: Arrangement> Heads for Combined<A> {

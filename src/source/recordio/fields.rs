@@ -45,7 +45,7 @@ pub fn pass(
 
 /// Returns the record of a sample. Records without an image may precede it.
 fn find(window: &mut Window, place: &FieldPlace<'_>) -> Result<Record, DataError> {
-    let mut at = place.previous.next_multiple_of(4);
+    let mut at = place.begin.next_multiple_of(4);
     while at <= place.entry.offset {
         let record = Record::read(window, at)?;
         at = record.bytes.end.next_multiple_of(4);

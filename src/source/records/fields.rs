@@ -1,8 +1,11 @@
 //! Fields of samples that are stored beside their image.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::sink::Target;
+use super::spans::{Parts, Span};
 use super::{
     DAMAGED, FieldPlace, FieldSink, FileError, Format, Records, Shard, Window, changed, damaged,
     not_read, unreadable,
@@ -10,15 +13,27 @@ use super::{
 use crate::error::{DataError, Reason, Redacted};
 use crate::field::Field;
 use crate::source::{Fields, PutField, Source};
+use crate::storage::File;
 
 /// Number of samples whose fields are listed by [`Fields::schema`].
 const LISTED: u64 = 100;
 
+/// Number of samples that are requested at the same time to list the fields of a file at a URL.
+const REQUESTED: u64 = 16;
+
+/// Largest number of bytes beside the image of a sample that are fetched together. If a sample has
+/// more, only those that are needed are fetched, one after another.
+const MOST_BESIDE: u64 = 4 << 20;
+
+/// Size of an image in bytes up to which it is fetched with the fields around it, even if only the
+/// fields are needed. Two requests would take longer.
+const SMALL_IMAGE: u64 = 256 << 10;
+
 /// What is known about the fields of a file. Determined when fields are first read.
 #[derive(Default)]
 pub(super) struct ShardFields {
-    /// Starts of the samples' records, or why the fields cannot be read.
-    starts: OnceLock<Result<Vec<u64>, &'static str>>,
+    /// Starts of the samples' records.
+    starts: OnceLock<Vec<u64>>,
     /// Held while `starts` is determined, so that threads wait instead of scanning the file too.
     scan: Mutex<()>,
 }
@@ -26,48 +41,72 @@ pub(super) struct ShardFields {
 impl ShardFields {
     /// Number of records whose start is stored.
     fn len(&self) -> usize {
-        self.starts.get().map_or(0, |starts| starts.as_ref().map_or(0, Vec::len))
+        self.starts.get().map_or(0, Vec::len)
     }
 }
 
 impl Shard {
-    /// Returns the starts of the samples' records.
-    fn record_starts<F: Format>(&self, format: &F) -> Result<&[u64], DataError> {
-        let starts = match self.fields.starts.get() {
-            Some(starts) => starts,
-            None => {
-                let _scan = self.fields.scan.lock().unwrap_or_else(PoisonError::into_inner);
-                match self.fields.starts.get() {
-                    Some(starts) => starts,
-                    None => {
-                        let found = self.scan(format)?;
-                        self.fields.starts.get_or_init(|| found)
-                    }
-                }
-            }
+    /// Returns an error if the fields of this file cannot be read.
+    fn check_fields<F: Format>(&self) -> Result<(), DataError> {
+        let why = if self.has_hard_links {
+            "it has hard links; write it without them"
+        } else if self.file.is_remote() && !F::HAS_REMOTE_FIELDS {
+            "it is at a URL; copy it to a local disk"
+        } else {
+            return Ok(());
         };
-        starts.as_deref().map_err(|why| {
-            let path = Redacted::path(&self.path);
-            let problem = format!("the fields of {path} cannot be read, because {why}");
-            DataError::new(Reason::Unsupported, problem)
-        })
+        let path = Redacted::path(&self.path);
+        let problem = format!("the fields of {path} cannot be read, because {why}");
+        Err(DataError::new(Reason::Unsupported, problem))
     }
 
-    fn scan<F: Format>(&self, format: &F) -> Result<Result<Vec<u64>, &'static str>, DataError> {
-        if self.file.is_remote() {
-            return Ok(Err("it is at a URL; copy it to a local disk"));
+    /// Returns the starts of the samples' records.
+    fn record_starts<F: Format>(&self, format: &F) -> Result<&[u64], DataError> {
+        if let Some(starts) = self.fields.starts.get() {
+            return Ok(starts);
         }
-        if self.packing.is_some() {
-            return Ok(Err("it is compressed; decompress it"));
+        let _scan = self.fields.scan.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(starts) = self.fields.starts.get() {
+            return Ok(starts);
         }
         self.check_unchanged()?;
-        if let Some(why) = F::cannot_have_fields(&self.file, self.stamp.len)? {
-            return Ok(Err(why));
-        }
         let mut window = Window::new(&self.file, self.stamp.len);
         let starts = format.record_starts(&mut window, self.entries.len())?;
         self.check_unchanged()?;
-        Ok(Ok(starts))
+        Ok(self.fields.starts.get_or_init(|| starts))
+    }
+
+    /// Returns the range in which a sample lies with its fields. `None` if it is not known.
+    fn extent(&self, number: u64) -> Result<Option<Range<u64>>, DataError> {
+        let extents = self.extents.as_ref();
+        extents.map(|it| it.get(&self.entries, number as usize)).transpose()
+    }
+
+    /// Offset from which the record of a sample is searched if the file has no extents.
+    fn previous(&self, number: u64) -> u64 {
+        let previous = number.checked_sub(1).and_then(|it| self.entries.get(it as usize));
+        previous.map_or(0, |it| it.end())
+    }
+
+    /// Returns the ranges of a file at a URL that are fetched for the fields of a sample, and for
+    /// its image if `image`. `None` if they are too large, or if the sample has no fields.
+    fn ranges<F: Format>(&self, number: u64, image: bool) -> Option<Vec<Range<u64>>> {
+        let entry = self.entries[number as usize];
+        if entry.len == DAMAGED || self.check_fields::<F>().is_err() {
+            return None;
+        }
+        let whole = self.extent(number).ok()?;
+        let previous = || self.previous(number).min(entry.offset)..entry.end();
+        let whole = whole.unwrap_or_else(previous);
+        let beside = (entry.offset - whole.start) + (whole.end - entry.end());
+        if beside > MOST_BESIDE {
+            return None;
+        }
+        if image || u64::from(entry.len) <= SMALL_IMAGE {
+            return Some(vec![whole]);
+        }
+        let around = [whole.start..entry.offset, entry.end()..whole.end];
+        Some(around.into_iter().filter(|it| !it.is_empty()).collect())
     }
 
     /// Returns an error if the file is not the one that was indexed.
@@ -87,6 +126,29 @@ impl<F: Format> Records<F> {
         if is_used { self.len() * size_of::<u64>() as u64 } else { 0 }
     }
 
+    /// Size in bytes of the largest part of a file that [`request`](Self::request) fetches.
+    pub(super) fn largest_request(&self) -> u64 {
+        let of_shard = |shard: &Shard| {
+            let numbers = 0..shard.entries.len() as u64;
+            let ranges = numbers.filter_map(|number| shard.ranges::<F>(number, true));
+            ranges.flatten().map(|it| it.end - it.start).max().unwrap_or(0)
+        };
+        let remote = self.shards.iter().filter(|shard| shard.file.is_remote());
+        remote.map(of_shard).max().unwrap_or(0)
+    }
+
+    /// Requests what the fields of a sample need, and its image if `image`. `None` if the file is
+    /// not at a URL, or if more than `limit` bytes would be fetched.
+    pub(super) fn request(&self, index: u64, image: bool, limit: u64) -> Option<Arc<Span>> {
+        let shard = &self.shards[self.find(index).0];
+        if !shard.file.is_remote() {
+            return None;
+        }
+        let ranges = shard.ranges::<F>(index - shard.first(), image)?;
+        let bytes: u64 = ranges.iter().map(|it| it.end - it.start).sum();
+        if bytes > limit { None } else { self.spans.request(index, &shard.file, ranges) }
+    }
+
     /// Passes the fields of a sample to a target.
     fn pass_fields<'a>(
         &'a self,
@@ -94,41 +156,55 @@ impl<F: Format> Records<F> {
         to: Target<'a>,
         buffer: &mut Vec<u8>,
     ) -> Result<(), DataError> {
-        let shard = &self.shards[self.find(index).0];
-        let result = self.pass_unchecked(shard, index, to, buffer);
+        let (number, entry) = self.find(index);
+        let shard = &self.shards[number];
+        shard.check_fields::<F>()?;
+        if entry.len == DAMAGED {
+            return Err(damaged(entry.offset));
+        }
+        let fetched = match shard.file.is_remote() {
+            true => shard.file.with_fetched(self.fetched(index)?),
+            false => None,
+        };
+        let file = fetched.as_ref().unwrap_or(&shard.file);
+        let place = self.place(shard, index, file);
+        let mut sink = FieldSink { shard, to };
+        let result = place.and_then(|place| self.format.fields(&place, &mut sink, buffer));
         // In a changed file, a field seems to be missing or wrong.
         shard.check_unchanged()?;
         result
     }
 
-    fn pass_unchecked<'a>(
+    /// Returns the bytes around the image of a sample at a URL. They were prefetched, or are
+    /// requested now.
+    fn fetched(&self, index: u64) -> Result<Parts, DataError> {
+        let prefetched = self.spans.find(index);
+        let parts = prefetched.and_then(|span| span.parts());
+        let parts = parts.or_else(|| self.request(index, false, u64::MAX)?.parts());
+        parts.unwrap_or(Ok(Parts::new())).map_err(|error| not_read(error, self.find(index).1.end()))
+    }
+
+    /// Returns the position of a sample whose fields are read from `file`.
+    fn place<'a>(
         &self,
         shard: &'a Shard,
         index: u64,
-        to: Target<'a>,
-        buffer: &mut Vec<u8>,
-    ) -> Result<(), DataError> {
-        let place = self.place(shard, index)?;
-        self.format.fields(&place, &mut FieldSink { shard, to }, buffer)
-    }
-
-    /// Returns the position of a sample whose fields are read.
-    fn place<'a>(&self, shard: &'a Shard, index: u64) -> Result<FieldPlace<'a>, DataError> {
-        let starts = shard.record_starts(&self.format)?;
+        file: &'a File,
+    ) -> Result<FieldPlace<'a>, DataError> {
         let entry = self.find(index).1;
-        if entry.len == DAMAGED {
-            return Err(damaged(entry.offset));
-        }
-        let before = self.check_before(&shard.file, entry.offset, entry.crc);
-        before.map_err(|error| not_read(error, entry.offset))?;
         let number = index - shard.first();
-        let previous = match index.checked_sub(1).filter(|&before| before >= shard.first()) {
-            Some(before) => self.find(before).1.end(),
-            None => 0,
-        };
+        let file_len = if shard.packing.is_some() { Window::UNKNOWN } else { shard.stamp.len };
+        let place =
+            |begin, end, record| FieldPlace { file, file_len, number, entry, begin, end, record };
+        let before = self.check_before(file, entry.offset, entry.crc);
+        before.map_err(|error| not_read(error, entry.offset))?;
+        if let Some(extent) = shard.extent(number)? {
+            return Ok(place(extent.start, extent.end, extent.start));
+        }
+        let is_plain = shard.packing.is_none() && !shard.file.is_remote();
+        let starts = if is_plain { shard.record_starts(&self.format)? } else { &[] };
         let record = starts.get(number as usize).copied().unwrap_or(0);
-        let file_len = shard.stamp.len;
-        Ok(FieldPlace { file: &shard.file, file_len, number, entry, previous, record })
+        Ok(place(shard.previous(number), u64::MAX, record))
     }
 
     /// Key of a sample, as in [`Identity::key`](crate::source::Identity::key).
@@ -136,7 +212,8 @@ impl<F: Format> Records<F> {
         if !F::HAS_KEYS {
             return Ok(None);
         }
-        let shard = &self.shards[self.find(index).0];
+        let (number, entry) = self.find(index);
+        let shard = &self.shards[number];
         if shard.packing.is_some() || shard.file.is_remote() {
             let names = shard.names.as_ref();
             let name = names.and_then(|names| names.whole((index - shard.first()) as usize));
@@ -144,7 +221,12 @@ impl<F: Format> Records<F> {
         }
         // The name directly before the contents may be that of another sample, of which this one is
         // a hard link. So the key is read like a field, which such an archive does not have.
-        let key = self.place(shard, index).and_then(|place| self.format.key(&place));
+        shard.check_fields::<F>()?;
+        if entry.len == DAMAGED {
+            return Err(damaged(entry.offset));
+        }
+        let place = self.place(shard, index, &shard.file);
+        let key = place.and_then(|place| self.format.key(&place));
         shard.check_unchanged()?;
         key
     }
@@ -161,10 +243,25 @@ impl From<FileError> for DataError {
 impl<F: Format> Fields for Records<F> {
     /// The fields of the first samples.
     fn schema(&self) -> Vec<Field> {
-        let mut fields = Vec::new();
-        for index in 0..self.len().min(LISTED) {
+        if let Some(fields) = self.listed.get() {
+            return fields.clone();
+        }
+        let (mut fields, mut is_complete) = (Vec::new(), true);
+        let count = self.len().min(LISTED);
+        let (mut requested, mut next) = (VecDeque::new(), 0);
+        for index in 0..count {
+            while next < count.min(index + REQUESTED) {
+                requested.push_back(self.request(next, false, u64::MAX));
+                next += 1;
+            }
             // A sample that cannot be read is an error when it is loaded.
-            let _ = self.pass_fields(index, Target::Schema(&mut fields), &mut Vec::new());
+            let read = self.pass_fields(index, Target::Schema(&mut fields), &mut Vec::new());
+            is_complete &= read.is_ok();
+            requested.pop_front();
+        }
+        // Reading them again would take requests or decompression.
+        if is_complete && (self.remote || self.packed() > 0) {
+            return self.listed.get_or_init(|| fields).clone();
         }
         fields
     }

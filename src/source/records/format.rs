@@ -100,15 +100,13 @@ pub trait Format:
         Ok(Vec::new())
     }
 
-    /// Returns why the fields of an uncompressed local file cannot be read, with a remedy. Called
-    /// when the fields of a file are first read.
-    fn cannot_have_fields(_file: &File, _len: u64) -> Result<Option<&'static str>, FileError> {
-        Ok(None)
-    }
+    /// Whether the fields of files at URLs can be read. If not, the fields of a sample are in
+    /// several places of the file. Default false.
+    const HAS_REMOTE_FIELDS: bool = false;
 
     /// Returns the starts of the records of the first `count` samples, for formats that cannot find
-    /// the record of an image otherwise. Called when the fields of a file are first read. The
-    /// default returns none.
+    /// the record of an image otherwise. Called when the fields of an uncompressed local file are
+    /// first read. The default returns none.
     fn record_starts(&self, _window: &mut Window, _count: usize) -> Result<Vec<u64>, DataError> {
         Ok(Vec::new())
     }

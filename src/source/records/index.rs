@@ -7,7 +7,7 @@
 //! It is written under a temporary name and renamed, so readers never see a partial table and
 //! concurrent writers do not conflict. A checksum detects damage, and damaged tables are rebuilt.
 //! Entries have the same layout as in memory, so reading needs no conversion. After the entries
-//! come the names of the samples (if they are kept), and the skipped items and class names as JSON.
+//! come the names and the extents of the samples (if they are kept), and the other facts as JSON.
 
 use std::env;
 use std::fs;
@@ -20,6 +20,7 @@ use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::extents::Extents;
 use super::names::{self, Names};
 use super::{DAMAGED, Entry, Exclusion, MOST_CLASSES_BYTES, Window};
 use crate::error::Redacted;
@@ -28,14 +29,14 @@ use crate::storage::{self, Identity, IndexFiles, Stamp, Storage};
 
 /// First bytes of a table. The last character is the version of the table's layout and of the data
 /// that scans collect: version 5 added the identity and the checksum of the file, version 6 the
-/// names. Big-endian machines use another character, because numbers are stored in the machine's
-/// byte order.
+/// names, version 7 the extents and hard links. Big-endian machines use another character, because
+/// numbers are stored in the machine's byte order.
 const MAGIC: &[u8; 16] =
-    if cfg!(target_endian = "little") { b"feedwater index6" } else { b"feedwater index&" };
-/// Size of the header: magic, checksum of the rest, hash, key, length of the names, and length of
-/// the JSON text with the skipped items and class names.
-const HEAD_BYTES: usize = 16 + 4 + 32 + 24 + 24 + 4 + 8 + 8;
-/// Largest size of the JSON text with the skipped items and class names, in bytes. The limit allows
+    if cfg!(target_endian = "little") { b"feedwater index7" } else { b"feedwater index'" };
+/// Size of the header: magic, checksum of the rest, hash, key, lengths of the names and of the
+/// extents, and length of the JSON text with the [`Facts`].
+const HEAD_BYTES: usize = 16 + 4 + 32 + 24 + 24 + 4 + 8 + 8 + 8;
+/// Largest size of the JSON text with the [`Facts`], in bytes. The limit allows
 /// for about ten reasons for skipped items with about twenty kinds each, and for the largest
 /// permitted list of class names.
 const MOST_FACTS_BYTES: usize = (1 << 18) + 2 * MOST_CLASSES_BYTES;
@@ -47,18 +48,20 @@ const MOST_PACKED: u64 = 4;
 /// they are checked.
 const PART: usize = (256 << 10) / ENTRY_BYTES;
 
-/// Contents of a table: the entries of the samples, their names, and the skipped items and class
-/// names.
-pub type Contents = (Box<[Entry]>, Names, Facts);
+/// Contents of a table: the entries of the samples, their names and extents, and other facts.
+pub type Contents = (Box<[Entry]>, Names, Extents, Facts);
 
-/// Skipped items and class names of a file, which its table contains in addition to the samples and
-/// their names.
+/// Facts about a file that its table contains in addition to the samples.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Facts {
     /// Items that the scan skipped.
     pub excluded: Vec<Exclusion>,
     /// Class names in the order of their numbers, if the file contains them.
     pub classes: Vec<String>,
+    /// Whether several samples may have their image at the same position.
+    pub hard_links: bool,
+    /// End of the last sample, if the table has extents.
+    pub end: u64,
 }
 
 /// Properties by which a table recognises its file. Length and modification time are not enough:
@@ -113,17 +116,18 @@ impl Index {
     }
 
     /// Stores the table in the first location that is writable.
-    pub fn write(&self, key: Key, (entries, names, beside): &Contents) {
+    pub fn write(&self, key: Key, (entries, names, extents, beside): &Contents) {
         let Ok(beside) = serde_json::to_vec(beside) else { return };
-        let facts = self.facts(key, names.bytes().len(), beside.len());
-        let parts = [bytemuck::must_cast_slice(entries), names.bytes(), &beside];
+        let extents = bytemuck::must_cast_slice(extents.stored().0);
+        let facts = self.facts(key, [names.bytes().len(), extents.len(), beside.len()]);
+        let parts = [bytemuck::must_cast_slice(entries), names.bytes(), extents, &beside];
         let _ = self.places.iter().any(|place| write_to(place, &facts, parts).is_ok());
     }
 
     /// Returns the fields of the table's header that identify the file, and the lengths of the
-    /// names and of the JSON text.
-    fn facts(&self, key: Key, name_bytes: usize, beside_bytes: usize) -> Vec<u8> {
-        let lens = [name_bytes as u64, beside_bytes as u64].map(u64::to_le_bytes);
+    /// names, of the extents and of the JSON text.
+    fn facts(&self, key: Key, lens: [usize; 3]) -> Vec<u8> {
+        let lens = lens.map(|len| (len as u64).to_le_bytes());
         let Key { stamp, identity, ends } = key;
         let key = [&stamp.to_bytes()[..], &identity.to_bytes(), &ends.to_le_bytes()].concat();
         [&self.hash[..], &key, lens.as_flattened()].concat()
@@ -144,17 +148,14 @@ impl Index {
         file.read_exact(&mut head).ok()?;
         let (magic, rest) = head.split_at(16);
         let (crc, facts) = rest.split_at(4);
-        let (before, beside_bytes) = facts.split_last_chunk()?;
-        let name_bytes = u64::from_le_bytes(*before.last_chunk()?) as usize;
-        let beside_bytes = u64::from_le_bytes(*beside_bytes) as usize;
-        if magic != MAGIC
-            || facts != self.facts(key, name_bytes, beside_bytes)
-            || beside_bytes > MOST_FACTS_BYTES
-        {
+        let lens: [[u8; 8]; 3] = bytemuck::pod_read_unaligned(facts.last_chunk::<24>()?);
+        let lens @ [name_bytes, extent_bytes, beside_bytes] =
+            lens.map(|len| u64::from_le_bytes(len) as usize);
+        if magic != MAGIC || facts != self.facts(key, lens) || beside_bytes > MOST_FACTS_BYTES {
             return None;
         }
         let bytes = (bytes as usize).checked_sub(HEAD_BYTES + beside_bytes)?;
-        let bytes = bytes.checked_sub(name_bytes)?;
+        let bytes = bytes.checked_sub(name_bytes)?.checked_sub(extent_bytes)?;
         // A table with more entries than the file can have samples is invalid. No memory is
         // allocated for it.
         let most =
@@ -163,6 +164,7 @@ impl Index {
         if bytes % ENTRY_BYTES != 0
             || count as u64 > most
             || name_bytes > count.saturating_mul(names::MOST_BYTES)
+            || ![0, count.saturating_mul(size_of::<u32>())].contains(&extent_bytes)
         {
             return None;
         }
@@ -180,12 +182,16 @@ impl Index {
         text.resize(name_bytes, 0);
         file.read_exact(&mut text).ok()?;
         sum = crc32c::crc32c_append(sum, &text);
+        let mut before = bytemuck::try_zeroed_slice_box(extent_bytes / size_of::<u32>()).ok()?;
+        file.read_exact(bytemuck::must_cast_slice_mut::<u32, u8>(&mut before)).ok()?;
+        sum = crc32c::crc32c_append(sum, bytemuck::must_cast_slice(&before));
         let mut beside = vec![0; beside_bytes];
         file.read_exact(&mut beside).ok()?;
         sum = crc32c::crc32c_append(sum, &beside);
-        let facts = serde_json::from_slice(&beside).ok()?;
+        let facts: Facts = serde_json::from_slice(&beside).ok()?;
         let names = Names::read(text, count)?;
-        (sum.to_le_bytes() == crc).then_some((table, names, facts))
+        let extents = Extents::read(before, facts.end, &table)?;
+        (sum.to_le_bytes() == crc).then_some((table, names, extents, facts))
     }
 }
 
@@ -194,7 +200,7 @@ fn lies_within(entry: &Entry, file_len: u64) -> bool {
     entry.offset.checked_add(len).is_some_and(|end| end <= file_len)
 }
 
-fn write_to(place: &Path, facts: &[u8], parts: [&[u8]; 3]) -> io::Result<()> {
+fn write_to(place: &Path, facts: &[u8], parts: [&[u8]; 4]) -> io::Result<()> {
     let sum = parts.into_iter().fold(crc32c::crc32c(facts), crc32c::crc32c_append);
     create_private_folder(place.parent().unwrap_or(Path::new("")))?;
     let mut file = AtomicFile::replace(place)?;

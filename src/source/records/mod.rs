@@ -1,12 +1,14 @@
 //! Files with many samples each: tables of sample positions, and positioned reads.
 //!
 //! * The table has 24 bytes per sample. For compressed files and files at URLs it also has the
-//!   names of samples (`names.rs`). It is built by scanning each file once, several files in
-//!   parallel, and is stored on disk (`index.rs`). An unchanged file is not scanned again. Tables
-//!   of several files are not merged, so loading them needs no extra memory.
+//!   names of samples (`names.rs`) and the starts of their fields (`extents.rs`). It is built by
+//!   scanning each file once, several files in parallel, and is stored on disk (`index.rs`). An
+//!   unchanged file is not scanned again. Tables of several files are not merged, so loading them
+//!   needs no extra memory.
 //! * A sample is read with one positioned read into the page. There is no shared cursor, so any
 //!   number of threads may read.
-//! * A file at a URL is scanned sequentially with prefetched blocks. Its samples can be prefetched.
+//! * A file at a URL is scanned sequentially with prefetched blocks. Its samples can be prefetched,
+//!   together with their fields (`spans.rs`).
 //! * A table belongs to one file. It records length, modification time, inode, time of last change,
 //!   and a checksum of the first and last bytes (`table.rs`), because reproducible builds write
 //!   different files with equal lengths and times.
@@ -18,13 +20,14 @@
 
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::{
     Exclusion, Exclusions, Expected, Fields, Hints, Identity, Notes, Page, RemoteReads, Sealed,
     Source,
 };
 use crate::error::{DataError, Reason, Redacted, Result};
+use crate::field::Field;
 use crate::footprint::counted;
 use crate::source::largest::largest;
 use crate::storage::unpacked::{Listed, Packing, Unpacker};
@@ -40,8 +43,10 @@ pub use sink::{FieldPlace, FieldSink};
 pub use window::Window;
 
 use entry::DAMAGED;
+use extents::Extents;
 use fields::ShardFields;
 use names::Names;
+use spans::Spans;
 
 pub(super) use classes::MOST_CLASSES_BYTES;
 pub(super) use each::of_each;
@@ -51,6 +56,7 @@ mod braces;
 mod classes;
 mod each;
 mod entry;
+mod extents;
 mod fields;
 mod file_error;
 mod files;
@@ -62,6 +68,7 @@ mod open;
 #[cfg(any(feature = "lmdb", feature = "tfrecord"))]
 pub(in crate::source) mod protobuf;
 mod sink;
+mod spans;
 mod table;
 mod window;
 
@@ -80,6 +87,10 @@ pub struct Records<F> {
     remote: bool,
     excluded: Vec<Exclusion>,
     classes: Vec<String>,
+    /// Requests that reads of fields and of images share.
+    spans: Arc<Spans>,
+    /// Fields of the first samples, if reading them again would be slow.
+    listed: OnceLock<Vec<Field>>,
     /// Warning about bad shards.
     warning: Option<String>,
     format: F,
@@ -94,6 +105,11 @@ struct Shard {
     entries: Box<[Entry]>,
     /// Names of the samples, if they have names and the file is compressed or remote.
     names: Option<Box<Names>>,
+    /// Parts of the file in which the samples lie with their fields, if the file is compressed or
+    /// remote.
+    extents: Option<Box<Extents>>,
+    /// Whether several samples may have their image at the same position.
+    has_hard_links: bool,
     /// Index after the file's last sample.
     end: u64,
     fields: ShardFields,
@@ -142,11 +158,12 @@ impl<F: Format> Records<F> {
         Ok(())
     }
 
-    /// Compares the bytes before a sample with the check in its entry.
+    /// Compares the bytes before a sample with the check in its entry. An object is always read in
+    /// the version that was opened, so for it nothing is compared.
     fn check_before(&self, file: &File, offset: u64, note: u32) -> io::Result<()> {
         let mut bytes = [0; MOST_BEFORE];
         let bytes = &mut bytes[..F::BEFORE];
-        if bytes.is_empty() || !F::is_plain(note) {
+        if bytes.is_empty() || !F::is_plain(note) || file.is_remote() || file.is_fetched() {
             return Ok(());
         }
         let start = offset.checked_sub(bytes.len() as u64);
@@ -178,6 +195,25 @@ impl<F: Format> Records<F> {
                 page.space(prefix.len() + bytes.len())?.split_at_mut(prefix.len());
             before.copy_from_slice(&prefix);
             space.copy_from_slice(&bytes);
+            verify::<F>(space, offset, crc)
+        }))
+    }
+
+    /// Prefetches the fields of a sample, and its image if `image`. While the result exists, reads
+    /// of the fields use the same bytes.
+    fn expect_whole(&self, index: u64, image: bool, limit: u64) -> Option<Expected> {
+        let (number, Entry { offset, len, crc, .. }) = self.find(index);
+        let file = self.shards[number].file.with_fetched(Vec::new())?;
+        let span = self.request(index, image, limit)?;
+        Some(Box::new(move |page, most| {
+            super::check_size(len.into(), most)?;
+            let end = offset + u64::from(len);
+            let parts = span.parts().unwrap_or_else(|| Ok(Vec::new()));
+            let parts = parts.map_err(|error| not_read(error, end))?;
+            // Bytes that were not prefetched are requested now.
+            let file = file.with_fetched(parts).unwrap_or(file);
+            let space = page.space(len as usize)?;
+            file.read_exact_at(space, offset).map_err(|error| not_read(error, end))?;
             verify::<F>(space, offset, crc)
         }))
     }
@@ -307,6 +343,18 @@ impl<F: Format> RemoteReads for Records<F> {
             None => self.expect_after(&[], index, limit),
         }
     }
+
+    /// One request for the fields and the image, if at most 4 MiB of the file belong to the fields.
+    fn expect_with_fields(&self, index: u64, image: bool, limit: u64) -> Option<Expected> {
+        let note = self.find(index).1.crc;
+        let image = image && F::is_plain(note) && F::head(note).is_none();
+        self.expect_whole(index, image, limit)
+            .or_else(|| if image { self.expect(index, limit) } else { None })
+    }
+
+    fn largest_with_fields(&self) -> Option<u64> {
+        Some(self.largest_request().max(self.largest_bytes))
+    }
 }
 
 impl<F: Format> Hints for Records<F> {
@@ -332,6 +380,7 @@ impl<F: Format> Hints for Records<F> {
         let of = |shard: &Shard| {
             size_of_val(&*shard.entries)
                 + shard.names.as_ref().map_or(0, |names| names.memory_bytes())
+                + shard.extents.as_ref().map_or(0, |extents| extents.memory_bytes())
                 + shard.path.capacity()
                 + shard.version.capacity()
         };

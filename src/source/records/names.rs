@@ -1,7 +1,10 @@
 //! Names of samples. They are stored for files from which a single name cannot be read quickly:
 //! compressed files and files at URLs.
 
+use std::ops::Range;
+
 use super::Entry;
+use super::extents::ExtentList;
 
 /// List of names that stores common beginnings once, because neighbouring names usually differ only
 /// in a few digits. Names are grouped into blocks. The first name of a block is stored completely,
@@ -23,7 +26,10 @@ pub struct Names {
 pub struct Entries {
     pub(super) list: Vec<Entry>,
     pub(super) names: Names,
-    /// Whether the names of the samples are stored.
+    pub(super) extents: ExtentList,
+    /// Whether several samples may have their image at the same position.
+    pub(super) has_hard_links: bool,
+    /// Whether the names and the extents of the samples are stored.
     keeps_names: bool,
 }
 
@@ -136,25 +142,41 @@ fn next(text: &[u8]) -> Option<(usize, &[u8], &[u8])> {
 impl Entries {
     /// Creates an empty list.
     pub(super) fn new(keeps_names: bool) -> Self {
-        Self { list: Vec::new(), names: Names::default(), keeps_names }
+        Self {
+            list: Vec::new(),
+            names: Names::default(),
+            extents: ExtentList::default(),
+            has_hard_links: false,
+            keeps_names,
+        }
     }
 
-    /// Whether the names of the samples are stored.
+    /// Whether the names and the extents of the samples are stored.
     pub fn keeps_names(&self) -> bool {
         self.keeps_names
     }
 
-    /// Adds a sample without a name, for formats whose samples have none.
+    /// Adds a sample without a name and an extent, for formats whose samples have none.
     pub fn push(&mut self, entry: Entry) {
         self.list.push(entry);
     }
 
-    /// Adds a sample with its name. Either all samples of a file have names or none.
-    pub fn push_named(&mut self, entry: Entry, name: &[u8]) {
+    /// Adds a sample that lies in the range `extent` with its fields. Samples are added in the
+    /// order of the file. Either all samples of a file have names or none, which is an empty name.
+    pub fn push_whole(&mut self, extent: Range<u64>, entry: Entry, name: &[u8]) {
         self.list.push(entry);
         if self.keeps_names {
-            self.names.push(name);
+            self.extents.push(extent, entry);
+            if !name.is_empty() {
+                self.names.push(name);
+            }
         }
+    }
+
+    /// Records that several samples may have their image at the same position. Their fields cannot
+    /// be read then.
+    pub fn set_hard_links(&mut self) {
+        self.has_hard_links = true;
     }
 
     /// Removes all samples.

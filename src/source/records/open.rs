@@ -1,6 +1,7 @@
 //! Opens files that contain many samples each.
 
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use super::classes::OfFiles;
 use super::table::{Opened, Table, Unopened, table_of};
@@ -81,7 +82,8 @@ impl<F: Format> Records<F> {
                 listed.push(None);
                 continue;
             };
-            let Table { file, packing, stamp, version, entries, names, facts, largest } = table;
+            let Table { file, packing, stamp, version, entries, names, extents, facts, largest } =
+                table;
             excluded.join_file(path, &facts.excluded);
             classes.add(path, facts.classes, F::KEY)?;
             end += entries.len() as u64;
@@ -90,6 +92,7 @@ impl<F: Format> Records<F> {
             let file = if F::MAPPED && packing.is_none() { storage.map(file) } else { file };
             let path = path.clone();
             let names = (!names.bytes().is_empty()).then(|| Box::new(names));
+            let extents = (!extents.stored().0.is_empty()).then(|| Box::new(extents));
             let shard = Shard {
                 path,
                 file,
@@ -98,6 +101,8 @@ impl<F: Format> Records<F> {
                 version,
                 entries,
                 names,
+                extents,
+                has_hard_links: facts.hard_links,
                 end,
                 fields: Default::default(),
             };
@@ -127,6 +132,8 @@ impl<F: Format> Records<F> {
             remote,
             excluded,
             classes,
+            spans: Arc::default(),
+            listed: OnceLock::new(),
             warning,
             format,
         })

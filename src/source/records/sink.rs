@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Entry, Shard, Window, unreadable};
+use super::{Entry, Shard, Window, not_read};
 use crate::error::{DataError, Reason, reserve};
 use crate::field::{Field, FieldKind, FieldValue};
 use crate::source::PutField;
@@ -11,24 +11,31 @@ use crate::storage::File;
 /// Maximum number of fields that are listed.
 const MOST_NAMES: usize = 1000;
 
-/// Position of a sample whose fields are read. Its file is local and not compressed.
+/// Number of bytes that are read at once from a file at a URL, for a sample that was not fetched
+/// with its fields.
+const REMOTE_AHEAD: u64 = 64 << 10;
+
+/// Position of a sample whose fields are read.
 #[cfg_attr(
     not(feature = "all-sources"),
     allow(dead_code, reason = "only some formats need all positions")
 )]
 pub struct FieldPlace<'a> {
-    /// The file that contains the sample.
+    /// The file that contains the sample. If it is at a URL, the bytes of the sample are in memory.
     pub file: &'a File,
-    /// Length of the file in bytes.
+    /// Length of the file in bytes, or [`Window::UNKNOWN`] if the file is compressed.
     pub file_len: u64,
     /// Number of the sample in its file.
     pub number: u64,
     /// Position of the image.
     pub entry: Entry,
-    /// End of the previous sample's image; 0 for the first sample of the file.
-    pub previous: u64,
-    /// Start of the sample's record, from [`Format::record_starts`](super::Format::record_starts);
-    /// 0 if the format lists none.
+    /// Offset from which the record of the sample is searched: its start, if the file has extents,
+    /// or else the end of the previous sample's image, which is 0 for the first sample.
+    pub begin: u64,
+    /// End of the sample with its fields, if the file has extents, or else `u64::MAX`.
+    pub end: u64,
+    /// Start of the sample's record: `begin` if the file has extents, or else from
+    /// [`Format::record_starts`](super::Format::record_starts). 0 if the format lists none.
     pub record: u64,
 }
 
@@ -36,7 +43,9 @@ impl<'a> FieldPlace<'a> {
     /// Window into the file that reads at least `ahead` bytes at once.
     pub fn window(&self, ahead: u64) -> Window<'a> {
         let mut window = Window::new(self.file, self.file_len);
-        window.read_ahead(ahead);
+        let is_fetched = self.file.is_fetched();
+        window.read_ahead(if is_fetched { ahead.max(REMOTE_AHEAD) } else { ahead });
+        window.read_ahead_until(self.end);
         window
     }
 }
@@ -87,6 +96,7 @@ impl FieldSink<'_> {
     /// Reads the value of a field from this byte range of the file.
     pub fn read(
         &self,
+        place: &FieldPlace<'_>,
         name: &str,
         bytes: Range<u64>,
         buffer: &mut Vec<u8>,
@@ -94,8 +104,8 @@ impl FieldSink<'_> {
         let len = bytes.end - bytes.start;
         self.check_len(name, len)?;
         reserve::renew(buffer, len as usize)?;
-        self.shard.file.read_exact_at(buffer, bytes.start).map_err(|error| {
-            let DataError { reason, problem, .. } = unreadable(error);
+        place.file.read_exact_at(buffer, bytes.start).map_err(|error| {
+            let DataError { reason, problem, .. } = not_read(error, bytes.end);
             DataError::new(reason, format!("the field {name:?}: {problem}"))
         })
     }

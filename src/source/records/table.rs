@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::extents::Extents;
 use super::index::{self, Facts, Key};
 use super::names::Names;
 use super::{DAMAGED, Entries, Entry, Exclusions, Format, Window};
@@ -49,7 +50,9 @@ pub struct Table {
     pub entries: Box<[Entry]>,
     /// Names of the samples, if they are stored.
     pub names: Names,
-    /// Skipped items and class names.
+    /// Extents of the samples, if they are stored.
+    pub extents: Extents,
+    /// Skipped items, class names, and other facts.
     pub facts: Facts,
     /// Size of the largest intact sample, in bytes.
     pub largest: u64,
@@ -60,14 +63,14 @@ impl Table {
         file: File,
         packing: Option<Packing>,
         (stamp, version): (Stamp, String),
-        (entries, names, facts): index::Contents,
+        (entries, names, extents, facts): index::Contents,
     ) -> Self {
         let whole = entries.iter().filter(|entry| entry.len != DAMAGED);
         let bytes = whole.map(|entry| {
             u64::from(entry.len) + F::head(entry.crc).map_or(0, |head| head.bytes().len() as u64)
         });
         let largest = bytes.max().unwrap_or(0);
-        Self { file, packing, stamp, version, entries, names, facts, largest }
+        Self { file, packing, stamp, version, entries, names, extents, facts, largest }
     }
 }
 
@@ -149,10 +152,12 @@ pub fn table_of<F: Format>(
         let problem = "was changed while it was indexed; wait until it is written";
         return Err(io(io::Error::other(problem)).into());
     }
-    let facts = Facts { excluded: excluded.into_list(), classes };
-    let Entries { list, mut names, .. } = entries;
+    let Entries { list, mut names, extents, has_hard_links, .. } = entries;
     names.finish();
-    let contents = (list.into_boxed_slice(), names, facts);
+    let extents = extents.finish();
+    let (excluded, end) = (excluded.into_list(), extents.stored().1);
+    let facts = Facts { excluded, classes, hard_links: has_hard_links, end };
+    let contents = (list.into_boxed_slice(), names, extents, facts);
     // A table with only the samples before the damage is not stored. After a repair of the shard,
     // or with another policy, the next scan must find all samples.
     if damage.is_none() {

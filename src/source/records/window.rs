@@ -14,6 +14,8 @@ pub struct Window<'a> {
     start: u64,
     buffer: Vec<u8>,
     ahead: u64,
+    /// Offset at which reads end, unless more bytes are requested.
+    ahead_end: u64,
     /// Sequential reader, for a file at a URL. One request per sample would take far longer than
     /// reading the whole file.
     forward: Option<Forward<'a>>,
@@ -29,13 +31,26 @@ impl<'a> Window<'a> {
     /// Creates a window into a file. `len` is the length of the file, or [`Self::UNKNOWN`].
     pub fn new(file: &'a File, len: u64) -> Self {
         let forward = file.is_remote().then(|| Forward::new(file, len));
-        Self { file, len, start: 0, buffer: Vec::new(), ahead: Self::BYTES, forward }
+        Self {
+            file,
+            len,
+            start: 0,
+            buffer: Vec::new(),
+            ahead: Self::BYTES,
+            ahead_end: u64::MAX,
+            forward,
+        }
     }
 
     /// Sets the number of bytes per read, for scans that skip most of a file. Larger requests are
     /// still read completely.
     pub fn read_ahead(&mut self, bytes: u64) {
         self.ahead = bytes;
+    }
+
+    /// Sets the offset at which reads end, unless more bytes are requested.
+    pub fn read_ahead_until(&mut self, offset: u64) {
+        self.ahead_end = offset;
     }
 
     /// Length of the file in bytes, or [`Self::UNKNOWN`] until the end of a compressed file is
@@ -82,7 +97,11 @@ impl<'a> Window<'a> {
         if offset >= self.start && offset + count <= self.start + self.buffer.len() as u64 {
             return Ok(());
         }
-        let len = self.ahead.max(count).min(self.len - offset) as usize;
+        let mut ahead = self.ahead.min(self.ahead_end.saturating_sub(offset));
+        if let Some(held) = self.file.held_bytes(offset) {
+            ahead = ahead.min(held);
+        }
+        let len = ahead.max(count).min(self.len - offset) as usize;
         self.buffer.resize(len, 0);
         self.start = offset;
         let read = match &mut self.forward {

@@ -54,7 +54,7 @@ pub fn pass(
         Ok(())
     })?;
     for (name, feature) in found {
-        to.read(&name, feature, buffer)?;
+        to.read(place, &name, feature, buffer)?;
         put(&name, buffer, to).map_err(|failed| match failed {
             Failed::Malformed => {
                 let problem = format!("the feature {name:?} is not a tf.train.Feature");

@@ -18,12 +18,12 @@ mod message;
 ///   in the last part) or `train-{00..15}` (braces anywhere, as in shells). Samples are ordered by
 ///   path, then file name, then position in the file.
 /// * The image is the only value of a bytes list. The label is the only value of an integer list,
-///   or of a float list if it is a whole number. The settings name both features. All
-///   features are fields, by their names: an integer or float list is a flat list of numbers, a
-///   bytes list with one value is a text if it is UTF-8 and otherwise bytes, and a bytes list with
-///   several values is a JSON array of texts. When fields are first read, the start of each record
-///   is stored (8 bytes). The checksum of a record is verified again if the record has at most 64
-///   KiB besides its image.
+///   or of a float list if it is a whole number. The settings name both features. All features are
+///   fields, by their names: an integer or float list is a flat list of numbers, a bytes list with
+///   one value is a text if it is UTF-8 and otherwise bytes, and a bytes list with several values
+///   is a JSON array of texts. When fields of an uncompressed local file are first read, the start
+///   of each record is stored (8 bytes). The checksum of a record is verified again if the record
+///   has at most 64 KiB besides its image.
 /// * The files are scanned on first use, and every checksum is verified. The resulting table is
 ///   stored beside each file (hidden, ending in `.feedwater1`) or in the cache directory.
 ///   Afterwards each image takes one read, and its checksum is verified again.
@@ -90,6 +90,8 @@ impl Format for TfRecordSettings {
         }
     }
 
+    const HAS_REMOTE_FIELDS: bool = true;
+
     fn record_starts(&self, window: &mut Window, count: usize) -> Result<Vec<u64>, DataError> {
         fields::starts(window, count)
     }
@@ -127,13 +129,13 @@ impl Format for TfRecordSettings {
             let whole = window.crc32c(start..end)?;
             let expected = window.at(end, 4)?.first_chunk().expect("4 bytes");
             if masked(whole) != u32::from_le_bytes(*expected) {
-                table.push(Entry::damaged(at));
+                table.push_whole(at..end + 4, Entry::damaged(at), &[]);
             } else {
                 let (image, label) = found?;
                 // The checksum of the image is computed in a separate pass, which is faster for
                 // most records.
                 let crc = window.crc32c(image.clone())?;
-                table.push(Entry::new(image, label, crc)?);
+                table.push_whole(at..end + 4, Entry::new(image, label, crc)?, &[]);
             }
             at = end + 4;
         }

@@ -29,6 +29,8 @@ mod tar;
 ///   precede the link (GNU tar creates such links). Keys without an image, files without a dot or
 ///   without a key, and symbolic links are skipped and counted
 ///   ([`Source::excluded`](super::Notes::excluded)). Files named `__NAME__` are ignored.
+/// * All files of a sample are fields, named by their extensions. An archive with hard links has no
+///   fields.
 /// * The class names ([`Source::classes`](super::Source::classes)) are those that `feedwater pack`
 ///   stored in the member `__feedwater_classes__`. Other archives have no class names.
 /// * The headers are read on first use, and their checksums are verified. The resulting table is
@@ -150,24 +152,7 @@ impl Format for WebDatasetSettings {
         self.label_key = String::new();
     }
 
-    /// With hard links, the position of an image does not identify its sample.
-    fn cannot_have_fields(file: &File, len: u64) -> Result<Option<&'static str>, FileError> {
-        let mut window = Window::new(file, len);
-        window.read_ahead(tar::AHEAD_BYTES);
-        let mut members = tar::Members::default();
-        loop {
-            match members.next(&mut window) {
-                Ok(Some(member)) if member.is_hard_link => {
-                    return Ok(Some("it has hard links; write it without them"));
-                }
-                Ok(Some(_)) => {}
-                // With `on_bad_shard = "until_damage"`, the source has the samples before the
-                // damage.
-                Err(error) if error.failed_read => return Err(error),
-                Ok(None) | Err(_) => return Ok(None),
-            }
-        }
-    }
+    const HAS_REMOTE_FIELDS: bool = true;
 
     /// The files of a sample, named by their extensions. They follow each other, before or after
     /// the image.
@@ -186,7 +171,7 @@ impl Format for WebDatasetSettings {
                 let problem = format!("the sample has several files {name:?}");
                 return Err(DataError::new(Reason::Corrupt, problem));
             }
-            to.read(name, bytes.clone(), buffer)?;
+            to.read(place, name, bytes.clone(), buffer)?;
             to.put(name, file_value::value(name, buffer))?;
         }
         Ok(())
@@ -204,7 +189,11 @@ impl Format for WebDatasetSettings {
         let wanted = self.label.to_lowercase();
         let mut members = tar::Members::default();
         let mut group = Group::default();
-        while let Some(tar::Member { offset, name, kind, archive, .. }) = members.next(window)? {
+        while let Some(member) = members.next(window)? {
+            let tar::Member { start, offset, name, kind, archive, is_hard_link } = member;
+            if is_hard_link {
+                table.set_hard_links();
+            }
             let text = || String::from_utf8_lossy(&name);
             if let Kind::AfterEnd(bytes) = kind {
                 excluded.add(ExclusionReason::AfterEnd, "", bytes, &text());
@@ -237,7 +226,7 @@ impl Format for WebDatasetSettings {
             // previous archive. The two keys belong to different samples.
             if key != group.key || archive != group.archive {
                 std::mem::take(&mut group).finish(self, table, excluded)?;
-                group = Group { key: key.to_vec(), archive, offset, ..Group::default() };
+                group = Group { key: key.to_vec(), archive, start, offset, ..Group::default() };
             }
             let twice = || {
                 let name = String::from_utf8_lossy(&name);
@@ -245,6 +234,7 @@ impl Format for WebDatasetSettings {
             };
             let is_first = group.files == 0;
             group.files += 1;
+            group.end = data.bytes.end;
             let rank = images.iter().position(|it| *it == extension || (is_first && it == ANY));
             if let Some(rank) = rank {
                 match &group.image {
@@ -313,8 +303,11 @@ struct Group {
     key: Vec<u8>,
     /// Number of the sample's archive in the file.
     archive: u64,
-    /// Offset of the sample's first file.
+    /// Offset of the first header of the sample's first file, and offset of the last one.
+    start: u64,
     offset: u64,
+    /// End of the contents of the sample's last file.
+    end: u64,
     /// Image of the sample: the position of its extension in the settings, the contents, and the
     /// name if names are stored.
     image: Option<(usize, tar::Data, Vec<u8>)>,
@@ -355,7 +348,8 @@ impl Group {
                 return Err(FileError::new(self.offset, problem));
             }
         };
-        table.push_named(Entry::new(image.bytes, label, image.check)?, &name);
+        let extent = self.start..self.end;
+        table.push_whole(extent, Entry::new(image.bytes, label, image.check)?, &name);
         Ok(())
     }
 }
@@ -372,11 +366,11 @@ type Files = (Vec<u8>, Vec<(String, Range<u64>)>);
 /// Returns the key and the files of a sample.
 fn group(place: &FieldPlace<'_>) -> Result<Files, DataError> {
     let mut window = place.window(tar::AHEAD_BYTES);
-    let mut members = tar::Members::from(place.previous);
+    let mut members = tar::Members::from(place.begin);
     let mut sample = None;
     let (mut parts, mut is_found) = (Vec::new(), false);
     // After the last sample, the zeros at the end of the file need not be read.
-    while !(is_found && members.is_at_end(&mut window)?) {
+    while !is_found || members.offset() < place.end && !members.is_at_end(&mut window)? {
         let Some(tar::Member { name, kind, archive, .. }) = members.next(&mut window)? else {
             break;
         };

@@ -29,7 +29,9 @@ const LONGEST_NAME: u64 = 8;
 
 /// One member of an archive.
 pub struct Member {
-    /// Offset of the member's header.
+    /// Offset of the member's first header, which may be an extended one.
+    pub start: u64,
+    /// Offset of the member's own header.
     pub offset: u64,
     pub name: Vec<u8>,
     pub kind: Kind,
@@ -91,6 +93,11 @@ impl Members {
         Self { at: end.next_multiple_of(BLOCK), ..Self::default() }
     }
 
+    /// Offset of the next member's first header, or of the end mark.
+    pub fn offset(&self) -> u64 {
+        self.at
+    }
+
     /// Whether the current archive has no more members.
     pub fn is_at_end(&self, window: &mut Window) -> Result<bool, FileError> {
         Ok(self.ended || header(window, self.at)?.is_none())
@@ -100,6 +107,8 @@ impl Members {
     /// file.
     pub fn next(&mut self, window: &mut Window) -> Result<Option<Member>, FileError> {
         let mut extended = Extended::default();
+        // Offset of the first extended header.
+        let mut first = None;
         loop {
             let offset = self.at;
             if self.ended {
@@ -110,7 +119,7 @@ impl Members {
                     After::Archive(next) => {
                         (self.at, self.start, self.archive) = (next, next, self.archive + 1);
                         self.files = self.files.take().map(|_| Files::new());
-                        extended = Extended::default();
+                        (extended, first) = (Extended::default(), None);
                         continue;
                     }
                     After::Bytes(bytes) => {
@@ -122,6 +131,7 @@ impl Members {
                         let name = format!("byte {}", bytes.start).into_bytes();
                         let (offset, archive) = (bytes.start, self.archive);
                         return Ok(Some(Member {
+                            start: offset,
                             offset,
                             name,
                             kind: Kind::AfterEnd(len),
@@ -144,6 +154,7 @@ impl Members {
             let end = start.checked_add(size).filter(|&end| end <= window.file_len());
             let end = end.ok_or_else(|| window.cut(start, size))?;
             self.at = end.next_multiple_of(BLOCK);
+            let start_of_member = *first.get_or_insert(offset);
             let is_hard_link = kind == b'1';
             let kind = match kind {
                 b'0' | b'7' | 0 => Kind::File(Data { bytes: start..end, check: check_of(&header) }),
@@ -169,7 +180,7 @@ impl Members {
                 // Global headers contain no field that is needed.
                 b'g' => continue,
                 _ => {
-                    extended = Extended::default();
+                    (extended, first) = (Extended::default(), None);
                     continue;
                 }
             };
@@ -177,7 +188,8 @@ impl Members {
             if let (Some(files), Kind::File(data)) = (&mut self.files, &kind) {
                 files.insert(hash(&name), data.clone());
             }
-            return Ok(Some(Member { offset, name, kind, archive: self.archive, is_hard_link }));
+            let (start, archive) = (start_of_member, self.archive);
+            return Ok(Some(Member { start, offset, name, kind, archive, is_hard_link }));
         }
     }
 

@@ -28,6 +28,7 @@ mod retry_after;
 mod url;
 
 /// Object on a server, in the version that was opened.
+#[derive(Clone)]
 pub struct File {
     client: Arc<Client>,
     object: Object,

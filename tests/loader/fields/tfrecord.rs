@@ -1,6 +1,7 @@
 //! Columns from the features of TFRecord files.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -9,9 +10,10 @@ use super::{F32, I64, batches, builder, with_field};
 use crate::common::jpegs;
 use feedwater::error::{Error, Reason};
 use feedwater::plan::{ColumnSettings, DefaultValue, OnError};
-use feedwater::source::TfRecord;
 use feedwater::source::custom::Hints;
 use feedwater::source::settings::TfRecordSettings;
+use feedwater::source::{Source, TfRecord};
+use flate2::{Compression, write::GzEncoder};
 use tempfile::TempDir;
 
 fn masked(bytes: &[u8]) -> [u8; 4] {
@@ -140,7 +142,7 @@ fn features_written_by_tensorflow_are_fields() {
 
 #[test]
 fn samples_have_their_own_fields_in_any_order() {
-    let folder = tempfile::tempdir().unwrap();
+    let (folder, packed_folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut count = 0;
     for file in 0..3 {
         let mut content = Vec::new();
@@ -164,6 +166,10 @@ fn samples_have_their_own_fields_in_any_order() {
             content.extend(example(&features));
             count += 1;
         }
+        let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+        packed.write_all(&content).unwrap();
+        fs::write(packed_folder.path().join(format!("{file}.gz")), packed.finish().unwrap())
+            .unwrap();
         fs::write(folder.path().join(format!("{file}.tfrecord")), content).unwrap();
     }
     let none = Some(DefaultValue::Text("none".into()));
@@ -179,7 +185,8 @@ fn samples_have_their_own_fields_in_any_order() {
             with_field("caption", ColumnSettings::text("again")),
         ]
     };
-    for (workers, shuffle) in [(1, false), (3, true)] {
+    let runs = [&folder, &packed_folder].map(|it| [(it, 1, false), (it, 3, true)]);
+    for (folder, workers, shuffle) in runs.into_iter().flatten() {
         let source = open(folder.path()).unwrap();
         let mut compared = 0;
         for batch in
@@ -354,15 +361,23 @@ fn a_damaged_record_has_no_fields_and_the_others_keep_theirs() {
     assert_eq!(value(&*source, 1, "image/class/label").unwrap(), "Integers([1])");
 }
 
+/// The golden files are those of TensorFlow. The second time, the stored table is read.
 #[test]
-fn compressed_files_are_refused() {
+fn compressed_files_have_the_same_fields() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("gzip.tfrecord");
-    fs::write(&path, golden("records/gzip.tfrecord")).unwrap();
-    match builder(open(&path).unwrap(), vec![ColumnSettings::text("image/filename")]).build() {
-        Err(Error::Config(error)) => {
-            assert!(error.problem.contains("is compressed"), "{}", error.problem);
+    for name in ["gzip.tfrecord", "zlib.tfrecord"] {
+        fs::write(folder.path().join(name), golden(&format!("records/{name}"))).unwrap();
+        for _ in 0..2 {
+            let source = open(folder.path().join(name)).unwrap();
+            let count = source.len();
+            assert!(count > 0);
+            for index in (0..count).rev() {
+                let label = source.label(index);
+                let file = value(&source, index, "image/filename").unwrap();
+                assert_eq!(file, format!("Text(\"{index}.jpg\")"), "{name}");
+                let class = value(&source, index, "image/class/label").unwrap();
+                assert_eq!(class, format!("Integers([{label}])"), "{name}");
+            }
         }
-        other => panic!("{:?}", other.err()),
     }
 }

@@ -1,6 +1,7 @@
 //! Columns from the files of a sample in a tar archive.
 
 use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use super::{batches, builder, sample_error, with_field};
 use crate::common::{jpegs, png};
 use feedwater::ElementType;
 use feedwater::error::{Error, Reason};
-use feedwater::loader::{DeviceChoice, LoaderBuilder};
+use feedwater::loader::{Batch, DeviceChoice, LoaderBuilder};
 use feedwater::op::{Chain, Normalize, RandomCrop, View};
 use feedwater::plan::{ColumnSettings, DefaultValue, OnError};
 use feedwater::source::WebDataset;
@@ -89,21 +90,7 @@ fn every_file_of_a_sample_is_a_field() {
     for paths in [&paths[..], &[joined]] {
         for (workers, shuffle) in [(1, false), (3, true)] {
             let builder = builder(open(paths), columns()).num_workers(workers).shuffle(shuffle);
-            let mut compared = 0;
-            for batch in batches(builder).unwrap() {
-                let column = |name| batch.column(name).unwrap();
-                for (place, &label) in batch.labels().iter().enumerate() {
-                    assert_eq!(column("caption").text(place), Some(&*format!("caption é {label}")));
-                    let seg = if label % 3 == 0 { format!("seg {label}") } else { "none".into() };
-                    assert_eq!(column("seg").text(place), Some(&*seg));
-                    assert_eq!(column("score").sample(place), Some(&[label as f32 + 0.5][..]));
-                    let x: Vec<f32> = (0..label % 5).map(|it| it as f32).collect();
-                    assert_eq!(column("x").sample(place), Some(&x[..]));
-                    assert_eq!(column("class").sample(place), Some(&[label][..]));
-                    compared += 1;
-                }
-            }
-            assert_eq!(compared, 22);
+            assert_eq!(compare(&batches(builder).unwrap()), 22);
         }
     }
 }
@@ -140,31 +127,115 @@ fn missing_and_large_files_fail_their_sample_only() {
     }
 }
 
+/// Shards whose files include one of 200,000 bytes, which compress little, so that an archive has
+/// several blocks.
+fn large_files(count: usize) -> Vec<(String, Vec<u8>)> {
+    let mut all = files(0, count);
+    let mut bits = 1u32;
+    let mut noise = || {
+        bits = bits.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        bits.to_be_bytes()[0]
+    };
+    // After the first file of each sample.
+    for number in (0..count).rev() {
+        let key = format!("{number:04}.");
+        let at = all.iter().position(|(name, _)| name.contains(&key)).unwrap();
+        let name = all[at].0.split('.').next().unwrap().to_string() + ".bin";
+        all.insert(at + 1, (name, (0..200_000).map(|_| noise()).collect()));
+    }
+    all
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    let mut packed = Vec::with_capacity(zstd_safe::compress_bound(bytes.len()));
+    zstd_safe::compress(&mut packed, bytes, 1).unwrap();
+    packed
+}
+
+/// Compares the columns of all samples with the files. Returns the number of samples.
+fn compare(batches: &[Batch]) -> usize {
+    let mut compared = 0;
+    for batch in batches {
+        let column = |name| batch.column(name).unwrap();
+        for (place, &label) in batch.labels().iter().enumerate() {
+            assert_eq!(column("caption").text(place), Some(&*format!("caption é {label}")));
+            let seg = if label % 3 == 0 { format!("seg {label}") } else { "none".into() };
+            assert_eq!(column("seg").text(place), Some(&*seg));
+            assert_eq!(column("score").sample(place), Some(&[label as f32 + 0.5][..]));
+            let x: Vec<f32> = (0..label % 5).map(|it| it as f32).collect();
+            assert_eq!(column("x").sample(place), Some(&x[..]));
+            assert_eq!(column("class").sample(place), Some(&[label][..]));
+            compared += 1;
+        }
+    }
+    compared
+}
+
+/// The second time, the positions of the samples are read from the stored table.
 #[test]
-fn compressed_archives_are_refused() {
+fn compressed_archives_have_the_same_fields() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = folder.path().join("plain.tar");
+    tar(&plain, &large_files(13));
+    let first = std::fs::read(&plain).unwrap();
+    tar(&plain, &files(13, 9));
+    let second = std::fs::read(&plain).unwrap();
+    let write = |name: &str, bytes: Vec<u8>| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    };
+    let sets = [
+        vec![write("a.tar.gz", gzip(&first)), write("b.tar.gz", gzip(&second))],
+        vec![write("a.tar.zst", zstd(&first)), write("b.tar.zst", zstd(&second))],
+        vec![write("joined.tar.gz", [gzip(&first), gzip(&second)].concat())],
+        vec![write("one.tar.zst", zstd(&[first, second].concat()))],
+    ];
+    for paths in &sets {
+        let mut seen: Vec<Vec<Vec<u8>>> = Vec::new();
+        for (workers, shuffle, window) in [
+            (1, false, None),
+            (3, false, None),
+            (1, true, Some(5)),
+            (3, true, Some(5)),
+            (2, true, None),
+        ] {
+            let builder = builder(open(paths), columns()).num_workers(workers).shuffle(shuffle);
+            let builder = builder.configure(|it| it.loader.shuffle_window = window);
+            let found = batches(builder).unwrap();
+            assert_eq!(compare(&found), 22, "{paths:?} {workers} {window:?}");
+            seen.push(found.iter().map(|it| it.to_host().unwrap()).collect());
+        }
+        assert!(seen[0] == seen[1] && seen[2] == seen[3], "the number of workers changes nothing");
+    }
+}
+
+/// The samples before the damage of a compressed archive have their fields, also the last one.
+#[test]
+fn samples_before_damaged_compression_have_their_fields() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tar");
-    tar(&path, &files(0, 3));
-    let packed = folder.path().join("a.tar.gz");
-    let mut encoder =
-        flate2::write::GzEncoder::new(File::create(&packed).unwrap(), Default::default());
-    std::io::copy(&mut File::open(&path).unwrap(), &mut encoder).unwrap();
-    encoder.finish().unwrap();
-    let source = || open(std::slice::from_ref(&packed));
-    match builder(source(), vec![ColumnSettings::text("txt")]).build() {
-        Err(Error::Config(error)) => {
-            assert!(error.problem.contains("is compressed"), "{}", error.problem);
+    tar(&path, &large_files(16));
+    let whole = std::fs::read(&path).unwrap();
+    for (name, packed) in [("a.tar.gz", gzip(&whole)), ("a.tar.zst", zstd(&whole))] {
+        let path = folder.path().join(name);
+        for part in [60, 75, 90] {
+            std::fs::write(&path, &packed[..packed.len() * part / 100]).unwrap();
+            let file =
+                format!("[source]\nwebdataset = {path:?}\non_bad_shard = \"until_damage\"\n");
+            let source = feedwater::Pipeline::from_toml(&file, "").unwrap().open().unwrap();
+            let count = source.len();
+            assert!((1..16).contains(&count), "{count} samples");
+            let found = batches(super::shared(source, columns())).unwrap();
+            assert_eq!(compare(&found) as u64, count, "{name} {part}");
         }
-        other => panic!("{:?}", other.err()),
     }
-    let default = DefaultValue::Text("none".into());
-    let column = ColumnSettings {
-        default: Some(default),
-        ..with_field("txt", ColumnSettings::text("caption"))
-    };
-    let (_, reason, problem) = sample_error(builder(source(), vec![column]));
-    assert_eq!(reason, Reason::Unsupported);
-    assert!(problem.contains("a.tar.gz") && problem.contains("is compressed"), "{problem}");
 }
 
 /// With hard links, the position of an image does not identify its sample, so no sample of such an

@@ -1,5 +1,6 @@
 //! Remote storage, sources and loaders, with a test server and failures that tests cause.
 
+mod fields;
 mod handles;
 mod hostile;
 mod loading;

@@ -10,7 +10,9 @@ use super::select::Chosen;
 use super::{Combined, OwnNotes};
 use crate::error::{DataError, Error, Result};
 use crate::field::Field;
-use crate::source::{Exclusion, ExclusionReason, Exclusions, Fields, Hints, Notes, Page, Source};
+use crate::source::{
+    Exclusion, ExclusionReason, Exclusions, Fields, Hints, Notes, Page, RemoteReads, Source,
+};
 use crate::storage::Storage;
 
 use index::{Index, on_threads, parts};
@@ -22,6 +24,7 @@ mod fields;
 mod index;
 mod json;
 mod key;
+mod remote;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -56,6 +59,8 @@ pub struct Joined {
     /// Fields of the second source, with their names there.
     joined: Vec<Field>,
     index: Index,
+    /// Whether the fields of the second source are prefetched.
+    prefetches_second: bool,
     /// Warning that files of several folders have the same key.
     warning: Option<String>,
 }
@@ -92,7 +97,20 @@ impl Joined {
         let index = Index::new(&*second, &other_key, SETTING, bits)?;
         let warning = equal_stems(&*first, &key, bits)?;
         let prefix = prefix.clone();
-        let mut this = Self { first, second, key, other_key, prefix, own, joined, index, warning };
+        let in_fields = [&key, &other_key].map(|key| key.within().is_some());
+        let prefetches_second = Self::prefetches_second(&*first, &*second, in_fields);
+        let mut this = Self {
+            first,
+            second,
+            key,
+            other_key,
+            prefix,
+            own,
+            joined,
+            index,
+            prefetches_second,
+            warning,
+        };
         this.check_unique()?;
         match missing {
             MissingPartner::Keep => this.check_common()?,
@@ -323,6 +341,10 @@ impl Source for Joined {
 
     fn fields(&self) -> Option<&dyn Fields> {
         Some(self)
+    }
+
+    fn remote(&self) -> Option<&dyn RemoteReads> {
+        (self.prefetches_second || self.first.is_remote()).then_some(self)
     }
 
     fn hints(&self) -> Option<&dyn Hints> {
