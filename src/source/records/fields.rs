@@ -4,10 +4,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::sink::Target;
 use super::{
-    DAMAGED, FieldPlace, FieldSink, FileError, Format, Records, Shard, Window, changed, damaged,
-    not_read, unreadable,
+    DAMAGED, FieldPlace, FieldSink, FileError, Format, PackedFields, Records, Shard, Window,
+    changed, damaged, not_read, unreadable,
 };
-use crate::error::{DataError, Reason, Redacted};
+use crate::error::{DataError, Error, Reason, Redacted, Result};
 use crate::field::Field;
 use crate::source::{Fields, PutField, Source};
 
@@ -17,43 +17,51 @@ const LISTED: u64 = 100;
 /// What is known about the fields of a file. Determined when fields are first read.
 #[derive(Default)]
 pub(super) struct ShardFields {
-    /// Starts of the samples' records, or why the fields cannot be read.
-    starts: OnceLock<Result<Vec<u64>, &'static str>>,
-    /// Held while `starts` is determined, so that threads wait instead of scanning the file too.
+    /// Result of the scan, or why the fields cannot be read.
+    scanned: OnceLock<Result<Scanned, &'static str>>,
+    /// Held during the scan, so that other threads wait instead of scanning the file too.
     scan: Mutex<()>,
 }
 
+/// Result of scanning a file for its fields.
+struct Scanned {
+    /// Starts of the samples' records.
+    starts: Vec<u64>,
+    /// Names under which `feedwater pack` has stored fields.
+    packed: PackedFields,
+}
+
 impl ShardFields {
-    /// Number of records whose start is stored.
-    fn len(&self) -> usize {
-        self.starts.get().map_or(0, |starts| starts.as_ref().map_or(0, Vec::len))
+    /// Returns the result of the scan, if there was one.
+    fn known(&self) -> Option<&Scanned> {
+        self.scanned.get()?.as_ref().ok()
     }
 }
 
 impl Shard {
-    /// Returns the starts of the samples' records.
-    fn record_starts<F: Format>(&self, format: &F) -> Result<&[u64], DataError> {
-        let starts = match self.fields.starts.get() {
-            Some(starts) => starts,
+    /// Returns the result of scanning the file, which the first call does.
+    fn scanned<F: Format>(&self, format: &F) -> Result<&Scanned, DataError> {
+        let scanned = match self.fields.scanned.get() {
+            Some(scanned) => scanned,
             None => {
                 let _scan = self.fields.scan.lock().unwrap_or_else(PoisonError::into_inner);
-                match self.fields.starts.get() {
-                    Some(starts) => starts,
+                match self.fields.scanned.get() {
+                    Some(scanned) => scanned,
                     None => {
                         let found = self.scan(format)?;
-                        self.fields.starts.get_or_init(|| found)
+                        self.fields.scanned.get_or_init(|| found)
                     }
                 }
             }
         };
-        starts.as_deref().map_err(|why| {
+        scanned.as_ref().map_err(|why| {
             let path = Redacted::path(&self.path);
             let problem = format!("the fields of {path} cannot be read, because {why}");
             DataError::new(Reason::Unsupported, problem)
         })
     }
 
-    fn scan<F: Format>(&self, format: &F) -> Result<Result<Vec<u64>, &'static str>, DataError> {
+    fn scan<F: Format>(&self, format: &F) -> Result<Result<Scanned, &'static str>, DataError> {
         if self.file.is_remote() {
             return Ok(Err("it is at a URL; copy it to a local disk"));
         }
@@ -65,9 +73,10 @@ impl Shard {
             return Ok(Err(why));
         }
         let mut window = Window::new(&self.file, self.stamp.len);
+        let packed = format.packed_fields(&mut window)?;
         let starts = format.record_starts(&mut window, self.entries.len())?;
         self.check_unchanged()?;
-        Ok(Ok(starts))
+        Ok(Ok(Scanned { starts, packed }))
     }
 
     /// Returns an error if the file is not the one that was indexed.
@@ -80,11 +89,14 @@ impl Shard {
 }
 
 impl<F: Format> Records<F> {
-    /// Memory of the starts of records, in bytes. After the fields of one file were read, those of
-    /// all files will be.
+    /// Memory of the starts of records and of the names of packed fields, in bytes. After the
+    /// fields of one file were read, those of all files will be.
     pub(super) fn field_bytes(&self) -> u64 {
-        let is_used = self.shards.iter().any(|shard| shard.fields.len() > 0);
-        if is_used { self.len() * size_of::<u64>() as u64 } else { 0 }
+        let known = || self.shards.iter().filter_map(|shard| shard.fields.known());
+        let has_starts = known().any(|it| !it.starts.is_empty());
+        let starts = if has_starts { self.len() * size_of::<u64>() as u64 } else { 0 };
+        let names = known().map(|it| it.packed.memory_bytes()).max().unwrap_or(0);
+        starts + names * self.shards.len() as u64
     }
 
     /// Passes the fields of a sample to a target.
@@ -114,7 +126,7 @@ impl<F: Format> Records<F> {
 
     /// Returns the position of a sample whose fields are read.
     fn place<'a>(&self, shard: &'a Shard, index: u64) -> Result<FieldPlace<'a>, DataError> {
-        let starts = shard.record_starts(&self.format)?;
+        let Scanned { starts, packed } = shard.scanned(&self.format)?;
         let entry = self.find(index).1;
         if entry.len == DAMAGED {
             return Err(damaged(entry.offset));
@@ -128,7 +140,7 @@ impl<F: Format> Records<F> {
         };
         let record = starts.get(number as usize).copied().unwrap_or(0);
         let file_len = shard.stamp.len;
-        Ok(FieldPlace { file: &shard.file, file_len, number, entry, previous, record })
+        Ok(FieldPlace { file: &shard.file, file_len, number, entry, previous, record, packed })
     }
 
     /// Key of a sample, as in [`Identity::key`](crate::source::Identity::key).
@@ -171,6 +183,42 @@ impl<F: Format> Fields for Records<F> {
 
     fn is_open(&self) -> bool {
         F::HAS_OPEN_FIELDS
+    }
+
+    fn complete_schema(&self) -> Result<Vec<Field>> {
+        for shard in &self.shards {
+            if let Err(error) = shard.scanned(&self.format)
+                && error.reason == Reason::Unsupported
+            {
+                return Err(Error::config("fields", error.problem));
+            }
+        }
+        if !F::HAS_OPEN_FIELDS {
+            return Ok(self.schema());
+        }
+        let mut fields = Vec::new();
+        for index in 0..self.len() {
+            // A sample that cannot be read is an error when it is loaded.
+            let _ = self.pass_fields(index, Target::Schema(&mut fields), &mut Vec::new());
+        }
+        Ok(fields)
+    }
+
+    fn file_name(&self, name: &str) -> Option<String> {
+        let packed = self.shards.iter().find_map(|shard| {
+            let scanned = shard.scanned(&self.format).ok()?;
+            scanned.packed.file_name(name)
+        });
+        packed.unwrap_or_else(|| F::FIELDS_ARE_FILES.then(|| name.into()))
+    }
+
+    fn may_be_image(&self, name: &str) -> bool {
+        self.format.may_be_image(name)
+    }
+
+    /// The version of a sample is that of its file.
+    fn has_versions(&self) -> bool {
+        true
     }
 
     fn read_fields(

@@ -36,6 +36,7 @@ pub use file_error::FileError;
 pub use files::matches;
 pub use format::Format;
 pub use names::Entries;
+pub use packed::{FIELDS_NAME, FORMS, PackedFields, PackedName, each_packed, form_kind};
 pub use sink::{FieldPlace, FieldSink};
 pub use window::Window;
 
@@ -59,6 +60,7 @@ mod forward;
 mod index;
 mod names;
 mod open;
+mod packed;
 #[cfg(any(feature = "lmdb", feature = "tfrecord"))]
 pub(in crate::source) mod protobuf;
 mod sink;
