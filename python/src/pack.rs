@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use feedwater::{Error, Source};
 use feedwater_tools::pack::{
-    self, Coordinator, Piece, Presize, Settings, ShardFormat, ShardRange, Written,
+    self, ChosenFields, Coordinator, FieldChoice, Piece, Presize, Settings, ShardFormat,
+    ShardRange, Written,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -27,6 +28,7 @@ struct PackSettings {
     skip: bool,
     threads: usize,
     row_index: bool,
+    fields: FieldChoice,
 }
 
 /// Source and directory of a pack, on one of the machines that pack.
@@ -56,6 +58,7 @@ impl Packer {
             skip,
             threads,
             row_index,
+            fields,
         } = parsed(py, "settings", settings)?;
         let (limits, strict) =
             (pipeline.settings().limits.clone(), pipeline.settings().decode.strict);
@@ -71,9 +74,23 @@ impl Packer {
             limits,
             strict,
             row_index,
+            fields,
         };
         settings.check().map_err(|error| raised(py, &error))?;
         Ok(Self { source: pipeline.source(py)?, directory, settings })
+    }
+
+    /// Returns the names of the fields that are packed, and warnings about them.
+    fn fields(&self, py: Python<'_>) -> PyResult<(Vec<String>, Vec<String>)> {
+        let chosen = py.detach(|| pack::chosen_fields(&*self.source, &self.settings));
+        let ChosenFields { names, warnings } = chosen.map_err(|error| raised(py, &error))?;
+        Ok((names, warnings))
+    }
+
+    /// Returns a packer of the same source that packs the fields with these names.
+    fn with_fields(&self, names: Vec<String>) -> Self {
+        let settings = Settings { fields: FieldChoice::Named(names), ..self.settings.clone() };
+        Self { source: self.source.clone(), directory: self.directory.clone(), settings }
     }
 
     /// Locks the directory, and begins or resumes the pack.

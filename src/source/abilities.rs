@@ -60,6 +60,35 @@ pub trait Fields {
         false
     }
 
+    /// Returns the fields of all samples, also if [`schema`](Self::schema) lists those of a few
+    /// samples, and those of all parts of a combination. This may read the whole source. The
+    /// default is the schema.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`](crate::Error::Config) if the fields of the source cannot be read.
+    fn complete_schema(&self) -> Result<Vec<Field>> {
+        Ok(self.schema())
+    }
+
+    /// Returns the name that a copy of the field's files should have after the key of a sample,
+    /// with an extension, such as `seg.png`. `None`, the default, if the values are not files.
+    fn file_name(&self, name: &str) -> Option<String> {
+        let _ = name;
+        None
+    }
+
+    /// Whether the field may be the image of the sample itself. Default false.
+    fn may_be_image(&self, name: &str) -> bool {
+        let _ = name;
+        false
+    }
+
+    /// Whether [`Identity::version`] of a sample changes if its fields change. Default false.
+    fn has_versions(&self) -> bool {
+        false
+    }
+
     /// Reads what all samples need for these fields, before a loader computes its memory. The
     /// default does nothing. [`read_fields`](Self::read_fields) must work without this call.
     ///

@@ -149,6 +149,17 @@ impl SideFiles {
         })
     }
 
+    /// Returns the name of a field's files as in
+    /// [`Fields::file_name`](super::Fields::file_name): the name of the field, and the extension of
+    /// the files. `None` if the template does not contain the extension.
+    pub fn file_name(&self, name: &str) -> Option<String> {
+        let file = self.0.iter().find(|file| file.name == name)?;
+        let ending = file.template.ending();
+        let is_complete = name.ends_with(&format!(".{ending}"));
+        (!ending.is_empty())
+            .then(|| if is_complete { name.into() } else { format!("{name}.{ending}") })
+    }
+
     /// Reads the wanted fields of an image, as
     /// [`Fields::read_fields`](super::Fields::read_fields) does. Names of other fields are ignored.
     pub fn read(

@@ -8,7 +8,9 @@ use feedwater::internals::config::Pipeline;
 use feedwater::internals::footprint::{bytes, counted};
 use feedwater::internals::source::exclusion_lines;
 use feedwater::op::{Chain, Flip, Normalize, RandomResizedCrop};
-use feedwater_tools::pack::{self, Gain, Manifest, Presize, Settings, ShardFormat};
+use feedwater_tools::pack::{
+    self, ChosenFields, FieldChoice, Gain, Manifest, Presize, Settings, ShardFormat,
+};
 use serde_json::json;
 
 use super::probe::{Opened, open};
@@ -20,7 +22,8 @@ use super::{CommandError, interrupt, print, print_json, progress, threads};
     after_help = "Example:\n  feedwater pack data/train shards/train --shorter 400 --quality 90
 
 Run again after an interruption, it resumes. If the source has changed in between, it fails and names the change.
-Shards appear under their names only when complete."
+Shards appear under their names only when complete.
+Fields such as captions are packed, too, so the same columns can be read from the shards."
 )]
 pub struct Options {
     /// A folder, a file in any source format, or a pipeline file (.toml)
@@ -53,10 +56,14 @@ pub struct Options {
     /// Skip and count unusable samples. Otherwise the first one is an error
     #[arg(long)]
     skip: bool,
+    /// Fields to store besides images and labels: "all", "none", or names separated by commas. A
+    /// field larger than limits.max_field_bytes is an error of its sample
+    #[arg(long, default_value = "all", value_parser = fields)]
+    fields: FieldChoice,
     /// Do not store row indexes of JPEGs beside the shards
     #[arg(long)]
     no_row_index: bool,
-    /// Only print the predicted gain of smaller images, and write nothing
+    /// Only print the fields and the predicted gain of smaller images, and write nothing
     #[arg(long, requires = "shorter")]
     dry_run: bool,
     /// Number of threads [default: one per core]
@@ -95,8 +102,12 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         limits,
         strict,
         row_index: !options.no_row_index,
+        fields: options.fields.clone(),
     };
     settings.check()?;
+    let ChosenFields { names: fields, warnings } = pack::chosen_fields(&*source, &settings)?;
+    // The names of all fields may take a pass over the source, so it is not repeated.
+    let settings = Settings { fields: FieldChoice::Named(fields.clone()), ..settings };
     let print_text = |text: String| if options.json { Ok(()) } else { print(text) };
     print_text(format!("source    {}", source.describe()))?;
     // List excluded files before packing. Packing may take hours, and the shards will not contain
@@ -104,6 +115,12 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     let excluded = source.excluded();
     for line in exclusion_lines(&excluded) {
         print_text(format!("excluded  {line}"))?;
+    }
+    if !fields.is_empty() {
+        print_text(format!("fields    {}", fields.join(", ")))?;
+    }
+    for warning in &warnings {
+        print_text(format!("warning   {warning}"))?;
     }
     let gain = match settings.presize {
         None => None,
@@ -114,7 +131,12 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         }
     };
     if options.dry_run {
-        let result = json!({ "gain": gain, "excluded": excluded });
+        let result = json!({
+            "gain": gain,
+            "excluded": excluded,
+            "fields": fields,
+            "warnings": warnings,
+        });
         return if options.json { print_json(&result) } else { Ok(()) };
     }
     interrupt::advise(match options.overwrite {
@@ -133,6 +155,8 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
             "directory": options.dst,
             "gain": gain,
             "excluded": excluded,
+            "fields": fields,
+            "warnings": warnings,
             "shards": manifest.shards,
             "samples": samples,
             "skipped": manifest.skipped,
@@ -162,6 +186,18 @@ fn print_result(
     }
     print("use it    [source]")?;
     print(format!("          {} = \"{directory}\"", settings.format.key()))
+}
+
+/// Parses the option `--fields`.
+fn fields(text: &str) -> Result<FieldChoice, String> {
+    match text {
+        "all" => Ok(FieldChoice::All),
+        "none" => Ok(FieldChoice::None),
+        names if names.split(',').any(str::is_empty) => {
+            Err(format!("{names:?} has an empty name; write NAME,NAME"))
+        }
+        names => Ok(FieldChoice::Named(names.split(',').map(Into::into).collect())),
+    }
 }
 
 /// Returns the chain of the pipeline file, or the usual training chain of vision models.

@@ -6,8 +6,9 @@ import json
 import os
 import re
 import uuid
+import warnings
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import ray
@@ -67,6 +68,7 @@ def pack(
     overwrite: bool = False,
     skip: bool = False,
     row_index: bool = True,
+    fields: Literal["all", "none"] | Sequence[str] = "all",
     verify: bool = True,
     num_cpus: float = 1,
     samples_per_task: int = 256,
@@ -95,6 +97,9 @@ def pack(
     * ``overwrite``: deletes the files of an earlier pack. ``skip``: skips and counts unusable samples.
     * ``row_index``: whether row indexes of JPEGs are stored beside the shards. ``verify``: whether shards are read
       back.
+    * ``fields``: fields to store besides images and labels: ``"all"``, ``"none"`` or their names. A field with more bytes
+      than ``limits.max_field_bytes`` makes its sample unusable. Of ``fw.samples``, ``"all"`` stores the fields of the first
+      item. With ``shorter``, a warning names the stored fields, because coordinates and masks in pixels do not change.
     * ``num_cpus``: number of cores for a task. ``samples_per_task``: number of samples that a task encodes.
     * ``tasks``: maximum number of concurrent tasks that encode. Default: the cluster's cores divided by ``num_cpus``,
       plus one. The object store holds the samples of these tasks and of the shards that are being written.
@@ -121,6 +126,7 @@ def pack(
         "skip": skip,
         "threads": threads,
         "row_index": row_index,
+        "fields": _chosen(fields),
     }
     text, own = written(as_source(source))
     lines = [f"source = {text}"]
@@ -132,6 +138,12 @@ def pack(
     path = os.path.abspath(os.fspath(directory))
     job = _Job(uuid.uuid4().hex, text, os.getcwd(), path, json.dumps(settings), own)
     packer = _packer(job)
+    # Tasks get the names of all fields, because determining them may take a pass over the source.
+    names, problems = packer.fields()
+    for problem in problems:
+        warnings.warn(problem, stacklevel=3)
+    job = job._replace(settings=json.dumps({**settings, "fields": {"named": names}}))
+    packer = packer.with_fields(names)
     if not ray.is_initialized():
         ray.init()
     options = {"num_cpus": num_cpus, **(ray_remote_args or {})}
@@ -156,6 +168,19 @@ def pack(
         return manifest
     finally:
         coordinator.close()
+
+
+def _chosen(fields: Literal["all", "none"] | Sequence[str]) -> str | dict[str, list[str]]:
+    """Returns the choice of fields in the form that the extension reads."""
+    if isinstance(fields, str):
+        if fields not in ("all", "none"):
+            raise ValueError(f'fields is {fields!r}; it must be "all", "none" or a list of names, such as [{fields!r}]')
+        return fields
+    names = list(fields)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"fields has the entry {name!r}, which is not a str")
+    return {"named": names}
 
 
 def _piece_bytes(packer: _feedwater.Packer, coordinator: _feedwater.PackCoordinator, samples: int) -> int:

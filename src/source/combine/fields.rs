@@ -74,6 +74,35 @@ impl<A: Arrangement> Fields for Combined<A> {
         self.parts.iter().any(|part| part.source.fields().is_some_and(has_classes))
     }
 
+    fn complete_schema(&self) -> Result<Vec<Field>> {
+        let mut all: Vec<Field> = Vec::new();
+        for fields in self.parts.iter().filter_map(|part| part.source.fields()) {
+            for field in fields.complete_schema()? {
+                if all.iter().all(|it| it.name != field.name) {
+                    all.push(field);
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// The name in all parts that have the field, if it is the same.
+    fn file_name(&self, name: &str) -> Option<String> {
+        let parts = self.parts.iter().filter_map(|part| part.source.fields());
+        let mut names = parts.filter(|it| it.some_part_has(name)).map(|it| it.file_name(name));
+        let first = names.next()?;
+        names.all(|other| other == first).then_some(first)?
+    }
+
+    fn may_be_image(&self, name: &str) -> bool {
+        let may_be = |fields: &dyn Fields| fields.may_be_image(name);
+        self.parts.iter().any(|part| part.source.fields().is_some_and(may_be))
+    }
+
+    fn has_versions(&self) -> bool {
+        self.parts.iter().all(|part| part.source.fields().is_none_or(|it| it.has_versions()))
+    }
+
     fn prepare(&self, wanted: &[&str]) -> Result<()> {
         self.parts
             .iter()

@@ -35,6 +35,10 @@ impl Fields for FileList {
         columns.chain(self.side_files.schema()).collect()
     }
 
+    fn file_name(&self, name: &str) -> Option<String> {
+        self.side_files.file_name(name)
+    }
+
     fn not_found(&self, index: u64, name: &str) -> Option<String> {
         self.side_files.not_found(&self.storage, self.image_path(index), name)
     }

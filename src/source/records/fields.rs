@@ -10,7 +10,7 @@ use super::{
     DAMAGED, FieldPlace, FieldSink, FileError, Format, Records, Shard, Window, changed, damaged,
     not_read, unreadable,
 };
-use crate::error::{DataError, Reason, Redacted};
+use crate::error::{DataError, Error, Reason, Redacted, Result};
 use crate::field::Field;
 use crate::source::{Fields, PutField, Source};
 use crate::storage::File;
@@ -194,8 +194,17 @@ impl<F: Format> Records<F> {
         let entry = self.find(index).1;
         let number = index - shard.first();
         let file_len = if shard.packing.is_some() { Window::UNKNOWN } else { shard.stamp.len };
-        let place =
-            |begin, end, record| FieldPlace { file, file_len, number, entry, begin, end, record };
+        let packed = &shard.packed;
+        let place = |begin, end, record| FieldPlace {
+            file,
+            file_len,
+            number,
+            entry,
+            begin,
+            end,
+            record,
+            packed,
+        };
         let before = self.check_before(file, entry.offset, entry.crc);
         before.map_err(|error| not_read(error, entry.offset))?;
         if let Some(extent) = shard.extent(number)? {
@@ -268,6 +277,35 @@ impl<F: Format> Fields for Records<F> {
 
     fn is_open(&self) -> bool {
         F::HAS_OPEN_FIELDS
+    }
+
+    fn complete_schema(&self) -> Result<Vec<Field>> {
+        for shard in &self.shards {
+            shard.check_fields::<F>().map_err(|error| Error::config("fields", error.problem))?;
+        }
+        if !F::HAS_OPEN_FIELDS {
+            return Ok(self.schema());
+        }
+        let mut fields = Vec::new();
+        for index in 0..self.len() {
+            // A sample that cannot be read is an error when it is loaded.
+            let _ = self.pass_fields(index, Target::Schema(&mut fields), &mut Vec::new());
+        }
+        Ok(fields)
+    }
+
+    fn file_name(&self, name: &str) -> Option<String> {
+        let packed = self.shards.iter().find_map(|shard| shard.packed.file_name(name));
+        packed.unwrap_or_else(|| F::FIELDS_ARE_FILES.then(|| name.into()))
+    }
+
+    fn may_be_image(&self, name: &str) -> bool {
+        self.format.may_be_image(name)
+    }
+
+    /// The version of a sample is that of its file.
+    fn has_versions(&self) -> bool {
+        true
     }
 
     fn read_fields(

@@ -6,7 +6,7 @@ use std::io;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Entries, FieldPlace, FieldSink, FileError, Window};
+use super::{Entries, FieldPlace, FieldSink, FileError, PackedFields, Window};
 use crate::error::DataError;
 use crate::header::PnmHead;
 use crate::source::Exclusions;
@@ -109,6 +109,21 @@ pub trait Format:
     /// first read. The default returns none.
     fn record_starts(&self, _window: &mut Window, _count: usize) -> Result<Vec<u64>, DataError> {
         Ok(Vec::new())
+    }
+
+    /// Reads the names under which `feedwater pack` stored fields in the file
+    /// ([`FIELDS_NAME`](super::FIELDS_NAME)). Called when the fields of a file are first read. The
+    /// default returns none.
+    fn packed_fields(&self, _window: &mut Window) -> Result<PackedFields, FileError> {
+        Ok(PackedFields::default())
+    }
+
+    /// Whether fields are files, named by their extension. Default false.
+    const FIELDS_ARE_FILES: bool = false;
+
+    /// Whether the field may be the image of the sample itself. Default false.
+    fn may_be_image(&self, _name: &str) -> bool {
+        false
     }
 
     /// Whether a sample may have fields that the first samples do not have.

@@ -22,14 +22,15 @@ use sha2::{Digest, Sha256};
 
 use super::extents::Extents;
 use super::names::{self, Names};
-use super::{DAMAGED, Entry, Exclusion, MOST_CLASSES_BYTES, Window};
+use super::packed::MOST_BYTES as MOST_PACKED_BYTES;
+use super::{DAMAGED, Entry, Exclusion, MOST_CLASSES_BYTES, PackedFields, Window};
 use crate::error::Redacted;
 use crate::file::{AtomicFile, create_private_folder, open_unfollowed};
 use crate::storage::{self, Identity, IndexFiles, Stamp, Storage};
 
 /// First bytes of a table. The last character is the version of the table's layout and of the data
 /// that scans collect: version 5 added the identity and the checksum of the file, version 6 the
-/// names, version 7 the extents and hard links. Big-endian machines use another character, because
+/// names, version 7 the extents, hard links and names of packed fields. Big-endian machines use another character, because
 /// numbers are stored in the machine's byte order.
 const MAGIC: &[u8; 16] =
     if cfg!(target_endian = "little") { b"feedwater index7" } else { b"feedwater index'" };
@@ -38,8 +39,8 @@ const MAGIC: &[u8; 16] =
 const HEAD_BYTES: usize = 16 + 4 + 32 + 24 + 24 + 4 + 8 + 8 + 8;
 /// Largest size of the JSON text with the [`Facts`], in bytes. The limit allows
 /// for about ten reasons for skipped items with about twenty kinds each, and for the largest
-/// permitted list of class names.
-const MOST_FACTS_BYTES: usize = (1 << 18) + 2 * MOST_CLASSES_BYTES;
+/// permitted lists of class names and of names of fields.
+const MOST_FACTS_BYTES: usize = (1 << 18) + 2 * (MOST_CLASSES_BYTES + MOST_PACKED_BYTES);
 const ENTRY_BYTES: usize = size_of::<Entry>();
 /// Largest number of samples per byte of a compressed file. In an uncompressed file a sample takes
 /// at least one byte.
@@ -58,6 +59,8 @@ pub struct Facts {
     pub excluded: Vec<Exclusion>,
     /// Class names in the order of their numbers, if the file contains them.
     pub classes: Vec<String>,
+    /// Names under which `feedwater pack` has stored fields.
+    pub packed: PackedFields,
     /// Whether several samples may have their image at the same position.
     pub hard_links: bool,
     /// End of the last sample, if the table has extents.

@@ -39,6 +39,7 @@ pub use file_error::FileError;
 pub use files::matches;
 pub use format::Format;
 pub use names::Entries;
+pub use packed::{FIELDS_NAME, FORMS, PackedFields, PackedName, each_packed, form_kind};
 pub use sink::{FieldPlace, FieldSink};
 pub use window::Window;
 
@@ -65,6 +66,7 @@ mod forward;
 mod index;
 mod names;
 mod open;
+mod packed;
 #[cfg(any(feature = "lmdb", feature = "tfrecord"))]
 pub(in crate::source) mod protobuf;
 mod sink;
@@ -110,6 +112,8 @@ struct Shard {
     extents: Option<Box<Extents>>,
     /// Whether several samples may have their image at the same position.
     has_hard_links: bool,
+    /// Names under which `feedwater pack` has stored fields.
+    packed: PackedFields,
     /// Index after the file's last sample.
     end: u64,
     fields: ShardFields,
@@ -381,6 +385,7 @@ impl<F: Format> Hints for Records<F> {
             size_of_val(&*shard.entries)
                 + shard.names.as_ref().map_or(0, |names| names.memory_bytes())
                 + shard.extents.as_ref().map_or(0, |extents| extents.memory_bytes())
+                + shard.packed.memory_bytes()
                 + shard.path.capacity()
                 + shard.version.capacity()
         };

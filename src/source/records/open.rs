@@ -103,6 +103,7 @@ impl<F: Format> Records<F> {
                 names,
                 extents,
                 has_hard_links: facts.hard_links,
+                packed: facts.packed,
                 end,
                 fields: Default::default(),
             };

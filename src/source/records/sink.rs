@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Entry, Shard, Window, not_read};
+use super::{Entry, PackedFields, Shard, Window, not_read};
 use crate::error::{DataError, Reason, reserve};
 use crate::field::{Field, FieldKind, FieldValue};
 use crate::source::PutField;
@@ -37,6 +37,8 @@ pub struct FieldPlace<'a> {
     /// Start of the sample's record: `begin` if the file has extents, or else from
     /// [`Format::record_starts`](super::Format::record_starts). 0 if the format lists none.
     pub record: u64,
+    /// Names under which `feedwater pack` has stored the fields of the file; empty for other files.
+    pub packed: &'a PackedFields,
 }
 
 impl<'a> FieldPlace<'a> {

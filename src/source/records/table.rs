@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::extents::Extents;
 use super::index::{self, Facts, Key};
 use super::names::Names;
-use super::{DAMAGED, Entries, Entry, Exclusions, Format, Window};
+use super::{DAMAGED, Entries, Entry, Exclusions, Format, PackedFields, Window};
 use crate::error::{Error, Result};
 use crate::source::BadShards;
 use crate::source::bad_shards::BadShard;
@@ -117,13 +117,19 @@ pub fn table_of<F: Format>(
     let (file, len) = opened(file, packing);
     let mut entries = Entries::new(is_remote || packing.is_some());
     let mut excluded = Exclusions::default();
-    let classes = format.classes(&mut Window::new(&file, len));
+    let mut first = Window::new(&file, len);
+    let classes = format.classes(&mut first);
+    let packed = format.packed_fields(&mut first);
+    drop(first);
     let mut window = Window::new(&file, len);
     let walked = format.walk(&mut window, &mut entries, &mut excluded);
-    let (classes, wrong) = match (walked, classes) {
-        (Err(wrong), classes) => (classes.unwrap_or_default(), Some(wrong)),
-        (Ok(()), Err(wrong)) => (Vec::new(), Some(wrong)),
-        (Ok(()), Ok(classes)) => (classes, None),
+    let (packed, wrong) = match packed {
+        Ok(packed) => (packed, walked.err()),
+        Err(wrong) => (PackedFields::default(), Some(walked.err().unwrap_or(wrong))),
+    };
+    let (classes, wrong) = match classes {
+        Ok(classes) => (classes, wrong),
+        Err(of_classes) => (Vec::new(), Some(wrong.unwrap_or(of_classes))),
     };
     let mut damage = None;
     if let Some(wrong) = wrong {
@@ -156,7 +162,7 @@ pub fn table_of<F: Format>(
     names.finish();
     let extents = extents.finish();
     let (excluded, end) = (excluded.into_list(), extents.stored().1);
-    let facts = Facts { excluded, classes, hard_links: has_hard_links, end };
+    let facts = Facts { excluded, classes, packed, hard_links: has_hard_links, end };
     let contents = (list.into_boxed_slice(), names, extents, facts);
     // A table with only the samples before the damage is not stored. After a repair of the shard,
     // or with another policy, the next scan must find all samples.

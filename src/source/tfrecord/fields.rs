@@ -8,9 +8,10 @@ use super::message::{Item, Malformed, Message};
 use super::{checked_len, masked};
 use crate::error::{DataError, Reason, reserve};
 use crate::source::records::{
-    CLASSES_NAME, Entry, FieldPlace, FieldSink, FileError, Window, changed, damaged,
+    CLASSES_NAME, Entry, FIELDS_NAME, FieldPlace, FieldSink, FileError, PackedName, Window,
+    changed, damaged, each_packed, form_kind,
 };
-use crate::source::{FieldKind, FieldValue};
+use crate::source::{FieldKind, FieldValue, file_value};
 
 /// Number of bytes that are read at once while images are skipped.
 const AHEAD_BYTES: u64 = 4096;
@@ -34,7 +35,7 @@ pub fn pass(
     let record = record(&mut window, place)?;
     verify(&mut window, record.clone(), place.entry)?;
     // If a feature occurs several times, the last occurrence is used, as for the image.
-    let mut found: Vec<(String, Range<u64>)> = Vec::new();
+    let mut found: Vec<(String, Stored, Range<u64>)> = Vec::new();
     each_feature(&mut window, record, |window, name, feature| {
         let len = name.end - name.start;
         if len > MOST_NAME_BYTES {
@@ -43,19 +44,33 @@ pub fn pass(
         let Ok(name) = str::from_utf8(window.at(name.start, len)?).map(str::to_string) else {
             return Ok(());
         };
-        if let Some(earlier) = found.iter_mut().find(|(known, _)| *known == name) {
-            earlier.1 = feature;
-        } else if name != CLASSES_NAME
-            && !feature.is_empty()
-            && to.wants(&name, kind(window, feature.clone())?)
-        {
-            found.push((name, feature));
+        if name == CLASSES_NAME || name == FIELDS_NAME {
+            return Ok(());
+        }
+        let (name, stored) = match place.packed.find(&name) {
+            PackedName::Own => (name, Stored::Natural),
+            PackedName::Natural(field) => (field.into(), Stored::Natural),
+            PackedName::File(field) => (field.into(), Stored::File(name)),
+            PackedName::Form(field, form) => (field.into(), Stored::Form(form)),
+            PackedName::Hidden => return Ok(()),
+        };
+        if let Some(earlier) = found.iter_mut().find(|(known, ..)| *known == name) {
+            (earlier.1, earlier.2) = (stored, feature);
+        } else if !feature.is_empty() {
+            let kind = match &stored {
+                Stored::Natural => kind(window, feature.clone())?,
+                Stored::File(name) => file_value::kind(name),
+                Stored::Form(form) => form_kind(form),
+            };
+            if to.wants(&name, kind) {
+                found.push((name, stored, feature));
+            }
         }
         Ok(())
     })?;
-    for (name, feature) in found {
+    for (name, stored, feature) in found {
         to.read(place, &name, feature, buffer)?;
-        put(&name, buffer, to).map_err(|failed| match failed {
+        put(&name, &stored, buffer, to).map_err(|failed| match failed {
             Failed::Malformed => {
                 let problem = format!("the feature {name:?} is not a tf.train.Feature");
                 DataError::new(Reason::Corrupt, problem)
@@ -116,6 +131,16 @@ fn kind(window: &mut Window, feature: Range<u64>) -> Result<FieldKind, FileError
     })
 }
 
+/// Kind of a feature.
+enum Stored {
+    /// A list of numbers, a text or bytes.
+    Natural,
+    /// A file with this name, which `feedwater pack` has stored.
+    File(String),
+    /// A value that `feedwater pack` has stored in this form.
+    Form(&'static str),
+}
+
 enum Failed {
     Malformed,
     Error(DataError),
@@ -134,7 +159,7 @@ impl From<DataError> for Failed {
 }
 
 /// Passes the value of a feature to `to`.
-fn put(name: &str, feature: &[u8], to: &mut FieldSink<'_>) -> Result<(), Failed> {
+fn put(name: &str, stored: &Stored, feature: &[u8], to: &mut FieldSink<'_>) -> Result<(), Failed> {
     let Some((list, feature)) = last_list(feature)? else { return Ok(()) };
     let mut count = 0;
     match list {
@@ -159,10 +184,14 @@ fn put(name: &str, feature: &[u8], to: &mut FieldSink<'_>) -> Result<(), Failed>
                 (only, count) = (bytes, count + 1);
                 Ok(())
             })?;
-            match (count, str::from_utf8(only)) {
-                (0, _) => Ok(()),
-                (1, Ok(text)) => Ok(to.put(name, FieldValue::Text(text))?),
-                (1, Err(_)) => Ok(to.put(name, FieldValue::Bytes(only))?),
+            match (stored, count, str::from_utf8(only)) {
+                (_, 0, _) => Ok(()),
+                (Stored::File(file), 1, _) => Ok(to.put(name, file_value::value(file, only))?),
+                (Stored::Form(form), 1, _) => {
+                    Ok(each_packed(form, only, &mut |value| to.put(name, value))?)
+                }
+                (Stored::Natural, 1, Ok(text)) => Ok(to.put(name, FieldValue::Text(text))?),
+                (Stored::Natural, 1, Err(_)) => Ok(to.put(name, FieldValue::Bytes(only))?),
                 _ => put_texts(name, feature, to),
             }
         }

@@ -1,10 +1,13 @@
 //! Source for TFRecord files of `tf.train.Example`.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use super::Exclusions;
 use super::records::{
-    CLASSES_NAME, Entries, Entry, FieldPlace, FieldSink, FileError, Format, Records, Window,
+    CLASSES_NAME, Entries, Entry, FIELDS_NAME, FieldPlace, FieldSink, FileError, Format,
+    PackedFields, Records, Window,
 };
 use crate::error::DataError;
 
@@ -73,24 +76,25 @@ impl Format for TfRecordSettings {
 
     /// `feedwater pack` stores the class names in the first record.
     fn classes(&self, window: &mut Window) -> Result<Vec<String>, FileError> {
-        let Ok(Some(len)) = window.at(0, 12).map(|head| head.first_chunk().and_then(checked_len))
-        else {
-            // A damaged first record is not an error here, because `walk` reports the damage.
-            return Ok(Vec::new());
-        };
-        let Some(end) = 12u64.checked_add(len).filter(|&end| window.file_len() - 4 >= end) else {
-            return Ok(Vec::new());
-        };
-        // The checksum is verified first, because a damaged record may contain anything.
-        let whole = window.crc32c(12..end)?;
-        let expected = window.at(end, 4)?.first_chunk().map(|it| u32::from_le_bytes(*it));
-        match expected == Some(masked(whole)) {
-            true => example::texts(window, 12..end, CLASSES_NAME),
-            false => Ok(Vec::new()),
+        match first_record(window)? {
+            Some(record) => example::texts(window, record, CLASSES_NAME),
+            None => Ok(Vec::new()),
         }
     }
 
     const HAS_REMOTE_FIELDS: bool = true;
+
+    /// `feedwater pack` stores the names of fields in the first record.
+    fn packed_fields(&self, window: &mut Window) -> Result<PackedFields, FileError> {
+        let Some(record) = first_record(window)? else { return Ok(PackedFields::default()) };
+        let texts = example::texts(window, record, FIELDS_NAME)?;
+        PackedFields::parse(texts.iter().map(String::as_bytes))
+            .map_err(|problem| FileError::new(0, problem))
+    }
+
+    fn may_be_image(&self, name: &str) -> bool {
+        name == self.image
+    }
 
     fn record_starts(&self, window: &mut Window, count: usize) -> Result<Vec<u64>, DataError> {
         fields::starts(window, count)
@@ -147,6 +151,22 @@ impl Format for TfRecordSettings {
 /// data that contains CRCs is problematic (`crc32c.h`).
 fn masked(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
+}
+
+/// Returns the byte range of the first record. `None` if it is damaged, which is not an error here,
+/// because [`Format::walk`] reports the damage.
+fn first_record(window: &mut Window) -> Result<Option<Range<u64>>, FileError> {
+    let Ok(Some(len)) = window.at(0, 12).map(|head| head.first_chunk().and_then(checked_len))
+    else {
+        return Ok(None);
+    };
+    let Some(end) = 12u64.checked_add(len).filter(|&end| window.file_len() - 4 >= end) else {
+        return Ok(None);
+    };
+    // The checksum is verified first, because a damaged record may contain anything.
+    let whole = window.crc32c(12..end)?;
+    let expected = window.at(end, 4)?.first_chunk().map(|it| u32::from_le_bytes(*it));
+    Ok((expected == Some(masked(whole))).then_some(12..end))
 }
 
 /// Returns the length at the start of a record if its checksum matches.

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::records::{
-    CLASSES_NAME, Entries, Entry, FieldPlace, FieldSink, FileError, Format, MOST_CLASSES_BYTES,
-    Records, Window, changed,
+    CLASSES_NAME, Entries, Entry, FIELDS_NAME, FieldPlace, FieldSink, FileError, Format,
+    MOST_CLASSES_BYTES, PackedFields, PackedName, Records, Window, changed, each_packed, form_kind,
 };
 use super::{ExclusionReason, Exclusions, exclusion, file_value, label};
 use crate::error::{DataError, Reason};
@@ -108,30 +108,24 @@ impl Format for WebDatasetSettings {
 
     /// `feedwater pack` stores the class names in the first member.
     fn classes(&self, window: &mut Window) -> Result<Vec<String>, FileError> {
-        let first = tar::Members::default().next(window);
-        let Ok(Some(tar::Member { name, kind: Kind::File(data), .. })) = first else {
-            // A damaged first header is not an error here, because `walk` reports the damage.
-            return Ok(Vec::new());
-        };
-        if name != CLASSES_NAME.as_bytes() {
-            return Ok(Vec::new());
-        }
-        let bytes = data.bytes;
-        let len = bytes.end - bytes.start;
-        let wrong = |problem: String| FileError::new(bytes.start, problem);
-        if len > MOST_CLASSES_BYTES as u64 {
-            return Err(wrong(format!(
-                "the class names have {len} bytes; the maximum is {MOST_CLASSES_BYTES} bytes"
-            )));
-        }
-        let (mut text, mut at) = (Vec::new(), bytes.start);
-        while at < bytes.end {
-            let part = (bytes.end - at).min(Window::BYTES);
-            text.extend_from_slice(window.at(at, part)?);
-            at += part;
-        }
-        serde_json::from_slice(&text)
-            .map_err(|error| wrong(format!("the names of classes cannot be read: {error}")))
+        let Some(text) = meta(window, CLASSES_NAME)? else { return Ok(Vec::new()) };
+        serde_json::from_slice(&text).map_err(|error| {
+            FileError::new(0, format!("the names of classes cannot be read: {error}"))
+        })
+    }
+
+    /// `feedwater pack` stores the names of fields in one of the first two members.
+    fn packed_fields(&self, window: &mut Window) -> Result<PackedFields, FileError> {
+        let text = meta(window, FIELDS_NAME)?;
+        PackedFields::parse(text.as_deref().into_iter())
+            .map_err(|problem| FileError::new(0, problem))
+    }
+
+    const FIELDS_ARE_FILES: bool = true;
+
+    fn may_be_image(&self, name: &str) -> bool {
+        let mut images = self.image.split(';').map(|it| it.trim().to_lowercase());
+        images.any(|image| image == name || image == ANY)
     }
 
     const HAS_KEYS: bool = true;
@@ -163,16 +157,34 @@ impl Format for WebDatasetSettings {
         buffer: &mut Vec<u8>,
     ) -> Result<(), DataError> {
         let (_, parts) = group(place)?;
-        for (name, bytes) in &parts {
-            if !to.wants(name, file_value::kind(name)) {
+        // The field of each file, and the form of its value if `pack` has stored it.
+        let field = |(name, bytes): (_, _)| {
+            let name: &String = name;
+            let (field, form) = match place.packed.find(name) {
+                // The label, or the image, under the name of a packed field.
+                PackedName::Natural(field) if field == name => return None,
+                PackedName::Own | PackedName::Natural(_) => (&name[..], None),
+                PackedName::File(field) => (field, None),
+                PackedName::Form(field, form) => (field, Some(form)),
+                PackedName::Hidden => return None,
+            };
+            Some((field, form, name, bytes))
+        };
+        let found: Vec<_> =
+            parts.iter().map(|(name, bytes)| (name, bytes)).filter_map(field).collect();
+        for (field, form, name, bytes) in &found {
+            if !to.wants(field, form.map_or_else(|| file_value::kind(name), form_kind)) {
                 continue;
             }
-            if parts.iter().filter(|(other, _)| other == name).count() > 1 {
-                let problem = format!("the sample has several files {name:?}");
+            if found.iter().filter(|(other, ..)| other == field).count() > 1 {
+                let problem = format!("the sample has several files {field:?}");
                 return Err(DataError::new(Reason::Corrupt, problem));
             }
-            to.read(place, name, bytes.clone(), buffer)?;
-            to.put(name, file_value::value(name, buffer))?;
+            to.read(place, field, (*bytes).clone(), buffer)?;
+            match form {
+                None => to.put(field, file_value::value(name, buffer))?,
+                Some(form) => each_packed(form, buffer, &mut |value| to.put(field, value))?,
+            }
         }
         Ok(())
     }
@@ -358,6 +370,40 @@ impl Group {
 fn is_meta(name: &[u8]) -> bool {
     let first = name.split(|&byte| byte == b'/').next().unwrap_or(name);
     first.len() >= 4 && first.starts_with(b"__") && first.ends_with(b"__")
+}
+
+/// Returns the contents of the member `wanted` that `feedwater pack` has stored among the first two
+/// members. `None` if there is none.
+fn meta(window: &mut Window, wanted: &str) -> Result<Option<Vec<u8>>, FileError> {
+    let mut members = tar::Members::default();
+    for _ in 0..2 {
+        // A damaged first header is not an error here, because `walk` reports the damage.
+        let Ok(Some(tar::Member { name, kind: Kind::File(data), .. })) = members.next(window)
+        else {
+            return Ok(None);
+        };
+        if !is_meta(&name) {
+            return Ok(None);
+        }
+        if name != wanted.as_bytes() {
+            continue;
+        }
+        let bytes = data.bytes;
+        let len = bytes.end - bytes.start;
+        if len > MOST_CLASSES_BYTES as u64 {
+            let problem =
+                format!("{wanted} has {len} bytes; the maximum is {MOST_CLASSES_BYTES} bytes");
+            return Err(FileError::new(bytes.start, problem));
+        }
+        let (mut text, mut at) = (Vec::new(), bytes.start);
+        while at < bytes.end {
+            let part = (bytes.end - at).min(Window::BYTES);
+            text.extend_from_slice(window.at(at, part)?);
+            at += part;
+        }
+        return Ok(Some(text));
+    }
+    Ok(None)
 }
 
 /// Key of a sample, and the extension and the contents of each of its files.

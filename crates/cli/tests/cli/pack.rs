@@ -2,6 +2,7 @@
 
 mod changes;
 mod cluster;
+mod fields;
 
 use std::fs;
 use std::path::{Path, PathBuf};

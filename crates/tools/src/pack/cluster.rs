@@ -22,9 +22,11 @@ use feedwater::error::{Error, Result};
 use feedwater::source::Source;
 
 use super::encode::{EncodedImage, Sample, in_order};
+use super::fields::{FieldPlan, SampleFields, StoredField};
 use super::lock::Lock;
 use super::manifest::remove_leftovers;
 use super::origin::Origin;
+use super::shard::Facts;
 use super::writer::{Writer, Written};
 use super::{Manifest, Settings};
 
@@ -59,7 +61,8 @@ pub fn encode(source: &dyn Source, settings: &Settings, samples: Range<u64>) -> 
     let end = samples.end.min(source.len());
     let begin = samples.start.min(end);
     let mut piece = Piece { begin, samples: Vec::new() };
-    in_order(source, settings, begin..end, |_, sample| {
+    let fields = FieldPlan::new(source, settings)?;
+    in_order(source, settings, &fields, begin..end, |_, sample| {
         piece.samples.push(sample);
         Ok(())
     })?;
@@ -81,8 +84,10 @@ pub fn write_shard(
 ) -> Result<Written> {
     let ShardRange { number, begin, end, samples } = *shard;
     // The coordinator writes the manifest before it returns any shard range.
-    let classes = Manifest::read(directory)?.map_or(Vec::new(), |manifest| manifest.classes);
-    let mut writer = Writer::new(directory, settings, (samples, &classes[..]), number);
+    let (classes, fields) = Manifest::read(directory)?
+        .map_or(Default::default(), |manifest| (manifest.classes, manifest.made.fields));
+    let facts = Facts { classes: &classes, fields: &fields };
+    let mut writer = Writer::new(directory, settings, (samples, facts), number);
     let mut next = begin;
     for piece in pieces {
         let piece = piece?;
@@ -120,11 +125,18 @@ impl Piece {
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let entries = self.samples.iter().map(|Sample { origin, image }| {
             let image = image.as_ref().map_err(Clone::clone);
-            let image = image.map(|EncodedImage { bytes, extension, row_index }| EntryImage {
-                bytes: bytes.len(),
-                extension: extension.clone(),
-                row_index: row_index.as_ref().map(Vec::len),
-            });
+            let image =
+                image.map(|EncodedImage { bytes, extension, row_index, fields }| EntryImage {
+                    bytes: bytes.len(),
+                    extension: extension.clone(),
+                    row_index: row_index.as_ref().map(Vec::len),
+                    fields: fields
+                        .stored
+                        .iter()
+                        .map(|it| (it.name.clone(), it.bytes.len()))
+                        .collect(),
+                    fields_crc: fields.crc,
+                });
             Entry { origin: origin.clone(), image }
         });
         let header =
@@ -136,6 +148,7 @@ impl Piece {
         for image in self.samples.iter().filter_map(|it| it.image.as_ref().ok()) {
             bytes.extend(&image.bytes);
             bytes.extend(image.row_index.iter().flatten());
+            bytes.extend(image.fields.stored.iter().flat_map(|field| &field.bytes));
         }
         Ok(bytes)
     }
@@ -167,11 +180,17 @@ impl Piece {
         let header: PieceHeader = serde_json::from_slice(header).map_err(|_| damaged())?;
         let samples = header.entries.into_iter().map(|Entry { origin, image }| {
             let image = match image {
-                Ok(EntryImage { bytes, extension, row_index }) => Ok(EncodedImage {
-                    bytes: take(bytes)?.to_vec(),
-                    extension,
-                    row_index: row_index.map(|len| take(len).map(<[u8]>::to_vec)).transpose()?,
-                }),
+                Ok(EntryImage { bytes, extension, row_index, fields, fields_crc }) => {
+                    let mut take = |len| take(len).map(<[u8]>::to_vec);
+                    let (bytes, row_index) = (take(bytes)?, row_index.map(&mut take).transpose()?);
+                    let stored = fields.into_iter().map(|(name, len)| {
+                        let bytes = take(len)?;
+                        Ok(StoredField { name, bytes })
+                    });
+                    let stored = stored.collect::<Result<_>>()?;
+                    let fields = SampleFields { stored, crc: fields_crc };
+                    Ok(EncodedImage { bytes, extension, row_index, fields })
+                }
                 Err(problem) => Err(problem),
             };
             Ok(Sample { origin, image })
@@ -208,7 +227,8 @@ impl Coordinator {
         settings.check()?;
         std::fs::create_dir_all(directory).map_err(|error| Error::io(directory, &error))?;
         let lock = Lock::take(directory)?;
-        let manifest = Manifest::begin(directory, source, settings)?;
+        let fields = FieldPlan::new(source, settings)?;
+        let manifest = Manifest::begin(directory, source, settings, &fields)?;
         let samples = source.len();
         let next = if manifest.complete { samples } else { manifest.end() };
         Ok(Self {
@@ -295,7 +315,7 @@ impl Coordinator {
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// JSON header of a serialized piece. The bytes of a piece are: the length of the header, the
-/// header, and the images and row indexes of the samples.
+/// header, and the images, row indexes and fields of the samples.
 #[derive(Serialize, Deserialize)]
 struct PieceHeader {
     version: String,
@@ -315,11 +335,13 @@ struct Entry {
     image: Result<EntryImage, String>,
 }
 
-/// Image of a sample in the header: its file name extension, and the lengths of the image and of
-/// its row index in bytes.
+/// Image of a sample in the header: its file name extension, the lengths of the image, of its row
+/// index and of its fields in bytes, and the names and the checksum of the fields.
 #[derive(Serialize, Deserialize)]
 struct EntryImage {
     bytes: usize,
     extension: String,
     row_index: Option<usize>,
+    fields: Vec<(String, usize)>,
+    fields_crc: Option<u32>,
 }

@@ -14,6 +14,7 @@ use feedwater::plan::Limits;
 use feedwater::source::Source;
 use feedwater::source::custom::HostPage;
 
+use super::fields::{FieldPlan, SampleFields};
 use super::origin::Origin;
 use super::presize::Presizer;
 use super::rows::RowIndexer;
@@ -37,6 +38,7 @@ pub(super) struct EncodedImage {
     /// File name extension of the format.
     pub extension: String,
     pub row_index: Option<Vec<u8>>,
+    pub fields: SampleFields,
 }
 
 impl Sample {
@@ -50,8 +52,8 @@ impl Sample {
     /// Returns the entry that a shard contains for this sample.
     pub fn item<'a>(&'a self, image: &'a EncodedImage, key: &'a str) -> Item<'a> {
         let Origin { location, label, .. } = &self.origin;
-        let EncodedImage { bytes, extension, .. } = image;
-        Item { key, location, extension, label: *label, bytes }
+        let EncodedImage { bytes, extension, fields, .. } = image;
+        Item { key, location, extension, label: *label, bytes, fields }
     }
 }
 
@@ -70,6 +72,7 @@ pub(super) fn key(index: u64, samples: u64) -> String {
 pub(super) fn in_order(
     source: &dyn Source,
     settings: &Settings,
+    fields: &FieldPlan,
     samples: Range<u64>,
     mut take: impl FnMut(u64, Sample) -> Result<()>,
 ) -> Result<()> {
@@ -84,7 +87,7 @@ pub(super) fn in_order(
             let large = large.clone();
             let work = move || {
                 let Ok(mut indices) = assigned.recv() else { return };
-                let mut maker = Maker::new(source, settings, large);
+                let mut maker = Maker::new(source, settings, fields, large);
                 // Sending fails only if the receiver was dropped, because packing has ended.
                 let _ = indices.try_for_each(|it| sender.send(maker.make(it)).map_err(drop));
             };
@@ -98,7 +101,8 @@ pub(super) fn in_order(
             // first sample of this thread is received.
             let _ = assign.send(indices);
         }
-        let mut here = threads.is_empty().then(|| Maker::new(source, settings, large.clone()));
+        let mut here =
+            threads.is_empty().then(|| Maker::new(source, settings, fields, large.clone()));
         for (place, index) in samples.enumerate() {
             let ended = |_| Error::Internal { problem: "a thread of pack panicked".into() };
             let Made { origin, image } = match &mut here {
@@ -130,27 +134,40 @@ pub(super) struct Made {
 /// Encodes samples. Each thread has its own `Maker`.
 pub(super) struct Maker<'a> {
     source: &'a dyn Source,
+    fields: &'a FieldPlan,
     limits: &'a Limits,
     strict: bool,
     page: HostPage,
+    /// Memory for the fields of a sample.
+    buffer: Vec<u8>,
     presizer: Option<Presizer>,
     rows: Option<RowIndexer>,
     room: Room,
 }
 
 impl<'a> Maker<'a> {
-    pub fn new(source: &'a dyn Source, settings: &'a Settings, large: Arc<LargeImages>) -> Self {
+    pub fn new(
+        source: &'a dyn Source,
+        settings: &'a Settings,
+        fields: &'a FieldPlan,
+        large: Arc<LargeImages>,
+    ) -> Self {
         let Settings { ref limits, strict, .. } = *settings;
         let presizer = settings.presize.map(|it| Presizer::new(it).strict(strict));
         let (page, room) = (HostPage::default(), Room::of_thread(large));
         let rows = settings.row_index.then(RowIndexer::default);
-        Self { source, limits, strict, page, presizer, rows, room }
+        let buffer = Vec::new();
+        Self { source, fields, limits, strict, page, buffer, presizer, rows, room }
     }
 
     pub fn make(&mut self, index: u64) -> Made {
         let limit = self.limits.max_file_bytes;
-        let (origin, read) = Origin::read(self.source, index, &mut self.page, limit);
-        let mut image = read.and_then(|()| self.image());
+        let (mut origin, read) = Origin::read(self.source, index, &mut self.page, limit);
+        let fields = read.and_then(|()| {
+            let (source, plan, limits) = (self.source, self.fields, self.limits);
+            origin.read_fields(source, plan, index, limits, &mut self.buffer)
+        });
+        let mut image = fields.and_then(|fields| Ok(EncodedImage { fields, ..self.image()? }));
         if let (Ok(image), Some(rows)) = (&mut image, &mut self.rows) {
             image.row_index = rows.make(&image.bytes);
         }
@@ -172,28 +189,41 @@ impl<'a> Maker<'a> {
                 self.room.give_back();
             }
             if let Some(bytes) = made? {
-                return Ok(EncodedImage { bytes, extension: "jpg".into(), row_index: None });
+                return Ok(encoded(bytes, "jpg"));
             }
         }
-        let extension = match header.format {
-            Format::Jpeg => "jpg",
-            Format::Png => "png",
-            Format::WebP => "webp",
-            Format::Pnm => match bytes.get(1) {
-                Some(b'1' | b'4') => "pbm",
-                Some(b'2' | b'5') => "pgm",
-                _ => "ppm",
-            },
-            Format::Bmp => "bmp",
-            Format::Gif => "gif",
-            Format::Tiff => "tif",
+        let Some(extension) = extension(header.format, bytes) else {
             // The format `Pixels` occurs only in caches, never in a file.
-            other => {
-                let problem =
-                    format!("{} images have no file name extension in packed shards", other.name());
-                return Err(DataError::new(Reason::Unsupported, problem));
-            }
+            let problem = format!(
+                "{} images have no file name extension in packed shards",
+                header.format.name()
+            );
+            return Err(DataError::new(Reason::Unsupported, problem));
         };
-        Ok(EncodedImage { bytes: bytes.to_vec(), extension: extension.into(), row_index: None })
+        Ok(encoded(bytes.to_vec(), extension))
     }
+}
+
+/// File name extension of the images of a format. `bytes` are the image.
+pub(super) fn extension(format: Format, bytes: &[u8]) -> Option<&'static str> {
+    Some(match format {
+        Format::Jpeg => "jpg",
+        Format::Png => "png",
+        Format::WebP => "webp",
+        Format::Pnm => match bytes.get(1) {
+            Some(b'1' | b'4') => "pbm",
+            Some(b'2' | b'5') => "pgm",
+            _ => "ppm",
+        },
+        Format::Bmp => "bmp",
+        Format::Gif => "gif",
+        Format::Tiff => "tif",
+        _ => return None,
+    })
+}
+
+/// An image without its row index and fields.
+fn encoded(bytes: Vec<u8>, extension: &str) -> EncodedImage {
+    let (extension, fields) = (extension.into(), SampleFields::default());
+    EncodedImage { bytes, extension, row_index: None, fields }
 }

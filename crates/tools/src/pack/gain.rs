@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::Settings;
 use super::encode::Maker;
+use super::fields::{FieldChoice, FieldPlan};
 use feedwater::error::{Error, Result};
 use feedwater::internals::footprint::counted;
 use feedwater::internals::loader::LargeImages;
@@ -42,6 +43,7 @@ pub struct Gain {
 /// Fails with [`Error::Config`] if `settings.presize` is `None`, or if no sample is usable.
 pub fn gain(source: &dyn Source, settings: &Settings, chain: &Chain, looks: u64) -> Result<Gain> {
     const ROUNDS: u32 = 5;
+    let settings = &Settings { fields: FieldChoice::None, ..settings.clone() };
     settings.check()?;
     if settings.presize.is_none() {
         return Err(Error::config(
@@ -50,9 +52,10 @@ pub fn gain(source: &dyn Source, settings: &Settings, chain: &Chain, looks: u64)
              measure",
         ));
     }
+    let fields = FieldPlan::new(source, settings)?;
     let (mut before, mut after) = (Vec::new(), Vec::new());
     let large = Arc::new(LargeImages::new(settings.limits.large_image_memory));
-    let mut maker = Maker::new(source, settings, large);
+    let mut maker = Maker::new(source, settings, &fields, large);
     let mut page = HostPage::default();
     let looks = looks.min(source.len());
     for look in 0..looks {

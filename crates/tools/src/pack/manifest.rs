@@ -1,12 +1,14 @@
 //! Manifest of packed shards, a hidden JSON file. An interrupted pack resumes with it, and
 //! verification compares the shards with it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::fields::FieldPlan;
 use super::writer::{SKIPPED_KEPT, Written};
 use super::{Presize, Settings, Shard, ShardFormat, Skipped, origin, rows};
 use feedwater::error::{Error, Result};
@@ -24,8 +26,8 @@ const MOST_BYTES: u64 = 256 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// Version of the manifest format, now 2. A manifest of version 1 has no version field. Its
-    /// shards have no records of their source samples.
+    /// Version of the manifest format: 3 if fields are packed, otherwise 2. A manifest of version 1
+    /// has no version field. Its shards have no records of their source samples.
     #[serde(default = "first_version")]
     pub version: u32,
     /// Inputs that determine the shards.
@@ -61,6 +63,10 @@ pub struct Made {
     pub presize: Option<Presize>,
     /// Whether unusable samples are skipped.
     pub skip: bool,
+    /// The packed fields, and the patterns of their names in the shards: the name of a file such as
+    /// `seg.png`, or a name that ends in `.*`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub fields: BTreeMap<String, String>,
 }
 
 impl Manifest {
@@ -75,6 +81,7 @@ impl Manifest {
         directory: &Path,
         source: &dyn Source,
         settings: &Settings,
+        fields: &FieldPlan,
     ) -> Result<Self> {
         remove_leftovers(directory, &settings.name)?;
         let made = Made {
@@ -85,10 +92,11 @@ impl Manifest {
             shard_bytes: settings.shard_bytes,
             presize: settings.presize,
             skip: settings.skip,
+            fields: fields.patterns(),
         };
         if let Some(found) = Self::read(directory)? {
             if !settings.overwrite {
-                found.check(directory, source, settings, &made)?;
+                found.check(directory, source, (settings, fields), &made)?;
                 return Ok(found);
             }
             found.remove(directory)?;
@@ -100,8 +108,9 @@ impl Manifest {
             );
             return Err(Error::config("destination", problem));
         }
+        let version = if made.fields.is_empty() { FIRST_WITH_RECORDS } else { VERSION };
         let new = Self {
-            version: VERSION,
+            version,
             made,
             classes: source.classes().to_vec(),
             shards: Vec::new(),
@@ -175,7 +184,7 @@ impl Manifest {
         &self,
         directory: &Path,
         source: &dyn Source,
-        settings: &Settings,
+        (settings, fields): (&Settings, &FieldPlan),
         made: &Made,
     ) -> Result<()> {
         let refused = |what: String| {
@@ -188,7 +197,7 @@ impl Manifest {
                 difference(&self.made, made)
             ));
         }
-        if self.version < VERSION {
+        if self.version < FIRST_WITH_RECORDS {
             return refused(
                 "was packed by an older feedwater, which did not record the samples of the source, so changes \
                  cannot be detected"
@@ -223,7 +232,7 @@ impl Manifest {
         if self.complete && ends.last().is_none_or(|&end| end < source.len()) {
             ends.push(source.len());
         }
-        match origin::difference(source, directory, settings, &ends)? {
+        match origin::difference(source, directory, (settings, fields), &ends)? {
             None => Ok(()),
             Some(changed) => {
                 refused(format!("was packed from a source that has changed since: {changed}"))
@@ -249,9 +258,11 @@ impl Manifest {
 const WAY_OUT: &str =
     "overwrite it (`--overwrite`), which packs everything again, or name another directory";
 
-/// Current version of the manifest. It is the first version that records the samples of the source
-/// (`origin.rs`).
-const VERSION: u32 = 2;
+/// First version that records the samples of the source (`origin.rs`).
+const FIRST_WITH_RECORDS: u32 = 2;
+/// Current version of the manifest. It is the first version with fields. A manifest without fields
+/// has the previous version, so that an older feedwater can read it.
+const VERSION: u32 = 3;
 
 /// Fields that the manifests of all versions have. They are read first to check the version.
 #[derive(Deserialize)]
@@ -302,7 +313,7 @@ fn remove(path: &Path) -> Result<()> {
 /// Describes the first input that differs between two packs, with both values.
 fn difference(found: &Made, wanted: &Made) -> String {
     let words = |made: &Made| {
-        let Made { source, samples, format, name, shard_bytes, presize, skip } = made;
+        let Made { source, samples, format, name, shard_bytes, presize, skip, fields } = made;
         let presize = match presize {
             None => "none".into(),
             Some(Presize { shorter, quality }) => {
@@ -310,7 +321,10 @@ fn difference(found: &Made, wanted: &Made) -> String {
             }
         };
         let unusable = if *skip { "on" } else { "off" };
+        let fields: Vec<&str> = fields.keys().map(String::as_str).collect();
+        let fields = if fields.is_empty() { "none".into() } else { fields.join(", ") };
         [
+            ("fields", fields),
             ("format", format.key().into()),
             ("name", format!("{name:?}")),
             ("presize", presize),
@@ -341,13 +355,16 @@ mod tests {
             shard_bytes: 256 << 20,
             presize: None,
             skip: false,
+            fields: BTreeMap::new(),
         };
+        let fields = BTreeMap::from([("b".into(), "b.*".into()), ("a.png".into(), "a.png".into())]);
         let presize = Some(Presize { shorter: 400, quality: 90 });
         for (changed, expected) in [
             (
                 Made { presize, ..made.clone() },
                 "presize was none and is now 400 pixels of the shorter side, quality 90",
             ),
+            (Made { fields, ..made.clone() }, "fields was none and is now a.png, b"),
             (Made { skip: true, ..made.clone() }, "skip was off and is now on"),
             (
                 Made { shard_bytes: 1 << 20, ..made.clone() },

@@ -3,6 +3,7 @@
 //!
 //! * Samples and labels are written in source order. Images are copied byte for byte, or made
 //!   smaller.
+//! * Fields are stored so that columns of the packed set equal those of the source (`fields`).
 //! * Each shard contains the class names. The sources `webdataset` and `tfrecord` read these names,
 //!   and other readers skip them.
 //! * The sample that brings a shard to the requested size is the shard's last one. The content of
@@ -32,6 +33,7 @@ use feedwater::plan::Limits;
 use feedwater::source::Source;
 
 pub use cluster::{Coordinator, Piece, ShardRange, encode, write_shard};
+pub use fields::{ChosenFields, FieldChoice, chosen_fields};
 pub use gain::{Gain, gain};
 pub use manifest::{Made, Manifest};
 pub use presize::{Presize, Presizer};
@@ -39,11 +41,14 @@ pub use shard::{Shard, ShardFormat};
 pub use verify::{verify, verify_shard};
 pub use writer::Written;
 
+use fields::FieldPlan;
 use lock::Lock;
+use shard::Facts;
 use writer::Writer;
 
 mod cluster;
 mod encode;
+mod fields;
 mod gain;
 mod lock;
 mod manifest;
@@ -85,6 +90,10 @@ pub struct Settings {
     pub strict: bool,
     /// Whether to store row indexes of JPEGs beside the shards. Default true.
     pub row_index: bool,
+    /// Fields to store besides images and labels. Default: all. A field that a sample lacks is not
+    /// stored for it. A field with more bytes than `limits.max_field_bytes` makes the sample
+    /// unusable.
+    pub fields: FieldChoice,
 }
 
 impl Default for Settings {
@@ -101,6 +110,7 @@ impl Default for Settings {
             limits: Limits::default(),
             strict: true,
             row_index: true,
+            fields: FieldChoice::default(),
         }
     }
 }
@@ -160,14 +170,16 @@ pub fn pack(
     settings.check()?;
     fs::create_dir_all(directory).map_err(|error| Error::io(directory, &error))?;
     let _lock = Lock::take(directory)?;
-    let mut manifest = Manifest::begin(directory, source, settings)?;
+    let fields = FieldPlan::new(source, settings)?;
+    let mut manifest = Manifest::begin(directory, source, settings, &fields)?;
     if manifest.complete {
         return Ok(manifest);
     }
     let samples = source.len();
-    let facts = (samples, source.classes());
+    let patterns = fields.patterns();
+    let facts = (samples, Facts { classes: source.classes(), fields: &patterns });
     let mut writer = Writer::new(directory, settings, facts, manifest.shards.len() as u64);
-    encode::in_order(source, settings, manifest.end()..samples, |index, sample| {
+    encode::in_order(source, settings, &fields, manifest.end()..samples, |index, sample| {
         writer.append(index, &sample)?;
         progress(index + 1);
         if settings.is_full(writer.bytes()) || index + 1 == samples {

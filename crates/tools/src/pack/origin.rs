@@ -4,7 +4,8 @@
 //! Beside each shard, a hidden file contains one line of JSON for each sample of the source,
 //! including skipped samples. A sample counts as unchanged if its location, label and version are
 //! unchanged. If the version has changed, or if the source has no version for the sample, the bytes
-//! are compared. [`Settings::verify`] compares the bytes of all samples.
+//! are compared. Fields are always compared, unless the version covers them. [`Settings::verify`]
+//! compares the bytes of all samples.
 
 use std::io::{BufRead, BufReader};
 use std::panic::resume_unwind;
@@ -15,9 +16,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::{Deserialize, Serialize};
 
 use super::Settings;
+use super::fields::{FieldPlan, SampleFields};
 use feedwater::error::{DataError, Error, Result};
 use feedwater::internals::file;
 use feedwater::internals::threads::in_parts;
+use feedwater::plan::Limits;
 use feedwater::source::Source;
 use feedwater::source::custom::HostPage;
 
@@ -31,9 +34,12 @@ pub(super) struct Origin {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     version: Option<String>,
     content: Content,
+    /// Fields as they are packed, if they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fields: Option<Content>,
 }
 
-/// Content of a sample at the time of packing, or the reason why it could not be read.
+/// Image or fields of a sample at the time of packing, or the reason why they could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Content {
@@ -63,7 +69,30 @@ impl Origin {
             Err(error) => Content::Error(error.reason.name().into()),
         };
         let (location, label) = (source.location(index), source.label(index));
-        (Self { location, label, version, content }, read)
+        (Self { location, label, version, content, fields: None }, read)
+    }
+
+    /// Reads the fields of the sample, and records them.
+    pub fn read_fields(
+        &mut self,
+        source: &dyn Source,
+        plan: &FieldPlan,
+        index: u64,
+        limits: &Limits,
+        buffer: &mut Vec<u8>,
+    ) -> Result<SampleFields, DataError> {
+        let Content::Read { bytes, crc } = self.content else {
+            return Ok(SampleFields::default());
+        };
+        let read = plan.read(source, index, (bytes, crc), limits, buffer);
+        self.fields = match &read {
+            Ok(SampleFields { stored, crc }) => crc.map(|crc| Content::Read {
+                bytes: stored.iter().map(|field| field.bytes.len() as u64).sum(),
+                crc,
+            }),
+            Err(error) => Some(Content::Error(error.reason.name().into())),
+        };
+        read
     }
 
     /// Describes how the sample has changed since it was packed. Returns `None` if it has not
@@ -72,8 +101,9 @@ impl Origin {
         &self,
         source: &dyn Source,
         index: u64,
-        page: &mut HostPage,
+        (page, buffer): (&mut HostPage, &mut Vec<u8>),
         settings: &Settings,
+        plan: &FieldPlan,
     ) -> Option<String> {
         let (location, label) = (source.location(index), source.label(index));
         if self.location != location {
@@ -89,21 +119,34 @@ impl Origin {
             ));
         }
         let has_version = self.version.is_some() && self.version == source.version(index);
-        if has_version && !settings.verify {
-            return None;
+        let is_known = has_version && !settings.verify;
+        if !is_known {
+            let (now, _) = Self::read(source, index, page, settings.limits.max_file_bytes);
+            if now.content != self.content {
+                return Some(format!(
+                    "the content of sample {index} ({location}) was {} and is {} now",
+                    self.words(&self.content),
+                    now.words(&now.content)
+                ));
+            }
         }
-        let (now, _) = Self::read(source, index, page, settings.limits.max_file_bytes);
-        (now.content != self.content).then(|| {
-            format!(
-                "the content of sample {index} ({location}) was {} and is {} now",
-                self.words(),
-                now.words()
-            )
-        })
+        // A field that is the image is recognised by the content of the image.
+        let mut now = self.clone();
+        if !is_known || plan.needs_comparison() {
+            let _ = now.read_fields(source, plan, index, &settings.limits, buffer);
+        }
+        match (&self.fields, &now.fields) {
+            (Some(was), Some(is)) if was != is => Some(format!(
+                "the fields of sample {index} ({location}) were {} and are {} now",
+                self.words(was),
+                self.words(is)
+            )),
+            _ => None,
+        }
     }
 
-    fn words(&self) -> String {
-        match (&self.content, &self.version) {
+    fn words(&self, content: &Content) -> String {
+        match (content, &self.version) {
             (Content::Error(reason), _) => reason.clone(),
             (Content::Read { bytes, crc }, None) => format!("{bytes} bytes with CRC {crc:08x}"),
             (Content::Read { bytes, crc }, Some(version)) => {
@@ -140,19 +183,25 @@ pub(super) fn write(directory: &Path, name: &str, number: u64, origins: &[Origin
 pub(super) fn difference(
     source: &dyn Source,
     directory: &Path,
-    settings: &Settings,
+    (settings, plan): (&Settings, &FieldPlan),
     ends: &[u64],
 ) -> Result<Option<String>> {
     let next = AtomicU64::new(0);
     let found = Mutex::new(Ok(None::<(u64, String)>));
     let work = || {
-        let mut page = HostPage::default();
+        let (mut page, mut buffer) = (HostPage::default(), Vec::new());
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(&end) = ends.get(number as usize) else { return };
             let begin = number.checked_sub(1).map_or(0, |before| ends[before as usize]);
             let path = path(directory, &settings.name, number);
-            let first = first_changed(source, &path, begin..end, &mut page, settings);
+            let first = first_changed(
+                source,
+                &path,
+                begin..end,
+                (&mut page, &mut buffer),
+                (settings, plan),
+            );
             let mut found = found.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             match (&*found, first) {
                 (_, Ok(None)) => continue,
@@ -179,8 +228,8 @@ fn first_changed(
     source: &dyn Source,
     path: &Path,
     samples: std::ops::Range<u64>,
-    page: &mut HostPage,
-    settings: &Settings,
+    (page, buffer): (&mut HostPage, &mut Vec<u8>),
+    (settings, plan): (&Settings, &FieldPlan),
 ) -> Result<Option<(u64, String)>> {
     let failed = |problem: String| Error::Io { path: path.into(), problem, source: None };
     let file = file::open_unfollowed(path).map_err(|error| Error::io(path, &error))?;
@@ -190,7 +239,7 @@ fn first_changed(
         let line = line.map_err(|error| Error::io(path, &error))?;
         let origin: Origin = serde_json::from_str(&line)
             .map_err(|error| failed(format!("was not written by pack: {error}")))?;
-        if let Some(difference) = origin.changed(source, index, page, settings) {
+        if let Some(difference) = origin.changed(source, index, (page, buffer), settings, plan) {
             return Ok(Some((index, difference)));
         }
     }

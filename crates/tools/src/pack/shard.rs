@@ -7,18 +7,20 @@ use serde::{Deserialize, Serialize};
 
 use feedwater::error::{Error, Result};
 use feedwater::internals::file::AtomicFile;
-use feedwater::internals::source::records::CLASSES_NAME;
+use feedwater::internals::source::records::{CLASSES_NAME, FIELDS_NAME};
+
+use super::fields::{LABEL_FILE, Patterns, SampleFields};
 
 /// File format of shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ShardFormat {
-    /// Tar archives for WebDataset. A sample has two members: the image `KEY.jpg` (or `.png`,
-    /// `.webp`) and the label `KEY.cls`.
+    /// Tar archives for WebDataset. A sample has the image `KEY.jpg` (or `.png`, `.webp`), the
+    /// label `KEY.cls`, and a member for each field, such as `KEY.caption.txt`.
     #[default]
     WebDataset,
     /// TFRecord files of `tf.train.Example`, with `image/encoded`, `image/class/label`,
-    /// `image/format` and `image/filename`.
+    /// `image/format`, `image/filename`, and a feature for each field.
     TfRecord,
 }
 
@@ -61,7 +63,21 @@ pub(super) struct Item<'a> {
     pub extension: &'a str,
     pub label: i64,
     pub bytes: &'a [u8],
+    pub fields: &'a SampleFields,
 }
+
+/// Facts about the whole source that the first sample of a shard contains.
+#[derive(Clone, Copy)]
+pub(super) struct Facts<'a> {
+    /// Class names in the order of their labels.
+    pub classes: &'a [String],
+    /// Patterns of the packed fields.
+    pub fields: &'a Patterns,
+}
+
+/// Features of every TFRecord example, sorted.
+pub(super) const FEATURES: [&str; 4] =
+    ["image/class/label", "image/encoded", "image/filename", "image/format"];
 
 /// Finished shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,51 +88,50 @@ pub struct Shard {
     pub samples: u64,
     /// File size in bytes.
     pub bytes: u64,
-    /// CRC-32C over the labels and images of all samples, in order.
+    /// CRC-32C over the labels, images and fields of all samples, in order.
     pub crc: u32,
     /// Source index of the first sample after the shard.
     pub end: u64,
 }
 
 /// Shard that is being written, under a hidden temporary name.
-pub(super) struct ShardWriter {
+pub(super) struct ShardWriter<'a> {
     format: ShardFormat,
     path: PathBuf,
     out: Counted<AtomicFile>,
     samples: u64,
     crc: u32,
-    /// Class names of the source. `None` after they were written with the first sample.
-    classes: Option<Vec<String>>,
-    /// Number of bytes that the class names take in the file.
-    classes_bytes: u64,
+    /// Facts about the source. `None` after they were written with the first sample.
+    facts: Option<Facts<'a>>,
+    /// Number of bytes that these facts take in the file.
+    facts_bytes: u64,
 }
 
-impl ShardWriter {
+impl<'a> ShardWriter<'a> {
     pub fn create(
         directory: &Path,
         format: ShardFormat,
         file_name: &str,
-        classes: &[String],
+        facts: Facts<'a>,
     ) -> Result<Self> {
         let path = directory.join(file_name);
         let file = AtomicFile::create(&path).map_err(|error| Error::io(&path, &error))?;
         let out = Counted { out: file, bytes: 0 };
-        let classes = (!classes.is_empty()).then(|| classes.to_vec());
-        Ok(Self { format, path, out, samples: 0, crc: 0, classes, classes_bytes: 0 })
+        Ok(Self { format, path, out, samples: 0, crc: 0, facts: Some(facts), facts_bytes: 0 })
     }
 
     pub fn append(&mut self, item: &Item) -> Result<()> {
         let before = self.out.bytes;
-        let written = match self.classes.take() {
-            Some(classes) => write_first_item(self.format, &mut self.out, item, &classes),
+        let written = match self.facts.take() {
+            Some(facts) => write_first_item(self.format, &mut self.out, item, facts),
             None => write_item(self.format, &mut self.out, item),
         };
         written.map_err(|error| Error::io(&self.path, &error))?;
         if self.samples == 0 {
-            self.classes_bytes = self.out.bytes - before - item_bytes(self.format, item);
+            self.facts_bytes = self.out.bytes - before - item_bytes(self.format, item);
         }
         self.samples += 1;
-        self.crc = content_crc(self.crc, item.label, item.bytes);
+        self.crc = content_crc(self.crc, item.label, item.bytes, item.fields.crc);
         Ok(())
     }
 
@@ -125,10 +140,10 @@ impl ShardWriter {
         &self.path
     }
 
-    /// Number of bytes of the samples written so far. The class names do not count. So a shard ends
-    /// at the same sample with and without class names.
+    /// Number of bytes of the samples written so far. The facts about the source do not count. So a
+    /// shard ends at the same sample with and without class names.
     pub fn bytes(&self) -> u64 {
-        self.out.bytes - self.classes_bytes
+        self.out.bytes - self.facts_bytes
     }
 
     /// Finishes the file, syncs it to disk, and gives it its final name.
@@ -145,9 +160,11 @@ impl ShardWriter {
     }
 }
 
-/// Extends the checksum `before`, which covers all earlier samples, by one sample.
-pub(super) fn content_crc(before: u32, label: i64, bytes: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c_append(before, &label.to_le_bytes()), bytes)
+/// Extends the checksum `before`, which covers all earlier samples, by one sample. `fields` is the
+/// checksum of its fields, if fields are packed.
+pub(super) fn content_crc(before: u32, label: i64, bytes: &[u8], fields: Option<u32>) -> u32 {
+    let crc = crc32c::crc32c_append(crc32c::crc32c_append(before, &label.to_le_bytes()), bytes);
+    fields.map_or(crc, |fields| crc32c::crc32c_append(crc, &fields.to_le_bytes()))
 }
 
 /// Bytes that a sample adds to a shard.
@@ -163,31 +180,38 @@ pub(super) fn item_bytes(format: ShardFormat, item: &Item) -> u64 {
 fn write_item(format: ShardFormat, out: &mut impl Write, item: &Item) -> io::Result<()> {
     match format {
         ShardFormat::WebDataset => tar_members(out, item),
-        ShardFormat::TfRecord => tf_record(out, &example(item, &[])),
+        ShardFormat::TfRecord => tf_record(out, &example(item, None)),
     }
 }
 
-/// Writes the first sample of a shard together with the class names. The names are in a place that
-/// readers without support for class names skip.
+/// Writes the first sample of a shard together with the facts about the source. They are in a place
+/// that readers without support for them skip.
 fn write_first_item(
     format: ShardFormat,
     out: &mut impl Write,
     item: &Item,
-    classes: &[String],
+    facts: Facts<'_>,
 ) -> io::Result<()> {
     match format {
         ShardFormat::WebDataset => {
-            // Readers of WebDataset ignore a member whose name has no dot, such as this one.
-            tar_member(out, CLASSES_NAME, &serde_json::to_vec(classes)?)?;
+            // Readers of WebDataset ignore a member whose name has no dot, such as these.
+            if !facts.classes.is_empty() {
+                tar_member(out, CLASSES_NAME, &serde_json::to_vec(facts.classes)?)?;
+            }
+            if !facts.fields.is_empty() {
+                tar_member(out, FIELDS_NAME, &serde_json::to_vec(facts.fields)?)?;
+            }
             tar_members(out, item)
         }
-        ShardFormat::TfRecord => tf_record(out, &example(item, classes)),
+        ShardFormat::TfRecord => tf_record(out, &example(item, Some(facts))),
     }
 }
 
 fn tar_members(out: &mut impl Write, item: &Item) -> io::Result<()> {
     let label = item.label.to_string();
-    for (extension, bytes) in [(item.extension, item.bytes), ("cls", label.as_bytes())] {
+    let own = [(item.extension, item.bytes), (LABEL_FILE, label.as_bytes())];
+    let fields = item.fields.stored.iter().map(|field| (&field.name[..], &field.bytes[..]));
+    for (extension, bytes) in own.into_iter().chain(fields) {
         tar_member(out, &format!("{}.{extension}", item.key), bytes)?;
     }
     Ok(())
@@ -220,31 +244,47 @@ fn tf_record(out: &mut impl Write, data: &[u8]) -> io::Result<()> {
 }
 
 /// Encodes a `tf.train.Example` (tensorflow/core/example/example.proto). The features are sorted by
-/// name. If there are class names, they are one of the features.
-fn example(item: &Item, classes: &[String]) -> Vec<u8> {
+/// name. The facts about the source, if any, are features, too.
+fn example(item: &Item, facts: Option<Facts<'_>>) -> Vec<u8> {
     let bytes_list = |value: &[u8]| field(1, &field(1, value));
     let label = field(3, &field(1, &varint(item.label as u64)));
-    let features = [
-        ("image/class/label", label),
-        ("image/encoded", bytes_list(item.bytes)),
-        ("image/filename", bytes_list(item.location.as_bytes())),
-        ("image/format", bytes_list(item.extension.as_bytes())),
+    let own = [
+        label,
+        bytes_list(item.bytes),
+        bytes_list(item.location.as_bytes()),
+        bytes_list(item.extension.as_bytes()),
     ];
-    let names: Vec<Vec<u8>> = classes.iter().map(|name| field(1, name.as_bytes())).collect();
-    let names = (!names.is_empty()).then(|| (CLASSES_NAME, field(1, &names.concat())));
-    let entries = names.into_iter().chain(features);
-    let entries: Vec<Vec<u8>> = entries
+    let mut features: Vec<(&str, Vec<u8>)> = FEATURES.into_iter().zip(own).collect();
+    let stored = item.fields.stored.iter();
+    features.extend(stored.map(|field| (&field.name[..], field.bytes.clone())));
+    if let Some(Facts { classes, fields }) = facts {
+        if !classes.is_empty() {
+            let names: Vec<u8> = classes.iter().flat_map(|it| field(1, it.as_bytes())).collect();
+            features.push((CLASSES_NAME, field(1, &names)));
+        }
+        if !fields.is_empty() {
+            let pattern = |(name, pattern): (&String, &String)| {
+                field(1, serde_json::json!({ name: pattern }).to_string().as_bytes())
+            };
+            let patterns: Vec<u8> = fields.iter().flat_map(pattern).collect();
+            features.push((FIELDS_NAME, field(1, &patterns)));
+        }
+    }
+    features.sort_by(|a, b| a.0.cmp(b.0));
+    let entries: Vec<Vec<u8>> = features
+        .into_iter()
         .map(|(name, feature)| field(1, &[field(1, name.as_bytes()), field(2, &feature)].concat()))
         .collect();
     field(1, &entries.concat())
 }
 
 /// Encodes a length-delimited protobuf field.
-fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+pub(super) fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2], &varint(bytes.len() as u64)[..], bytes].concat()
 }
 
-fn varint(mut value: u64) -> Vec<u8> {
+/// Encodes an integer with 7 bits per byte.
+pub(super) fn varint(mut value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);

@@ -3,16 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::fields::{Patterns, canonical, field_crc};
 use super::shard::content_crc;
 use super::{Manifest, Shard, ShardFormat};
-use feedwater::error::{Error, Result};
+use feedwater::error::{DataError, Error, Result};
 use feedwater::internals::footprint::counted;
 use feedwater::source::custom::HostPage;
 use feedwater::source::{Source, TfRecord, WebDataset};
 
-/// Reads every sample of a packed directory as a loader does, and compares labels and images with
-/// the checksums in the manifest. Writes an index file beside each shard, as loaders do. Calls
-/// `progress` after each sample, and returns the number of samples.
+/// Reads every sample of a packed directory as a loader does, and compares labels, images and
+/// fields with the checksums in the manifest. Writes an index file beside each shard, as loaders
+/// do. Calls `progress` after each sample, and returns the number of samples.
 ///
 /// # Errors
 ///
@@ -26,7 +27,7 @@ pub fn verify(directory: &Path, progress: impl Fn(u64)) -> Result<u64> {
     }
     let mut done = 0;
     for shard in &manifest.shards {
-        read_back(directory, manifest.made.format, shard, || {
+        read_back(directory, manifest.made.format, shard, &manifest.made.fields, || {
             done += 1;
             progress(done);
         })?;
@@ -40,13 +41,16 @@ pub fn verify(directory: &Path, progress: impl Fn(u64)) -> Result<u64> {
 ///
 /// Fails with [`Error::Io`] if the shard is missing, incomplete or different.
 pub fn verify_shard(directory: &Path, format: ShardFormat, shard: &Shard) -> Result<()> {
-    read_back(directory, format, shard, || {})
+    let fields =
+        Manifest::read(directory)?.map_or(Patterns::new(), |manifest| manifest.made.fields);
+    read_back(directory, format, shard, &fields, || {})
 }
 
 fn read_back(
     directory: &Path,
     format: ShardFormat,
     shard: &Shard,
+    fields: &Patterns,
     mut progress: impl FnMut(),
 ) -> Result<()> {
     let path = directory.join(&shard.name);
@@ -56,13 +60,18 @@ fn read_back(
         let found = counted(found, "sample");
         return problem(&path, format!("has {found}, written: {}", shard.samples));
     }
-    let (mut crc, mut page) = (0, HostPage::default());
+    let (mut crc, mut page, mut buffer) = (0, HostPage::default(), Vec::new());
     for index in 0..source.len() {
         let read = source.read(index, &mut page, u64::MAX);
         if let Err(error) = read {
             return problem(&path, format!("sample {index} cannot be read back: {error}"));
         }
-        crc = content_crc(crc, source.label(index), page.bytes());
+        let unread = |error| format!("the fields of sample {index} cannot be read back: {error}");
+        let of_fields = match fields_crc(&*source, index, fields, &mut buffer) {
+            Ok(crc) => crc,
+            Err(error) => return problem(&path, unread(error)),
+        };
+        crc = content_crc(crc, source.label(index), page.bytes(), of_fields);
         progress();
     }
     if crc != shard.crc {
@@ -70,6 +79,24 @@ fn read_back(
         return problem(&path, changed.into());
     }
     Ok(())
+}
+
+/// Checksum of the fields of a sample. `None` if no fields are packed.
+fn fields_crc(
+    source: &dyn Source,
+    index: u64,
+    patterns: &Patterns,
+    buffer: &mut Vec<u8>,
+) -> Result<Option<u32>, DataError> {
+    let Some(fields) = source.fields().filter(|_| !patterns.is_empty()) else { return Ok(None) };
+    let names: Vec<&str> = patterns.keys().map(String::as_str).collect();
+    let mut found = vec![None; names.len()];
+    fields.read_fields(index, &names, buffer, u64::MAX, &mut |number, value| {
+        found[number] = Some(crc32c::crc32c(&canonical(value)));
+        Ok(())
+    })?;
+    let found = names.iter().zip(found).filter_map(|(name, crc)| Some((name, crc?)));
+    Ok(Some(found.fold(0, |crc, (name, of_value)| field_crc(crc, name, of_value))))
 }
 
 fn problem<T>(path: &Path, problem: String) -> Result<T> {

@@ -8,7 +8,7 @@ use feedwater::error::Result;
 
 use super::encode::{Sample, key};
 use super::origin::{self, Origin};
-use super::shard::ShardWriter;
+use super::shard::{Facts, ShardWriter};
 use super::{Settings, Shard, Skipped, rows};
 
 /// Largest number of skipped samples that the manifest lists.
@@ -20,10 +20,9 @@ pub(super) struct Writer<'a> {
     settings: &'a Settings,
     /// Number of samples in the source.
     samples: u64,
-    /// Class names of the source.
-    classes: &'a [String],
+    facts: Facts<'a>,
     number: u64,
-    shard: Option<ShardWriter>,
+    shard: Option<ShardWriter<'a>>,
     origins: Vec<Origin>,
     rows: Vec<Vec<u8>>,
     skipped: u64,
@@ -51,14 +50,14 @@ impl<'a> Writer<'a> {
     pub fn new(
         directory: &'a Path,
         settings: &'a Settings,
-        (samples, classes): (u64, &'a [String]),
+        (samples, facts): (u64, Facts<'a>),
         number: u64,
     ) -> Self {
         Self {
             directory,
             settings,
             samples,
-            classes,
+            facts,
             number,
             shard: None,
             origins: Vec::new(),
@@ -86,8 +85,8 @@ impl<'a> Writer<'a> {
                     None => {
                         let format = self.settings.format;
                         let name = format.file_name(&self.settings.name, self.number);
-                        let (directory, classes) = (self.directory, self.classes);
-                        self.shard.insert(ShardWriter::create(directory, format, &name, classes)?)
+                        let (directory, facts) = (self.directory, self.facts);
+                        self.shard.insert(ShardWriter::create(directory, format, &name, facts)?)
                     }
                 };
                 shard.append(&sample.item(image, &key(index, self.samples)))?;

@@ -116,6 +116,32 @@ impl Fields for Joined {
             && self.first.fields().is_some_and(|it| it.has_classes(name))
     }
 
+    /// All fields of the first source, and the fields that the join has added.
+    fn complete_schema(&self) -> Result<Vec<Field>> {
+        let mut all = self.first.fields().map_or(Ok(Vec::new()), |it| it.complete_schema())?;
+        let joined = self.schema().into_iter();
+        let added = joined.filter(|field| all.iter().all(|it| it.name != field.name));
+        let added: Vec<Field> = added.collect();
+        all.extend(added);
+        Ok(all)
+    }
+
+    fn file_name(&self, name: &str) -> Option<String> {
+        match self.side(name) {
+            Side::First => self.first.fields()?.file_name(name),
+            Side::Second(inner) => {
+                let file = self.second.fields()?.file_name(inner)?;
+                Some(format!("{}{file}", self.prefix))
+            }
+            Side::Unlisted(_) => None,
+        }
+    }
+
+    fn may_be_image(&self, name: &str) -> bool {
+        matches!(self.side(name), Side::First)
+            && self.first.fields().is_some_and(|it| it.may_be_image(name))
+    }
+
     fn prepare(&self, wanted: &[&str]) -> Result<()> {
         let (_, mut first) = self.of_first(wanted);
         let (_, mut second) = self.of_second(wanted);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::footer::Footer;
 use super::{FileError, Parquet, Shard};
-use crate::error::DataError;
+use crate::error::{DataError, Result};
 use crate::field::Field;
 use crate::source::{Fields, PutField};
 
@@ -232,6 +232,21 @@ impl Fields for Parquet {
     fn schema(&self) -> Vec<Field> {
         let known = self.fields.known(0, &self.shards[0], &self.image, &[]);
         known.map_or(Vec::new(), |known| known.fields.iter().map(FieldColumn::field).collect())
+    }
+
+    /// The fields of all files.
+    fn complete_schema(&self) -> Result<Vec<Field>> {
+        let mut all: Vec<Field> = Vec::new();
+        for (number, shard) in self.shards.iter().enumerate() {
+            // A file that cannot be read is an error of its samples.
+            let Ok(known) = self.fields.known(number, shard, &self.image, &[]) else { continue };
+            for field in known.fields.iter().map(FieldColumn::field) {
+                if all.iter().all(|it| it.name != field.name) {
+                    all.push(field);
+                }
+            }
+        }
+        Ok(all)
     }
 
     /// Whether there are several files, because [`schema`](Fields::schema) lists the fields of the

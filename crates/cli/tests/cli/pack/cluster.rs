@@ -31,7 +31,7 @@ fn pieces(
 }
 
 /// Packs in pieces of `samples` samples. Stops after `most` shards are listed.
-fn in_pieces(
+pub fn in_pieces(
     source: &dyn Source,
     root: &Path,
     settings: &Settings,
