@@ -270,7 +270,7 @@ fn recognise(bytes: &[u8]) -> Result<Format, DataError> {
     names.extend(OPTIONAL.iter().filter(|it| it.3).map(|it| it.1.name()));
     names.dedup();
     let (names, seen) = (names.join(", "), foreign::looks_like(bytes));
-    let problem = format!("the file is neither {names} nor PNM (P1 to P6): {seen}");
+    let problem = format!("the file is neither {names} nor PNM (P1 to P6, Pf, PF): {seen}");
     Err(DataError::new(Reason::Unsupported, problem))
 }
 

@@ -97,7 +97,8 @@ fn decode(
         other => {
             let also = if format.is_as_stored() { ", PFM" } else { "" };
             let problem = format!(
-                "the file is a {}, but {} pixels are read from PNG, TIFF{also} and binary PNM only",
+                "the file is a {}, but {} pixels are read from PNG, TIFF{also} and binary PNM only; u8x3 \
+                 reads all formats",
                 other.name(),
                 format.name()
             );

@@ -3,8 +3,8 @@
 //!
 //! By the specification (netpbm.sourceforge.net/doc/pfm.html), a header has the magic number, width
 //! and height, and the scale factor. Rows follow from the bottom. Values are little-endian if the
-//! scale factor is negative. This parser accepts any white space between the parts. It does not use
-//! the magnitude of the scale factor, and ignores bytes after the pixels.
+//! scale factor is negative. This parser accepts any white space between the parts, and CRLF after the
+//! last one. It does not use the magnitude of the scale factor, and ignores bytes after the pixels.
 
 use super::pnm::is_space;
 use super::{Format, Header, corrupt, truncated};
@@ -53,11 +53,17 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<PfmLayout, DataError> {
     let text = word(bytes, &mut at, "scale factor")?;
     let scale = text.parse::<f64>().ok().filter(|scale| scale.is_finite() && *scale != 0.0);
     let Some(scale) = scale else {
-        let problem =
-            format!("the header gives the scale factor {text:?}; it must be a number other than 0");
+        let problem = format!(
+            "the header gives the scale factor {text:?}; it must be a finite number other than 0"
+        );
         return Err(corrupt(problem));
     };
     let pixels = size.pixels().saturating_mul((channels * size_of::<f32>()) as u64);
+    // Windows programs may end the header with two bytes.
+    let has_two_ends = bytes[at - 1] == b'\r' && bytes.get(at) == Some(&b'\n');
+    if has_two_ends && pixels.saturating_add(at as u64 + 1) == bytes.len() as u64 {
+        at += 1;
+    }
     let whole = pixels.saturating_add(at as u64);
     if whole > bytes.len() as u64 {
         let problem = format!(

@@ -277,13 +277,18 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
         TiffColors::Rgb | TiffColors::Multiplied => bits == 8 || bits == 16 && samples <= 4,
         TiffColors::Inks => bits == 8,
     };
-    let sample_format = if bits == FLOAT_BITS { 3 } else { 1 };
-    if !has_bits || !directory.all(258, bits)? || !directory.all(339, sample_format)? {
+    // Without the tag, samples are unsigned integers.
+    let has_format = match directory.value(339)? {
+        Some(3) if bits == FLOAT_BITS => directory.all(339, 3)?,
+        _ => bits != FLOAT_BITS && directory.all(339, 1)?,
+    };
+    if !has_bits || !directory.all(258, bits)? || !has_format {
         return Err(unsupported(format!(
-            "the combination of {} of {} per pixel and photometric interpretation {photometric}, \
-             which feedwater does not support",
+            "the combination of {} of {} per pixel, sample format {} and photometric \
+             interpretation {photometric}, which feedwater does not support",
             counted(samples, "sample"),
-            counted(bits, "bit")
+            counted(bits, "bit"),
+            directory.value(339)?.unwrap_or(1)
         )));
     }
     let packing = match compression {

@@ -262,7 +262,14 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
         if !format.is_floats() || self.kinds().take_decoded_floats() {
             return Ok(None);
         }
-        Err(FieldError::new("op", unsupported(self.name(), format)))
+        let inner = self.inner().iter().enumerate();
+        let inner = inner.filter_map(|(number, it)| Some((number, it.of_format(format).err()?)));
+        Err(match inner.last() {
+            Some((number, error)) => {
+                FieldError::new(format!("operators[{number}].{}", error.field), error.problem)
+            }
+            None => FieldError::new("op", unsupported(self.name(), format)),
+        })
     }
 
     /// Output size if it is the same for all samples, else `None`. `input` is the input size if it

@@ -12,7 +12,8 @@ use feedwater::internals::image::{HostImage, Image};
 use feedwater::internals::op::Actions;
 use feedwater::internals::random::SampleKey;
 use feedwater::op::{
-    CenterCrop, Chain, Crop, Filter, Flip, Interpolation, Normalize, Operator, Resize, Rotate,
+    CenterCrop, Chain, Crop, Filter, Flip, Interpolation, Invert, Normalize, Operator, Pad,
+    PadMode, RandomApply, Resize, Rotate,
 };
 use feedwater::{PixelFormat, Preprocessor};
 
@@ -240,6 +241,83 @@ fn numbers_of_tiff_files_are_exact() {
             assert!(error.to_string().contains(words), "{error}");
         }
     }
+}
+
+/// Without the tag for their format, samples of 32 bits are integers, which are not supported.
+#[test]
+fn integers_of_a_tiff_are_not_read_as_floats() {
+    let mut file = tiff_of_floats((2, 1), &[1.0, 2.0], false);
+    let tag = file.windows(2).rposition(|it| it == 339u16.to_le_bytes()).unwrap();
+    for value in [1, 2] {
+        file[tag + 8] = value;
+        let error = run(&file, PixelFormat::F32, whole(Size::new(2, 1))).unwrap_err();
+        assert!(error.to_string().contains(&format!("sample format {value}")), "{error}");
+    }
+    // Another tag in its place.
+    file[tag..tag + 2].copy_from_slice(&340u16.to_le_bytes());
+    let error = run(&file, PixelFormat::F32, whole(Size::new(2, 1))).unwrap_err();
+    assert!(error.to_string().contains("32 bits per pixel, sample format 1"), "{error}");
+}
+
+/// Which operators support decoded floats, before and after `normalize`.
+#[test]
+fn only_operators_that_move_or_interpolate_pixels_support_decoded_floats() {
+    let mut supported = std::collections::BTreeSet::new();
+    for operator in feedwater::internals::op::examples() {
+        // An example may do nothing.
+        if operator.kinds().list().is_empty() {
+            continue;
+        }
+        match operator.of_format(PixelFormat::U16x3) {
+            Ok(_) => _ = supported.insert(operator.name()),
+            Err(error) => assert!(error.problem.contains("u16x3"), "{}", error.problem),
+        }
+    }
+    let expected = [
+        "affine",
+        "center_crop",
+        "crop",
+        "elastic",
+        "five_crop",
+        "flip",
+        "gaussian_blur",
+        "letterbox",
+        "normalize",
+        "pad",
+        "perspective",
+        "random_affine",
+        "random_crop",
+        "random_iou_crop",
+        "random_perspective",
+        "random_resize",
+        "random_resized_crop",
+        "random_rotation",
+        "random_shortest_size",
+        "random_zoom_out",
+        "resize",
+        "resize_keep_ratio",
+        "rotate",
+        "scale_jitter",
+        "ten_crop",
+        "thumbnail",
+    ];
+    assert!(supported.iter().eq(&expected), "{supported:?}");
+    let inner = RandomApply::new(0.5).then(Flip::default()).then(Invert {});
+    let error = Preprocessor::builder(Chain::new().then(inner))
+        .configure(|it| it.decode.pixels = PixelFormat::U16)
+        .build()
+        .unwrap_err();
+    let words = "chain[0].operators[1].op: is invert";
+    assert!(error.to_string().starts_with(words), "{error}");
+}
+
+/// `pad` repeats the border of an image of floats.
+#[test]
+fn borders_of_floats_are_repeated() {
+    let image = Numbers { size: Size::new(3, 1), channels: 1, values: vec![1.0, 300.0, 70.0] };
+    let pad = Pad { mode: PadMode::Reflect, ..Pad::constant([2, 0, 1, 0], [0.0; 3]) };
+    let made = run(&image.pnm(u16::MAX), PixelFormat::U16, whole(image.size).then(pad)).unwrap();
+    assert_eq!(made, [70.0, 300.0, 1.0, 300.0, 70.0, 300.0]);
 }
 
 /// TIFF of gray floats in one strip without compression.

@@ -85,7 +85,7 @@ enum FormatOption {
 const GAIN_SAMPLES: u64 = 64;
 
 pub fn main(options: &Options) -> Result<(), CommandError> {
-    let Opened { source, limits, strict, .. } = open(&options.src)?;
+    let Opened { source, limits, strict, pixels, .. } = open(&options.src)?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let settings = Settings {
         format: match options.format {
@@ -105,6 +105,13 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         fields: options.fields.clone(),
     };
     settings.check()?;
+    if pixels.is_floats() && settings.presize.is_some() {
+        let problem = format!(
+            "is {}, but --shorter stores images of 8 bits; leave --shorter out",
+            pixels.name()
+        );
+        return Err(feedwater::Error::config("decode.pixels", problem).into());
+    }
     let ChosenFields { names: fields, warnings } = pack::chosen_fields(&*source, &settings)?;
     // The names of all fields may take a pass over the source, so it is not repeated.
     let settings = Settings { fields: FieldChoice::Named(fields.clone()), ..settings };

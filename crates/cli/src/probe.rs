@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread;
 
 use clap::Args;
+use feedwater::PixelFormat;
 use feedwater::internals::config::Pipeline;
 use feedwater::internals::error::beginning;
 use feedwater::internals::footprint::{bytes, counted};
@@ -56,6 +57,8 @@ pub struct Opened {
     pub limits: Limits,
     /// Value of `decode.strict`.
     pub strict: bool,
+    /// Value of `decode.pixels`.
+    pub pixels: PixelFormat,
     pub table: toml::Table,
 }
 
@@ -65,17 +68,19 @@ pub fn open(path: &Path) -> Result<Opened, CommandError> {
         let pipeline = Pipeline::from_file(path)?;
         let storage = shown(pipeline.storage()?);
         let (source, table) = (pipeline.open_with(&storage)?, pipeline.source.to_table()?);
-        let strict = pipeline.settings.decode.strict;
-        return Ok(Opened { source, limits: pipeline.settings.limits, strict, table });
+        let (decode, limits) = (&pipeline.settings.decode, pipeline.settings.limits);
+        let (strict, pixels) = (decode.strict, decode.pixels);
+        return Ok(Opened { source, limits, strict, pixels, table });
     }
     let storage = shown(Storage::default());
     let (settings, limits) = (source::detect(path, &storage)?, Limits::default());
     let (source, table) = (settings.open_with(&storage)?, settings.to_table()?);
-    Ok(Opened { source, limits, strict: true, table })
+    let pixels = PixelFormat::default();
+    Ok(Opened { source, limits, strict: true, pixels, table })
 }
 
 pub fn main(options: &Options) -> Result<(), CommandError> {
-    let Opened { source, limits, strict, table } = open(&options.path)?;
+    let Opened { source, limits, strict, table, .. } = open(&options.path)?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let settings = Settings {
         samples: options.samples.unwrap_or(0),

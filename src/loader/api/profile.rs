@@ -168,6 +168,7 @@ impl Loader {
             read_ahead: self.prefetcher.as_ref().map_or(0, |it| it.window() as u32),
             connections: settings.storage.connections as u32,
             prescale: settings.decode.prescale,
+            decodes_floats: settings.decode.pixels.is_floats(),
             cache_encoded: settings.cache.encoded,
             cache_decoded: settings.cache.decoded,
             cache_row_index: Some(plan.row_index_bytes).filter(|&bytes| bytes > 0),

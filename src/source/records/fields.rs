@@ -194,7 +194,7 @@ impl<F: Format> Records<F> {
         let entry = self.find(index).1;
         let number = index - shard.first();
         let file_len = if shard.packing.is_some() { Window::UNKNOWN } else { shard.stamp.len };
-        let packed = &shard.packed;
+        let packed = shard.packed.as_deref();
         let place = |begin, end, record| FieldPlace {
             file,
             file_len,
@@ -295,7 +295,7 @@ impl<F: Format> Fields for Records<F> {
     }
 
     fn file_name(&self, name: &str) -> Option<String> {
-        let packed = self.shards.iter().find_map(|shard| shard.packed.file_name(name));
+        let packed = self.shards.iter().find_map(|shard| shard.packed.as_ref()?.file_name(name));
         packed.unwrap_or_else(|| F::FIELDS_ARE_FILES.then(|| name.into()))
     }
 

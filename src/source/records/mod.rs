@@ -112,8 +112,8 @@ struct Shard {
     extents: Option<Box<Extents>>,
     /// Whether several samples may have their image at the same position.
     has_hard_links: bool,
-    /// Names under which `feedwater pack` has stored fields.
-    packed: PackedFields,
+    /// Names under which `feedwater pack` has stored fields, if there are any.
+    packed: Option<Box<PackedFields>>,
     /// Index after the file's last sample.
     end: u64,
     fields: ShardFields,
@@ -385,7 +385,7 @@ impl<F: Format> Hints for Records<F> {
             size_of_val(&*shard.entries)
                 + shard.names.as_ref().map_or(0, |names| names.memory_bytes())
                 + shard.extents.as_ref().map_or(0, |extents| extents.memory_bytes())
-                + shard.packed.memory_bytes()
+                + shard.packed.as_ref().map_or(0, |packed| packed.memory_bytes())
                 + shard.path.capacity()
                 + shard.version.capacity()
         };

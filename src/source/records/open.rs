@@ -103,7 +103,7 @@ impl<F: Format> Records<F> {
                 names,
                 extents,
                 has_hard_links: facts.hard_links,
-                packed: facts.packed,
+                packed: (!facts.packed.is_empty()).then(|| Box::new(facts.packed)),
                 end,
                 fields: Default::default(),
             };

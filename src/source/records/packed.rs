@@ -100,11 +100,13 @@ impl PackedFields {
         Ok(all.into())
     }
 
+    /// Whether no fields are packed.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.any.is_empty()
+    }
+
     /// Returns the meaning of the name of a file (without the key of its sample) or a feature.
     pub fn find(&self, name: &str) -> PackedName<'_> {
-        if self.files.is_empty() && self.any.is_empty() {
-            return PackedName::Own;
-        }
         if let Some(field) = self.files.get(name) {
             return PackedName::File(field);
         }
@@ -136,7 +138,7 @@ impl PackedFields {
         let names = self.files.iter().chain(&self.any);
         let text: usize = names.map(|(name, field)| name.capacity() + field.capacity()).sum();
         let entries = self.files.capacity() + self.any.capacity();
-        text + entries * size_of::<(String, String)>()
+        size_of::<Self>() + text + entries * size_of::<(String, String)>()
     }
 
     fn fields(&self) -> impl Iterator<Item = &String> {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Entry, PackedFields, Shard, Window, not_read};
+use super::{Entry, PackedFields, PackedName, Shard, Window, not_read};
 use crate::error::{DataError, Reason, reserve};
 use crate::field::{Field, FieldKind, FieldValue};
 use crate::source::PutField;
@@ -37,11 +37,16 @@ pub struct FieldPlace<'a> {
     /// Start of the sample's record: `begin` if the file has extents, or else from
     /// [`Format::record_starts`](super::Format::record_starts). 0 if the format lists none.
     pub record: u64,
-    /// Names under which `feedwater pack` has stored the fields of the file; empty for other files.
-    pub packed: &'a PackedFields,
+    /// Names under which `feedwater pack` has stored the fields of the file; `None` for other files.
+    pub packed: Option<&'a PackedFields>,
 }
 
 impl<'a> FieldPlace<'a> {
+    /// Returns the meaning of the name of a file (without the key of its sample) or a feature.
+    pub fn meaning(&self, name: &str) -> PackedName<'a> {
+        self.packed.map_or(PackedName::Own, |packed| packed.find(name))
+    }
+
     /// Window into the file that reads at least `ahead` bytes at once.
     pub fn window(&self, ahead: u64) -> Window<'a> {
         let mut window = Window::new(self.file, self.file_len);

@@ -47,7 +47,7 @@ pub fn pass(
         if name == CLASSES_NAME || name == FIELDS_NAME {
             return Ok(());
         }
-        let (name, stored) = match place.packed.find(&name) {
+        let (name, stored) = match place.meaning(&name) {
             PackedName::Own => (name, Stored::Natural),
             PackedName::Natural(field) => (field.into(), Stored::Natural),
             PackedName::File(field) => (field.into(), Stored::File(name)),

@@ -160,7 +160,7 @@ impl Format for WebDatasetSettings {
         // The field of each file, and the form of its value if `pack` has stored it.
         let field = |(name, bytes): (_, _)| {
             let name: &String = name;
-            let (field, form) = match place.packed.find(name) {
+            let (field, form) = match place.meaning(name) {
                 // The label, or the image, under the name of a packed field.
                 PackedName::Natural(field) if field == name => return None,
                 PackedName::Own | PackedName::Natural(_) => (&name[..], None),

@@ -189,7 +189,8 @@ fn decoded(model: &Model, profile: &Profile) -> Option<Tried> {
     let all = profile.data.samples as f64 * 3.0 * profile.data.mean_pixels;
     let setup = &profile.setup;
     let fits = all > 0.0 && all < 0.5 * setup.memory_available as f64;
-    let can = setup.cache_decoded.is_none() && !setup.prescale && !setup.decodes_on_device;
+    let stores = !setup.prescale && !setup.decodes_floats;
+    let can = setup.cache_decoded.is_none() && stores && !setup.decodes_on_device;
     (fits && can).then(|| {
         let mut model = with_reads(model, 1e-6);
         // With this cache, the decode stage only reads the window's rows, without decoding or

@@ -82,6 +82,9 @@ pub struct Setup {
     pub connections: u32,
     /// `decode.prescale`.
     pub prescale: bool,
+    /// Whether `decode.pixels` is another format than `u8x3`. False in reports of earlier versions.
+    #[serde(default)]
+    pub decodes_floats: bool,
     /// `cache.encoded`.
     pub cache_encoded: Option<u64>,
     /// `cache.decoded`.

@@ -22,7 +22,8 @@ use feedwater::error::{Error, Result};
 use feedwater::source::Source;
 
 use super::encode::{EncodedImage, Sample, in_order};
-use super::fields::{FieldPlan, SampleFields, StoredField};
+use super::fields::FieldPlan;
+use super::layout::{SampleFields, StoredField};
 use super::lock::Lock;
 use super::manifest::remove_leftovers;
 use super::origin::Origin;

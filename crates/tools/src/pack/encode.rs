@@ -7,19 +7,19 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use feedwater::error::{DataError, Error, Reason, Result, SampleError};
-use feedwater::internals::header::Format;
 use feedwater::internals::loader::{LargeImages, Room, Take};
 use feedwater::internals::plan::SampleMemory;
 use feedwater::plan::Limits;
 use feedwater::source::Source;
 use feedwater::source::custom::HostPage;
 
-use super::fields::{FieldPlan, SampleFields};
+use super::Settings;
+use super::fields::FieldPlan;
+use super::layout::{SampleFields, ShardFormat, extension};
 use super::origin::Origin;
 use super::presize::Presizer;
 use super::rows::RowIndexer;
 use super::shard::{Item, item_bytes};
-use super::{Settings, ShardFormat};
 
 /// Largest number of encoded samples that each thread queues. A thread that has queued this many
 /// waits until the consumer takes one.
@@ -202,24 +202,6 @@ impl<'a> Maker<'a> {
         };
         Ok(encoded(bytes.to_vec(), extension))
     }
-}
-
-/// File name extension of the images of a format. `bytes` are the image.
-pub(super) fn extension(format: Format, bytes: &[u8]) -> Option<&'static str> {
-    Some(match format {
-        Format::Jpeg => "jpg",
-        Format::Png => "png",
-        Format::WebP => "webp",
-        Format::Pnm => match bytes.get(1) {
-            Some(b'1' | b'4') => "pbm",
-            Some(b'2' | b'5') => "pgm",
-            _ => "ppm",
-        },
-        Format::Bmp => "bmp",
-        Format::Gif => "gif",
-        Format::Tiff => "tif",
-        _ => return None,
-    })
 }
 
 /// An image without its row index and fields.

@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::{Deserialize, Serialize};
 
 use super::Settings;
-use super::fields::{FieldPlan, SampleFields};
+use super::fields::FieldPlan;
+use super::layout::SampleFields;
 use feedwater::error::{DataError, Error, Result};
 use feedwater::internals::file;
 use feedwater::internals::threads::in_parts;

@@ -9,49 +9,7 @@ use feedwater::error::{Error, Result};
 use feedwater::internals::file::AtomicFile;
 use feedwater::internals::source::records::{CLASSES_NAME, FIELDS_NAME};
 
-use super::fields::{LABEL_FILE, Patterns, SampleFields};
-
-/// File format of shards.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ShardFormat {
-    /// Tar archives for WebDataset. A sample has the image `KEY.jpg` (or `.png`, `.webp`), the
-    /// label `KEY.cls`, and a member for each field, such as `KEY.caption.txt`.
-    #[default]
-    WebDataset,
-    /// TFRecord files of `tf.train.Example`, with `image/encoded`, `image/class/label`,
-    /// `image/format`, `image/filename`, and a feature for each field.
-    TfRecord,
-}
-
-impl ShardFormat {
-    /// Name of the source (under `[source]` in a pipeline file) that reads shards of this format.
-    pub const fn key(self) -> &'static str {
-        match self {
-            ShardFormat::WebDataset => "webdataset",
-            ShardFormat::TfRecord => "tfrecord",
-        }
-    }
-
-    /// File name of a shard, such as `train-000012.tar`.
-    pub(super) fn file_name(self, name: &str, number: u64) -> String {
-        format!("{name}-{number:06}.{}", self.ending())
-    }
-
-    /// Whether `file_name` is the name of a shard with the prefix `name`.
-    pub(super) fn is_shard(self, name: &str, file_name: &str) -> bool {
-        let number = file_name.strip_prefix(name).and_then(|it| it.strip_prefix('-'));
-        let number = number.and_then(|it| it.strip_suffix(self.ending())?.strip_suffix('.'));
-        number.is_some_and(|it| it.len() >= 6 && it.bytes().all(|it| it.is_ascii_digit()))
-    }
-
-    const fn ending(self) -> &'static str {
-        match self {
-            ShardFormat::WebDataset => "tar",
-            ShardFormat::TfRecord => "tfrecord",
-        }
-    }
-}
+use super::layout::{FEATURES, LABEL_FILE, Patterns, SampleFields, ShardFormat, field, varint};
 
 /// Sample to write into a shard.
 pub(super) struct Item<'a> {
@@ -74,10 +32,6 @@ pub(super) struct Facts<'a> {
     /// Patterns of the packed fields.
     pub fields: &'a Patterns,
 }
-
-/// Features of every TFRecord example, sorted.
-pub(super) const FEATURES: [&str; 4] =
-    ["image/class/label", "image/encoded", "image/filename", "image/format"];
 
 /// Finished shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -276,22 +230,6 @@ fn example(item: &Item, facts: Option<Facts<'_>>) -> Vec<u8> {
         .map(|(name, feature)| field(1, &[field(1, name.as_bytes()), field(2, &feature)].concat()))
         .collect();
     field(1, &entries.concat())
-}
-
-/// Encodes a length-delimited protobuf field.
-pub(super) fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
-    [&[number << 3 | 2], &varint(bytes.len() as u64)[..], bytes].concat()
-}
-
-/// Encodes an integer with 7 bits per byte.
-pub(super) fn varint(mut value: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while value >= 0x80 {
-        bytes.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    bytes.push(value as u8);
-    bytes
 }
 
 /// Writer that counts the bytes written.

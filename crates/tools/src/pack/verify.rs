@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::fields::{Patterns, canonical, field_crc};
+use super::fields::{canonical, field_crc};
+use super::layout::Patterns;
 use super::shard::content_crc;
 use super::{Manifest, Shard, ShardFormat};
 use feedwater::error::{DataError, Error, Result};

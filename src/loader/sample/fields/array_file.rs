@@ -41,6 +41,11 @@ pub(super) fn write(
              the scale of 0 to 65535, or set pixels of the view to f32 or f32x3"
         ));
     }
+    if let Flat::Doubles(list) = numbers
+        && let Some(number) = list.iter().find(|it| it.is_finite() && !(**it as f32).is_finite())
+    {
+        return wrong(format!("has the number {number}, which is too large for f32"));
+    }
     let is_small = |numbers: &[i64]| numbers.iter().all(|it| (0..=0xffff).contains(it));
     let (sample, is_pfm) = match numbers {
         Flat::Bytes(_) => (1, false),
@@ -55,8 +60,13 @@ pub(super) fn write(
             (size_of::<f32>(), true)
         }
         Flat::Floats(_) | Flat::Doubles(_) if format.is_as_stored() => (size_of::<f32>(), true),
-        Flat::Integers(_) if format.is_floats() => {
-            return wrong(format!("has numbers outside 0 to 65535, the range of {name} pixels"));
+        Flat::Integers(list) if format.is_floats() => {
+            let outside = list.iter().find(|it| !(0..=0xffff).contains(*it));
+            return wrong(format!(
+                "has the number {}, but {name} pixels are from 0 to 65535; set pixels of the view \
+                 to f32 or f32x3",
+                outside.copied().unwrap_or_default()
+            ));
         }
         _ => {
             let (found, way_out) = match numbers {

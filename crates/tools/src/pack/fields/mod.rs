@@ -8,15 +8,14 @@
 //!
 //! [`FIELDS_NAME`]: feedwater::internals::source::records::FIELDS_NAME
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use feedwater::error::{DataError, Error, Reason, Result};
 use feedwater::plan::Limits;
 use feedwater::source::{FieldValue, Source};
 
-use super::{Settings, ShardFormat};
+use super::Settings;
+use super::layout::{LABEL_FILE, Patterns, SampleFields, ShardFormat, StoredField};
 
 pub(super) use value::canonical;
 
@@ -71,9 +70,6 @@ pub fn chosen_fields(source: &dyn Source, settings: &Settings) -> Result<ChosenF
     Ok(ChosenFields { names, warnings })
 }
 
-/// Patterns of the packed fields by the name of the field.
-pub(super) type Patterns = BTreeMap<String, String>;
-
 /// The fields of a pack.
 pub(super) struct FieldPlan {
     format: ShardFormat,
@@ -92,26 +88,6 @@ struct PlannedField {
     /// Whether the field may be the image itself, which is not stored twice.
     may_be_image: bool,
 }
-
-/// Fields of one sample, ready to be written to a shard.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct SampleFields {
-    pub stored: Vec<StoredField>,
-    /// CRC-32C over the names and values. `None` if no fields are packed.
-    pub crc: Option<u32>,
-}
-
-/// Field of one sample, ready to be written to a shard.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct StoredField {
-    /// Name of the file after the key of the sample, or name of the feature.
-    pub name: String,
-    /// Contents of the file, or the message `tf.train.Feature`.
-    pub bytes: Vec<u8>,
-}
-
-/// Extension of the label in WebDataset shards.
-pub(super) const LABEL_FILE: &str = "cls";
 
 /// Longest name of a field in bytes.
 const MOST_NAME_BYTES: usize = 1000;

@@ -2,8 +2,7 @@
 
 use feedwater::internals::source::records::{CLASSES_NAME, FIELDS_NAME, FORMS};
 
-use super::{LABEL_FILE, ShardFormat};
-use crate::pack::shard::FEATURES;
+use crate::pack::layout::{FEATURES, LABEL_FILE, ShardFormat};
 
 /// Longest name in a tar archive in bytes, so that a name with a key and a form fits a header.
 const MOST_BYTES: usize = 60;

@@ -15,9 +15,8 @@ use feedwater::error::{DataError, Reason};
 use feedwater::internals::header::Header;
 use feedwater::source::{FieldValue, Flat};
 
-use super::{ShardFormat, json, npy};
-use crate::pack::encode::extension;
-use crate::pack::shard::{field, varint};
+use super::{json, npy};
+use crate::pack::layout::{ShardFormat, extension, field, varint};
 
 /// Value in its form.
 pub struct Encoded {
