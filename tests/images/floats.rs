@@ -303,12 +303,9 @@ fn only_operators_that_move_or_interpolate_pixels_support_decoded_floats() {
     ];
     assert!(supported.iter().eq(&expected), "{supported:?}");
     let inner = RandomApply::new(0.5).then(Flip::default()).then(Invert {});
-    let error = Preprocessor::builder(Chain::new().then(inner))
-        .configure(|it| it.decode.pixels = PixelFormat::U16)
-        .build()
-        .unwrap_err();
-    let words = "chain[0].operators[1].op: is invert";
-    assert!(error.to_string().starts_with(words), "{error}");
+    let error = inner.of_format(PixelFormat::U16).unwrap_err();
+    assert_eq!(error.field, "operators[1].op");
+    assert!(error.problem.starts_with("is invert, which does not support"), "{error:?}");
 }
 
 /// `pad` repeats the border of an image of floats.

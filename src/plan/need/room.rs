@@ -1,7 +1,7 @@
 //! Host memory of the workers: a share for each, and memory that all share for samples that need
 //! more.
 
-use crate::decode::DecodeMemory;
+use crate::decode::{self, DecodeMemory};
 use crate::error::{DataError, Reason};
 use crate::footprint;
 use crate::geometry::Size;
@@ -140,6 +140,12 @@ impl Plan {
             self.sample_memory(&it.header, it.file_bytes.min(max_file_bytes), it.decode, scratch)
         };
         let mut needs: Vec<SampleMemory> = samples.iter().map(bound).collect();
+        if self.views.iter().any(|view| view.field.is_some()) {
+            // Fields often have PNGs beside the JPEGs of the samples.
+            for (need, sample) in needs.iter_mut().zip(samples) {
+                *need = need.max(&SampleMemory::of_decode(png_memory(sample.header.size)));
+            }
+        }
         let is_large = |it: &usize| needs[*it].total() > large_image_memory;
         let mut large: Vec<usize> = (0..needs.len()).filter(is_large).collect();
         let pixels = |sample: usize| samples[sample].header.size.pixels();
@@ -190,6 +196,17 @@ impl Plan {
         let presized = self.settings.cache.decoded.and(self.presized(header.size));
         presized.map_or(upright, |shorter| Resize::shorter(shorter).output(upright))
     }
+}
+
+/// Memory for decoding a PNG of this size with 16 bits per channel that is not interlaced.
+fn png_memory(size: Size) -> DecodeMemory {
+    // The first bytes of a file. The last five are depth, color type, two methods and interlacing.
+    const HEAD: [u8; 29] = {
+        let mut head = [0; 29];
+        (head[24], head[25]) = (16, 6);
+        head
+    };
+    decode::memory_bytes(&Header { format: Format::Png, ..header_of(size) }, &HEAD, 0)
 }
 
 /// Header of upright pixels of this size.

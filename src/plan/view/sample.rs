@@ -1,25 +1,13 @@
 //! Views of one sample: their plans, and the memory that they need.
 
-use crate::decode::{self, DecodeMemory, ValueImage};
+use crate::decode::{DecodeMemory, ValueImage};
 use crate::error::DataError;
 use crate::geometry::{Roi, Size};
-use crate::header::{Format, Header};
+use crate::header::Header;
 use crate::op::Origins;
 use crate::plan::windows::{Stage, bytes_of};
 use crate::plan::{Plan, SampleMemory, SamplePlan};
 use crate::random::SampleKey;
-
-/// Memory for decoding a PNG of this size with 16 bits per channel that is not interlaced.
-fn png_memory(size: Size) -> DecodeMemory {
-    // The first bytes of a file: depth, color type and interlacing are at its end.
-    const HEAD: [u8; 29] = {
-        let mut head = [0; 29];
-        (head[24], head[25]) = (16, 6);
-        head
-    };
-    let header = Header { format: Format::Png, size, orientation: Default::default(), jpeg: None };
-    decode::memory_bytes(&header, &HEAD, 0)
-}
 
 impl Plan {
     /// Empty plans for the outputs of the views with the numbers `members`, in order.
@@ -189,10 +177,6 @@ impl Plan {
             need.views[1] =
                 need.views[1].max(bytes_of(view.plan.pixel_format().pixel_type(), image));
             *need = need.max(&SampleMemory { tables: 0, ..of_view });
-            if view.field.is_some() {
-                // Fields often have PNGs beside the JPEGs of the samples.
-                *need = need.max(&SampleMemory::of_decode(png_memory(header.size)));
-            }
         }
         scratch.view_tables = bounds;
     }
