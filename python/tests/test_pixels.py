@@ -139,7 +139,7 @@ def test_arrays_are_decoded_exactly():
     ("name", "pixels", "words"),
     [
         ("float", "u16", "is an array of floats, but its pixels are decoded to u16; set pixels of the view to f32"),
-        ("signed", "u16", "has numbers outside 0 to 65535"),
+        ("signed", "u16", "pixels are from 0 to 65535; set pixels of the view to f32"),
         ("array", "u8x3", r"is an array of shape \[31, 40\], and an image of u8x3 pixels has \[height, width, 3\]"),
         ("double", "f32", "3 channels, but f32 pixels have one; use f32x3"),
         ("other", "u16", "both images must have the same size"),
@@ -155,7 +155,7 @@ def test_fields_that_do_not_have_the_pixels_are_errors(name, pixels, words):
     ("chain", "settings", "words"),
     [
         (ops.Hue(shift=0.1), {"pixels": "u16"}, "is hue, which does not support decoded u16 pixels"),
-        (ops.RandomApply([ops.ColorJitter(brightness=0.1)]), {"pixels": "f32x3"}, "random_apply"),
+        (ops.RandomApply([ops.ColorJitter(brightness=0.1)]), {"pixels": "f32x3"}, r"operators\[0\].op: is color_jitter"),
         (ops.Normalize(mean=[0.1, 0.2, 0.3], std=1), {"pixels": "u16"}, "one channel"),
         (ops.Normalize(mean=30000, std=9000), {"pixels": "u16"}, "and not to 0 to 65535; write mean = "),
         (ops.RandomErasing(), {"pixels": "u16"}, "random_erasing"),

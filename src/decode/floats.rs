@@ -33,12 +33,12 @@ pub struct FloatPart<'a> {
     pub x: u32,
     /// Row.
     pub y: u32,
-    /// The pixels, at most [`MOST`](Self::MOST).
+    /// The pixels.
     pub pixels: &'a [[f32; CHANNELS]],
 }
 
 impl FloatPart<'_> {
-    /// Maximum number of pixels.
+    /// Maximum number of pixels of a part.
     const MOST: usize = 256;
 }
 

@@ -275,8 +275,8 @@ pub trait MakeRow: Debug {
     /// holds at least the input window of the action. `table` is the table of the action.
     fn row(&self, table: &[i32], src: &Image<u8>, at: (u32, u32), out: &mut [[u8; CHANNELS]]);
 
-    /// Computes all pixels of `out` from floats. Implemented if the kind
-    /// [takes decoded floats](Facts::takes_decoded_floats).
+    /// Computes all pixels of `out` from decoded floats. Implemented if the facts of the kind say
+    /// that it takes them.
     fn floats(&self, table: &[i32], src: &Image<f32>, out: &mut Image<f32>) {
         let _ = (table, src, out);
         unreachable!("the plan refuses this kind in a chain for images of floats")
