@@ -3,8 +3,9 @@
 //!
 //! By the specification (netpbm.sourceforge.net/doc/pfm.html), a header has the magic number, width
 //! and height, and the scale factor. Rows follow from the bottom. Values are little-endian if the
-//! scale factor is negative. This parser accepts any white space between the parts, and CRLF after the
-//! last one. It does not use the magnitude of the scale factor, and ignores bytes after the pixels.
+//! scale factor is negative. This parser accepts any white space between the parts, and CRLF after
+//! the last one. It does not use the magnitude of the scale factor, and ignores bytes after the
+//! pixels.
 
 use super::pnm::is_space;
 use super::{Format, Header, corrupt, truncated};

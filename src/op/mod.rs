@@ -263,8 +263,9 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
             return Ok(None);
         }
         let inner = self.inner().iter().enumerate();
-        let inner = inner.filter_map(|(number, it)| Some((number, it.of_format(format).err()?)));
-        Err(match inner.last() {
+        let mut inner =
+            inner.filter_map(|(number, it)| Some((number, it.of_format(format).err()?)));
+        Err(match inner.next() {
             Some((number, error)) => {
                 FieldError::new(format!("operators[{number}].{}", error.field), error.problem)
             }

@@ -45,6 +45,7 @@ mod cache;
 mod cache_dir;
 mod cancel;
 pub(crate) mod facts;
+#[cfg_attr(not(feature = "remote"), allow(unused_variables, reason = "there are no objects"))]
 mod fetched;
 mod file_url;
 mod handle;
@@ -158,6 +159,10 @@ impl File {
     /// fetched from this file. Reads of other bytes send requests. `None` if this file is not at a
     /// URL. [`is_remote`](Self::is_remote) of the result is false, because reads of the bytes in
     /// memory are fast.
+    #[cfg_attr(
+        not(feature = "remote"),
+        allow(unreachable_code, unused_variables, reason = "there are no objects")
+    )]
     pub(crate) fn with_fetched(&self, parts: Vec<(u64, Bytes)>) -> Option<Self> {
         match &self.0 {
             Backend::Remote(file) => {

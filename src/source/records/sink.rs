@@ -37,7 +37,8 @@ pub struct FieldPlace<'a> {
     /// Start of the sample's record: `begin` if the file has extents, or else from
     /// [`Format::record_starts`](super::Format::record_starts). 0 if the format lists none.
     pub record: u64,
-    /// Names under which `feedwater pack` has stored the fields of the file; `None` for other files.
+    /// Names under which `feedwater pack` has stored the fields of the file; `None` for other
+    /// files.
     pub packed: Option<&'a PackedFields>,
 }
 
