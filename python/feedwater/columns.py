@@ -274,7 +274,7 @@ def _refuse_calls(made: type[_Settings], advice: str) -> None:
     def refuse(self: _Settings, *_given: Any, **_settings: Any) -> None:
         raise TypeError(f"fw.{made.__name__} is only the type of the object; {advice}")
 
-    made.__init__ = refuse  # type: ignore[assignment, method-assign]
+    made.__init__ = refuse  # type: ignore[method-assign]
 
 
 _refuse_calls(Column, f"write a function that makes a column: {', '.join(f'fw.{it}' for it in MAKERS[:-2])}")
