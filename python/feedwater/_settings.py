@@ -125,6 +125,12 @@ class BatchOperator(_Settings):
     MODULE = "fw.ops"
 
 
+def paths_of(paths: tuple[Any, ...]) -> list[Any]:
+    """Returns the paths of a source, which are given one by one, or as a list."""
+    one = paths[0] if len(paths) == 1 else None
+    return list(one) if isinstance(one, (list, tuple)) else list(paths)
+
+
 class Source(_Fixed):
     """A source of samples, as in ``[source]`` of a pipeline file."""
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from ._names import suggesting
-from ._settings import Source
+from ._settings import Source, paths_of
 
 Path = str | os.PathLike[str]
 
@@ -31,7 +31,7 @@ __all__ = [
 
 @suggesting("fw.beton")
 def beton(
-    *paths: Path,
+    *paths: Path | Sequence[Path],
     image: str | None = None,
     label: str | None = None,
     on_bad_shard: Literal["error", "skip"] | None = None,
@@ -68,7 +68,7 @@ def beton(
     * ``label``: Field that contains the label: an ``IntField``, or a ``FloatField`` of whole numbers. ``""`` means no label (-1). Default: the only ``IntField``, else the only ``FloatField``, else no label.
     * ``on_bad_shard``: What happens to a file that is damaged or cannot be opened: ``"error"`` (the default) or ``"skip"``. Bad shards are counted, and the first is named in a warning.
     """
-    return Source({"beton": list(paths)}, image=image, label=label, on_bad_shard=on_bad_shard)
+    return Source({"beton": paths_of(paths)}, image=image, label=label, on_bad_shard=on_bad_shard)
 
 
 @suggesting("fw.coco")
@@ -239,7 +239,7 @@ def file_list(
 
 @suggesting("fw.lmdb")
 def lmdb(
-    *paths: Path,
+    *paths: Path | Sequence[Path],
     database: str | None = None,
     values: Literal["auto", "datum", "image"] | None = None,
     keys: str | None = None,
@@ -279,12 +279,12 @@ def lmdb(
     * ``skip_keys``: Patterns for keys that are skipped. Default ``["__*__"]``, which matches the lists that scripts for PyTorch store next to the images.
     * ``on_bad_shard``: What happens to a file that is damaged or cannot be opened: ``"error"`` (the default) or ``"skip"``. Bad shards are counted, and the first is named in a warning.
     """
-    return Source({"lmdb": list(paths)}, database=database, values=values, keys=keys, skip_keys=skip_keys, on_bad_shard=on_bad_shard)
+    return Source({"lmdb": paths_of(paths)}, database=database, values=values, keys=keys, skip_keys=skip_keys, on_bad_shard=on_bad_shard)
 
 
 @suggesting("fw.npy")
 def npy(
-    *paths: Path,
+    *paths: Path | Sequence[Path],
     labels: Path | None = None,
     fields: Mapping[str, Path] | None = None,
 ) -> Source:
@@ -319,12 +319,12 @@ def npy(
     * ``labels``: File with one integer label per sample: a ``.npy`` of any integer type and byte order. A pattern can name several such files, whose labels are concatenated. The path is absolute or relative to the folder of the first file of images. In a pipeline file, a path that exists relative to the pipeline file takes precedence. Empty, the default, for no labels (-1).
     * ``fields``: Files with one value per sample and field, by the name of the field. A value is what the first axis of an array selects: a number, a text, or numbers in row-major order. The paths are like those of ``labels``, but no URLs. Default: no fields.
     """
-    return Source({"npy": list(paths)}, labels=labels, fields=fields)
+    return Source({"npy": paths_of(paths)}, labels=labels, fields=fields)
 
 
 @suggesting("fw.parquet")
 def parquet(
-    *paths: Path,
+    *paths: Path | Sequence[Path],
     image: str | None = None,
     label: str | None = None,
     labels: Literal["auto", "integer", "text"] | None = None,
@@ -373,12 +373,12 @@ def parquet(
     * ``cache_bytes``: Memory limit for pages, in bytes. It must be at least the size of the largest page, compressed plus decompressed. Default 256 MiB.
     * ``on_bad_shard``: What happens to a file that is damaged or cannot be opened: ``"error"`` (the default) or ``"skip"``. Bad shards are counted, and the first is named in a warning.
     """
-    return Source({"parquet": list(paths)}, image=image, label=label, labels=labels, cache_bytes=cache_bytes, on_bad_shard=on_bad_shard)
+    return Source({"parquet": paths_of(paths)}, image=image, label=label, labels=labels, cache_bytes=cache_bytes, on_bad_shard=on_bad_shard)
 
 
 @suggesting("fw.recordio")
 def recordio(
-    *paths: Path,
+    *paths: Path | Sequence[Path],
     label: Literal["one", "first", "none"] | None = None,
     on_bad_shard: Literal["error", "skip", "until_damage"] | None = None,
 ) -> Source:
@@ -406,12 +406,12 @@ def recordio(
     * ``label``: Label that is used if records have several. Default ``one``.
     * ``on_bad_shard``: What happens to a file that is damaged or cannot be opened: ``"error"`` (the default) or ``"skip"``. ``"until_damage"`` uses the samples before the damage. Bad shards are counted, and the first is named in a warning.
     """
-    return Source({"recordio": list(paths)}, label=label, on_bad_shard=on_bad_shard)
+    return Source({"recordio": paths_of(paths)}, label=label, on_bad_shard=on_bad_shard)
 
 
 @suggesting("fw.tfrecord")
 def tfrecord(
-    *paths: Path,
+    *paths: Path | Sequence[Path],
     image: str | None = None,
     label: str | None = None,
     on_bad_shard: Literal["error", "skip", "until_damage"] | None = None,
@@ -447,12 +447,12 @@ def tfrecord(
     * ``label``: Feature that contains the label; empty for no labels (-1). Default ``image/class/label``.
     * ``on_bad_shard``: What happens to a file that is damaged or cannot be opened: ``"error"`` (the default) or ``"skip"``. ``"until_damage"`` uses the samples before the damage. Bad shards are counted, and the first is named in a warning.
     """
-    return Source({"tfrecord": list(paths)}, image=image, label=label, on_bad_shard=on_bad_shard)
+    return Source({"tfrecord": paths_of(paths)}, image=image, label=label, on_bad_shard=on_bad_shard)
 
 
 @suggesting("fw.webdataset")
 def webdataset(
-    *paths: Path,
+    *paths: Path | Sequence[Path],
     image: str | None = None,
     label: str | None = None,
     label_key: str | None = None,
@@ -498,4 +498,4 @@ def webdataset(
     * ``label_key``: Key of the integer label if the label file is a JSON object (``label = "json"``). Empty, the default, if it is not JSON.
     * ``on_bad_shard``: What happens to a file that is damaged or cannot be opened: ``"error"`` (the default) or ``"skip"``. ``"until_damage"`` uses the samples before the damage. Bad shards are counted, and the first is named in a warning.
     """
-    return Source({"webdataset": list(paths)}, image=image, label=label, label_key=label_key, on_bad_shard=on_bad_shard)
+    return Source({"webdataset": paths_of(paths)}, image=image, label=label, label_key=label_key, on_bad_shard=on_bad_shard)

@@ -1,6 +1,7 @@
 """Tests of the names of the loader's parameters: other names, groups of settings, and errors that suggest similar names."""
 
 import inspect
+import pathlib
 import pydoc
 import re
 import textwrap
@@ -305,3 +306,9 @@ def test_help_fits_two_screens():
         assert all(len(line) <= 95 for line in inspect.getdoc(kind).splitlines()), kind
     shown = pydoc.plain(pydoc.render_doc(fw.Decode))
     assert "prescale" in shown and "Default: False" in shown
+
+
+def test_the_paths_of_a_source_may_be_a_list():
+    paths = ["a.tar", pathlib.Path("b.tar")]
+    assert fw.webdataset(paths, label="").settings() == fw.webdataset(*paths, label="").settings()
+    assert fw.tfrecord(tuple(paths)).settings() == fw.tfrecord(*paths).settings()
