@@ -258,13 +258,13 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
     /// this operator. The error tells the user what to do instead if there is none. Default: this
     /// operator, if the format is `u8x3` or all kinds of the operator take decoded floats.
     #[doc(hidden)]
-    fn of_format(&self, format: PixelFormat) -> Result<Option<Arc<dyn Operator>>, FieldError> {
+    fn for_format(&self, format: PixelFormat) -> Result<Option<Arc<dyn Operator>>, FieldError> {
         if !format.is_floats() || self.kinds().take_decoded_floats() {
             return Ok(None);
         }
         let inner = self.inner().iter().enumerate();
         let mut inner =
-            inner.filter_map(|(number, it)| Some((number, it.of_format(format).err()?)));
+            inner.filter_map(|(number, it)| Some((number, it.for_format(format).err()?)));
         Err(match inner.next() {
             Some((number, error)) => {
                 FieldError::new(format!("operators[{number}].{}", error.field), error.problem)

@@ -119,7 +119,7 @@ impl Operator for Normalize {
 
     /// Numbers as stored may have any mean and deviation. For integers, the statistics are those of
     /// channels from 0 to 1.
-    fn of_format(&self, format: PixelFormat) -> Result<Option<Arc<dyn Operator>>, FieldError> {
+    fn for_format(&self, format: PixelFormat) -> Result<Option<Arc<dyn Operator>>, FieldError> {
         if !format.is_as_stored() {
             self.check_scale(format.scale())?;
         }
@@ -230,7 +230,7 @@ mod tests {
     /// Error of the operator in a chain for bytes.
     fn refusal(normalize: Normalize) -> Option<FieldError> {
         let checked = normalize.check();
-        checked.and_then(|()| normalize.of_format(PixelFormat::U8x3).map(drop)).err()
+        checked.and_then(|()| normalize.for_format(PixelFormat::U8x3).map(drop)).err()
     }
 
     #[test]

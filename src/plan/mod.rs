@@ -71,7 +71,7 @@ pub(crate) use shard::{Environment, Shard};
 pub(crate) use shuffle::Shuffle;
 pub(crate) use step::{Place, PlannedStep};
 use step::{planned_steps, refuse_several_outputs, unequal_sizes};
-pub(crate) use view::ViewPlan;
+pub(crate) use view::{ViewGroup, ViewPlan};
 
 /// Resolved plan: what runs where, and how much memory it takes.
 #[derive(Clone, Debug)]

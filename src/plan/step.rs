@@ -67,7 +67,7 @@ pub(super) fn planned_steps(
             |error: FieldError| Error::config(format!("{key}.{}", error.field), error.problem);
         operator.check().map_err(field_error)?;
         let may_replace = before_normalize || !format.is_floats();
-        if may_replace && let Some(other) = operator.of_format(format).map_err(field_error)? {
+        if may_replace && let Some(other) = operator.for_format(format).map_err(field_error)? {
             (operator, before_normalize) = (other, false);
         }
         let earlier = steps.iter().find(|it| it.operator.outputs() > 1);

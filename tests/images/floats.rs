@@ -268,7 +268,7 @@ fn only_operators_that_move_or_interpolate_pixels_support_decoded_floats() {
         if operator.kinds().list().is_empty() {
             continue;
         }
-        match operator.of_format(PixelFormat::U16x3) {
+        match operator.for_format(PixelFormat::U16x3) {
             Ok(_) => _ = supported.insert(operator.name()),
             Err(error) => assert!(error.problem.contains("u16x3"), "{}", error.problem),
         }
@@ -303,7 +303,7 @@ fn only_operators_that_move_or_interpolate_pixels_support_decoded_floats() {
     ];
     assert!(supported.iter().eq(&expected), "{supported:?}");
     let inner = RandomApply::new(0.5).then(Flip::default()).then(Invert {});
-    let error = inner.of_format(PixelFormat::U16).unwrap_err();
+    let error = inner.for_format(PixelFormat::U16).unwrap_err();
     assert_eq!(error.field, "operators[1].op");
     assert!(error.problem.starts_with("is invert, which does not support"), "{error:?}");
 }

@@ -18,7 +18,7 @@ fn drawn(rng: &mut SampleRng, sizes: &[Size], most: u32) -> Vec<Arc<dyn Operator
     let mut operators = loop {
         let mut drawn = chain(rng, Size::new(most, most), 700_000);
         drawn.retain(|it| {
-            matches!(it.of_format(PixelFormat::U16), Ok(None)) && it.channels(1).is_ok()
+            matches!(it.for_format(PixelFormat::U16), Ok(None)) && it.channels(1).is_ok()
         });
         let fits = sizes.iter().all(|&size| drawn.iter().try_fold(size, within).is_some());
         // Most drawn operators change bytes.

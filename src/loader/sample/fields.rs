@@ -7,7 +7,7 @@ use crate::field::{
 use crate::header::Header;
 use crate::image::PixelFormat;
 use crate::op::View;
-use crate::plan::{ColumnKind, ColumnRole, ColumnSettings, Plan, SamplePlan, ViewPlan};
+use crate::plan::{ColumnKind, ColumnRole, ColumnSettings, Plan, SamplePlan, ViewGroup, ViewPlan};
 use crate::random::SampleKey;
 use crate::source::{Fields, Source};
 use crate::transform::{Followed, Masks};
@@ -118,18 +118,16 @@ impl FieldReader {
             });
         }
         let limit = plan.settings.limits.max_field_bytes;
-        let groups = plan.view_groups();
-        let file = |(field, views): &(Option<&str>, Vec<usize>)| {
-            let pixels = views.first().map(|&view| plan.views[view].plan.pixel_format());
-            field.map(|field| ImageFile {
+        let file = |group: &ViewGroup<'_>| {
+            group.field.map(|field| ImageFile {
                 // The settings were checked, so the path is valid.
                 field: field.parse().unwrap_or_else(|_| FieldPath::whole(field)),
                 shown: field.into(),
-                pixels: pixels.unwrap_or_default(),
+                pixels: group.pixels,
                 bytes: Vec::new(),
             })
         };
-        let files: Vec<ImageFile> = groups.iter().filter_map(file).collect();
+        let files: Vec<ImageFile> = plan.view_groups().iter().filter_map(file).collect();
         wanted.extend(files.iter().map(|file| file.field.name.clone()));
         Self { columns, views, files, wanted, shown, buffer: Vec::new(), limit }
     }

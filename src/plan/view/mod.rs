@@ -48,6 +48,17 @@ pub struct ViewPlan {
     pub plan: Plan,
 }
 
+/// Views that read the same decoded image.
+#[derive(Clone, Debug)]
+pub struct ViewGroup<'a> {
+    /// Field with the file of the image. `None` means the image of the sample.
+    pub field: Option<&'a str>,
+    /// Pixels to which the image is decoded.
+    pub pixels: PixelFormat,
+    /// Numbers of the views.
+    pub views: Vec<usize>,
+}
+
 impl ViewPlan {
     /// Plans the views of a chain. `main` is the plan of the main chain.
     ///
@@ -388,18 +399,19 @@ impl Plan {
         self.settings.decode.pixels
     }
 
-    /// Numbers of the views of the sample's image, and then of each field with an image. A field
-    /// whose image is decoded to several pixel formats has several groups.
-    pub fn view_groups(&self) -> Vec<(Option<&str>, Vec<usize>)> {
-        let mut groups = vec![((None, self.pixel_format()), Vec::new())];
+    /// The views by the image that they read. The first group is that of the sample's image, and
+    /// may be empty. A field whose image is decoded to several pixel formats has several groups.
+    pub(crate) fn view_groups(&self) -> Vec<ViewGroup<'_>> {
+        let pixels = self.pixel_format();
+        let mut groups = vec![ViewGroup { field: None, pixels, views: Vec::new() }];
         for (number, view) in self.views.iter().enumerate() {
-            let image = (view.field.as_deref(), view.plan.pixel_format());
-            match groups.iter_mut().find(|(of, _)| *of == image) {
-                Some((_, members)) => members.push(number),
-                None => groups.push((image, vec![number])),
+            let (field, pixels) = (view.field.as_deref(), view.plan.pixel_format());
+            match groups.iter_mut().find(|it| (it.field, it.pixels) == (field, pixels)) {
+                Some(group) => group.views.push(number),
+                None => groups.push(ViewGroup { field, pixels, views: vec![number] }),
             }
         }
-        groups.into_iter().map(|((field, _), members)| (field, members)).collect()
+        groups
     }
 
     /// Size of the largest output of a chain: the maximum of each side over the main chain and all

@@ -19,65 +19,11 @@ pub(super) fn write(
     format: PixelFormat,
     (limit, file): (u64, &mut Vec<u8>),
 ) -> Result<(), DataError> {
-    let wrong = |problem: String| Err(DataError::new(Reason::Field, problem));
-    let (height, width, channels): (_, _, usize) = match *shape {
-        [height, width, 3] => (height, width, 3),
-        [height, width] | [height, width, 1] if format.is_floats() => (height, width, 1),
-        _ => {
-            let shapes = match format.is_floats() {
-                true => "[height, width], [height, width, 1] or [height, width, 3]",
-                false => "[height, width, 3]",
-            };
-            return wrong(format!(
-                "is an array of shape {shape:?}, and an image of {} pixels has {shapes}",
-                format.name()
-            ));
-        }
-    };
-    let name = format.name();
-    if let (Flat::Bytes(_), true) = (numbers, format.is_16_bit()) {
-        return wrong(format!(
-            "is an array of 8 bits, but its pixels are decoded to {name}; convert it to 16 bits on \
-             the scale of 0 to 65535, or set pixels of the view to f32 or f32x3"
-        ));
-    }
-    if let Flat::Doubles(list) = numbers
-        && let Some(number) = list.iter().find(|it| it.is_finite() && !(**it as f32).is_finite())
-    {
-        return wrong(format!("has the number {number}, which is too large for f32"));
-    }
-    let is_small = |numbers: &[i64]| numbers.iter().all(|it| (0..=0xffff).contains(it));
-    let (sample, is_pfm) = match numbers {
-        Flat::Bytes(_) => (1, false),
-        Flat::Integers(list) if format.is_floats() && is_small(list) => (2, false),
-        Flat::Integers(list) if format.is_as_stored() => {
-            if let Some(number) = list.iter().find(|it| it.unsigned_abs() > MOST_EXACT as u64) {
-                return wrong(format!(
-                    "has the number {number}, but {name} pixels hold integers up to {MOST_EXACT} \
-                     exactly; convert the array to floats"
-                ));
-            }
-            (size_of::<f32>(), true)
-        }
-        Flat::Floats(_) | Flat::Doubles(_) if format.is_as_stored() => (size_of::<f32>(), true),
-        Flat::Integers(list) if format.is_floats() => {
-            let outside = list.iter().find(|it| !(0..=0xffff).contains(*it));
-            return wrong(format!(
-                "has the number {}, but {name} pixels are from 0 to 65535; set pixels of the view \
-                 to f32 or f32x3",
-                outside.copied().unwrap_or_default()
-            ));
-        }
-        _ => {
-            let (found, way_out) = match numbers {
-                Flat::Integers(_) => ("integers of more than 8 bits", "u16, u16x3, f32 or f32x3"),
-                _ => ("floats", "f32 or f32x3"),
-            };
-            return wrong(format!(
-                "is an array of {found}, but its pixels are decoded to {name}; set pixels of the \
-                 view to {way_out}, or convert the array"
-            ));
-        }
+    let (height, width, channels) = sides(shape, format)?;
+    let (sample, is_pfm) = match stored_as(numbers, format)? {
+        Stored::Bytes => (size_of::<u8>(), false),
+        Stored::Words => (size_of::<u16>(), false),
+        Stored::Floats => (size_of::<f32>(), true),
     };
     let head = match (is_pfm, channels) {
         (true, 1) => format!("Pf\n{width} {height}\n-1\n"),
@@ -90,12 +36,12 @@ pub(super) fn write(
     let row = channels.saturating_mul(width);
     let bytes = row.saturating_mul(height).saturating_mul(sample).saturating_add(head.len());
     if bytes as u64 > limit {
-        return wrong(format!(
+        return Err(wrong(format!(
             "is an array of shape {shape:?}, which takes {bytes} bytes ({}); \
              limits.max_field_bytes allows {limit} ({})",
             footprint::bytes(bytes as u64),
             footprint::bytes(limit)
-        ));
+        )));
     }
     file.clear();
     reserve::reserve(file, bytes)?;
@@ -110,6 +56,88 @@ pub(super) fn write(
         Flat::Doubles(list) => put_floats(list, row, file, |it| it as f32),
     }
     Ok(())
+}
+
+/// Height, width and number of channels of an array of this shape.
+fn sides(shape: &[usize], format: PixelFormat) -> Result<(usize, usize, usize), DataError> {
+    match *shape {
+        [height, width, 3] => Ok((height, width, 3)),
+        [height, width] | [height, width, 1] if format.is_floats() => Ok((height, width, 1)),
+        _ => {
+            let shapes = match format.is_floats() {
+                true => "[height, width], [height, width, 1] or [height, width, 3]",
+                false => "[height, width, 3]",
+            };
+            Err(wrong(format!(
+                "is an array of shape {shape:?}, and an image of {} pixels has {shapes}",
+                format.name()
+            )))
+        }
+    }
+}
+
+/// Type of the samples in the file.
+enum Stored {
+    /// PNM of 8 bits.
+    Bytes,
+    /// PNM of 16 bits.
+    Words,
+    /// PFM.
+    Floats,
+}
+
+/// Type of the samples whose decoded pixels of this format have these numbers.
+fn stored_as(numbers: Flat<'_>, format: PixelFormat) -> Result<Stored, DataError> {
+    let name = format.name();
+    match numbers {
+        Flat::Bytes(_) if format.is_16_bit() => Err(wrong(format!(
+            "is an array of 8 bits, but its pixels are decoded to {name}; convert it to 16 bits on \
+             the scale of 0 to 65535, or set pixels of the view to f32 or f32x3"
+        ))),
+        Flat::Bytes(_) => Ok(Stored::Bytes),
+        Flat::Integers(list) if format.is_floats() => {
+            let Some(outside) = list.iter().find(|it| !(0..=0xffff).contains(*it)) else {
+                return Ok(Stored::Words);
+            };
+            if format.is_16_bit() {
+                return Err(wrong(format!(
+                    "has the number {outside}, but {name} pixels are from 0 to 65535; set pixels of \
+                     the view to f32 or f32x3"
+                )));
+            }
+            match list.iter().find(|it| it.unsigned_abs() > MOST_EXACT as u64) {
+                Some(number) => Err(wrong(format!(
+                    "has the number {number}, but {name} pixels hold integers up to {MOST_EXACT} \
+                     exactly; convert the array to floats"
+                ))),
+                None => Ok(Stored::Floats),
+            }
+        }
+        Flat::Floats(_) if format.is_as_stored() => Ok(Stored::Floats),
+        Flat::Doubles(list) if format.is_as_stored() => {
+            let is_large = |it: &&f64| it.is_finite() && !(**it as f32).is_finite();
+            match list.iter().find(is_large) {
+                Some(number) => {
+                    Err(wrong(format!("has the number {number}, which is too large for f32")))
+                }
+                None => Ok(Stored::Floats),
+            }
+        }
+        _ => {
+            let (found, way_out) = match numbers {
+                Flat::Integers(_) => ("integers of more than 8 bits", "u16, u16x3, f32 or f32x3"),
+                _ => ("floats", "f32 or f32x3"),
+            };
+            Err(wrong(format!(
+                "is an array of {found}, but its pixels are decoded to {name}; set pixels of the \
+                 view to {way_out}, or convert the array"
+            )))
+        }
+    }
+}
+
+fn wrong(problem: String) -> DataError {
+    DataError::new(Reason::Field, problem)
 }
 
 /// Appends the rows of an array to a PFM file, from the bottom.

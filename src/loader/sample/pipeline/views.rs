@@ -57,7 +57,7 @@ impl SampleViews {
         let column = |view| plan.column(ColumnRole::View(view)).map_or(0, |column| column.slot);
         let columns = (0..plan.views.len()).map(column).collect();
         let groups = plan.view_groups().into_iter();
-        let mut groups = groups.map(|(_, members)| Views::new(plan, members));
+        let mut groups = groups.map(|group| Views::new(plan, group.views));
         let of_sample = groups.next().unwrap_or_else(|| Views::new(plan, Vec::new()));
         let of_fields = groups.collect();
         Self { of_sample, of_fields, image: HostTransform::new(plan), columns }
