@@ -158,7 +158,8 @@ class Batch:
     def samples(self) -> list[dict[str, Any]]:
         """Record of each sample, with the keys of ``feedwater dump``. ``operators`` lists the random choices of the chain:
         for each operator a dictionary with the keys ``op`` and ``actions``. Each action has ``kind``, ``formula``,
-        ``params`` (by name, in the units of the operator's settings) and ``size``. ``location`` is the path of the sample,
+        ``params`` (by name, in the units of the operator's settings) and ``size``. ``views`` has, for each view of this
+        image, such a list per output. ``location`` is the path of the sample,
         or another name. ``source_index`` is its index as in :attr:`source_indices`."""
         return self._inner.samples()
 

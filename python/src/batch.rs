@@ -78,14 +78,15 @@ impl Batch {
         self.failed().any(|failed| failed == index)
     }
 
-    /// Random choices of the operators for a sample, as JSON.
-    fn drawn(&self, sample: &SampleRecord) -> PyResult<String> {
+    /// Random choices of the operators for a sample, and those of the views, as JSON.
+    fn drawn(&self, sample: &SampleRecord) -> PyResult<[String; 2]> {
         let boxes = match self.plan.reads_boxes() {
             true => sample.upright_boxes(&*self.source),
             false => Vec::new(),
         };
         let SampleRecord { index, repeat, size, .. } = *sample;
-        json(&self.plan.drawn(self.epoch, index, repeat, size, boxes))
+        let views = json(&self.plan.drawn_views(self.epoch, index, repeat, size, &boxes))?;
+        Ok([json(&self.plan.drawn(self.epoch, index, repeat, size, boxes))?, views])
     }
 
     /// Calls `then` with the batch. Fails if a tensor was exported. An error is converted to a
@@ -268,13 +269,15 @@ impl Batch {
     /// The record of each sample, as a dictionary.
     fn samples<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let drawn = py.detach(|| self.samples.iter().map(|sample| self.drawn(sample)).collect());
-        let (read, drawn): (_, Vec<PyResult<String>>) =
+        let (read, drawn): (_, Vec<PyResult<[String; 2]>>) =
             (py.import("json")?.getattr("loads")?, drawn);
-        let entry = |(sample, drawn): (&SampleRecord, PyResult<String>)| {
+        let entry = |(sample, drawn): (&SampleRecord, PyResult<[String; 2]>)| {
             let entry = sample_entry(py, sample)?;
             entry.set_item("source_index", self.source.part(sample.index).1)?;
             entry.set_item("location", location(&*self.source, sample.index))?;
-            entry.set_item("operators", read.call1((drawn?,))?)?;
+            let [operators, views] = drawn?;
+            entry.set_item("operators", read.call1((operators,))?)?;
+            entry.set_item("views", read.call1((views,))?)?;
             PyResult::Ok(entry)
         };
         let entries: PyResult<Vec<_>> = self.samples.iter().zip(drawn).map(entry).collect();

@@ -35,6 +35,27 @@ def test_views_are_columns(folder):
         assert (record["image"] == images).all() and (record["label"] == labels).all()
 
 
+def test_what_was_drawn_for_each_output_is_known():
+    pixels = numpy.random.default_rng(5).integers(0, 256, (9, 12, 15, 3), dtype=numpy.uint8)
+    items = [{"image": b"P6 15 12 255\n" + image.tobytes(), "right": image[::-1].copy()} for image in pixels]
+    crop = [ops.RandomCrop(width=6, height=5)]
+    columns = {"crops": fw.view(crop, count=3), "five": fw.view(ops.FiveCrop(width=4, height=4)), "right": fw.image("right", crop)}
+    places = set()
+    for batch in fw.Loader(fw.samples(items), columns=columns, batch_size=4, drop_last=False, epochs=1, dtype="u8", device="cpu", framework="batch", shuffle=True):
+        views = {name: numpy.asarray(batch.column(name)) for name in ("crops", "five")}
+        for place, record in enumerate(batch.samples):
+            # The size of an image in a field is not recorded.
+            assert {name: len(outputs) for name, outputs in record["views"].items()} == {"crops": 3, "five": 5}
+            for name, outputs in record["views"].items():
+                for number, [operator] in enumerate(outputs):
+                    (action,) = operator["actions"]
+                    x, y, (width, height) = action["params"]["x"], action["params"]["y"], action["size"]
+                    expected = pixels[record["index"]][y : y + height, x : x + width]
+                    assert (numpy.moveaxis(views[name][place, number], 0, 2) == expected).all()
+                    places.add((name, x, y))
+    assert len(places) > 15
+
+
 def test_a_loader_may_have_only_views(folder):
     large = fw.view(CROP, count=2)
     (record, *_) = loader(folder, columns={"large": large})

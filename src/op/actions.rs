@@ -70,16 +70,17 @@ impl Actions {
     }
 
     /// Names and parameters of the actions for an image of this size and format, by operator.
-    /// `boxes` are the boxes of the objects in this image.
+    /// `output` is the number of the output of operators with several ones. `boxes` are the boxes
+    /// of the objects in this image.
     pub fn named<'a>(
         operators: impl IntoIterator<Item = &'a dyn Operator>,
-        key: SampleKey,
+        (key, output): (SampleKey, u32),
         (input, format): (Size, PixelFormat),
         boxes: Vec<BoundingBox>,
     ) -> Vec<DrawnOperator> {
         let mut record = Record::default();
         let trace = &mut Trace::new(input);
-        let mut actions = Self { boxes, format, ..Self::default() };
+        let mut actions = Self { boxes, format, output, ..Self::default() };
         actions.draw_recorded(operators, key, input, trace, Some(&mut record));
         record.operators
     }

@@ -105,9 +105,10 @@ impl Plan {
         }
     }
 
-    /// Whether an operator reads the boxes of the sample's objects.
+    /// Whether an operator of the main chain or of a view reads the boxes of the sample's objects.
     pub fn reads_boxes(&self) -> bool {
-        self.steps.iter().any(|step| step.operator.reads_boxes())
+        self.views.iter().any(|view| view.plan.reads_boxes())
+            || self.steps.iter().any(|step| step.operator.reads_boxes())
     }
 
     /// Names and parameters of the actions that [`sample`](Self::sample) draws for sample number
@@ -129,8 +130,18 @@ impl Plan {
         }
         let seed = self.settings.loader.seed;
         let key = SampleKey { seed, epoch, index }.of_repeat(repeat);
+        self.named((key, 0), size, boxes)
+    }
+
+    /// Names and parameters of the actions for one output of the chain.
+    pub(super) fn named(
+        &self,
+        output: (SampleKey, u32),
+        size: Size,
+        boxes: Vec<BoundingBox>,
+    ) -> Vec<DrawnOperator> {
         let operators = self.steps.iter().map(|step| &*step.operator);
-        Actions::named(operators, key, (size, self.pixel_format()), boxes)
+        Actions::named(operators, output, (size, self.pixel_format()), boxes)
     }
 
     /// Maximum number of entries (of 32 bits) of all tables that do not depend on windows.

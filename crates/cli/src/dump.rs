@@ -1,5 +1,6 @@
 //! `dump`: writes batches as files for other tools, and as a contact sheet.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -58,6 +59,9 @@ struct SampleEntry {
     flipped_vertically: bool,
     /// Operators with the random values that they drew. They suffice to reproduce the image.
     operators: Vec<DrawnOperator>,
+    /// The same for each output of the views, by name of the view.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    views: BTreeMap<String, Vec<Vec<DrawnOperator>>>,
     outcome: &'static str,
     /// How often this sample has already occurred at earlier positions of the epoch.
     #[serde(skip_serializing_if = "is_first")]
@@ -238,6 +242,13 @@ fn describe(loader: &Loader, batch: &Batch) -> Vec<SampleEntry> {
                 sample.repeat,
                 sample.size,
                 batch.upright_boxes(place),
+            ),
+            views: loader.plan().drawn_views(
+                batch.epoch(),
+                sample.index,
+                sample.repeat,
+                sample.size,
+                &batch.upright_boxes(place),
             ),
             outcome: sample.outcome.name(),
             repeat: sample.repeat,

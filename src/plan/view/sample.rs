@@ -1,10 +1,13 @@
 //! Views of one sample: their plans, and the memory that they need.
 
+use std::collections::BTreeMap;
+
+use super::ViewPlan;
 use crate::decode::{DecodeMemory, ValueImage};
 use crate::error::DataError;
-use crate::geometry::{Roi, Size};
+use crate::geometry::{BoundingBox, Roi, Size};
 use crate::header::Header;
-use crate::op::Origins;
+use crate::op::{DrawnOperator, Origins};
 use crate::plan::windows::{Stage, bytes_of};
 use crate::plan::{Plan, SampleMemory, SamplePlan};
 use crate::random::SampleKey;
@@ -49,6 +52,32 @@ impl Plan {
                 view.plan.draw((view.key(key, output), header), plan);
             }
         }
+    }
+
+    /// Names and parameters of the actions of the views, by name of the view: for each output, those
+    /// of its operators. The arguments are those of [`drawn`](Self::drawn). Leaves out views of
+    /// images in fields, because the record of a sample does not have the size of these images.
+    pub fn drawn_views(
+        &self,
+        epoch: u32,
+        index: u64,
+        repeat: u32,
+        size: Size,
+        boxes: &[BoundingBox],
+    ) -> BTreeMap<String, Vec<Vec<DrawnOperator>>> {
+        if size.pixels() == 0 {
+            return BTreeMap::new();
+        }
+        let seed = self.settings.loader.seed;
+        let key = SampleKey { seed, epoch, index }.of_repeat(repeat);
+        let of_view = |view: &ViewPlan| {
+            let outputs = (0..view.outputs()).map(|output| {
+                let drawn = (view.key(key, output), output % view.of_run);
+                view.plan.named(drawn, size, boxes.to_vec())
+            });
+            (view.name.clone(), outputs.collect())
+        };
+        self.views.iter().filter(|view| view.field.is_none()).map(of_view).collect()
     }
 
     /// Computes the windows and tables of the drawn actions. Stores in `shared` the window of the

@@ -21,7 +21,7 @@ type Pixels = Vec<Vec<[u8; 3]>>;
 fn named(operators: &[Arc<dyn Operator>], key: SampleKey, size: Size) -> Vec<Value> {
     let drawn = Actions::named(
         operators.iter().map(|it| &**it),
-        key,
+        (key, 0),
         (size, Default::default()),
         Vec::new(),
     );

@@ -1,5 +1,7 @@
 //! Tests of the files that the command `dump` writes.
 
+use std::collections::HashSet;
+
 use super::*;
 
 /// Returns the dictionary and the data of a version 1.0 `.npy` file.
@@ -317,6 +319,13 @@ fn dump_writes_every_column() {
         assert!(out.join(file).is_file() && told.contains(file), "{file}: {told}");
     }
     assert!(!out.join("images.npy").exists() && !out.join("sheet.png").exists());
+    let samples: serde_json::Value =
+        serde_json::from_slice(&fs::read(out.join("samples.json")).unwrap()).unwrap();
+    let views = &samples[0]["views"];
+    let boxes: HashSet<String> = (0..3)
+        .map(|output| views["crops"][output][0]["actions"][0]["params"]["box"].to_string())
+        .collect();
+    assert_eq!((boxes.len(), &views["one"][0][0]["op"]), (3, &"resize".into()), "{views}");
     let told = refused(path, &["bench-ops", "columns.toml"], 2);
     assert!(
         told.contains("chain: has no operators, and bench-ops does not measure views"),
