@@ -64,20 +64,20 @@ pub fn fields_of_any_length_stay_within_the_footprint() {
 }
 
 /// WebDataset archive that a test writes.
-struct Archive(tar::Builder<fs::File>);
+pub struct Archive(tar::Builder<fs::File>);
 
 impl Archive {
-    fn create(path: &Path) -> Self {
+    pub fn create(path: &Path) -> Self {
         Self(tar::Builder::new(fs::File::create(path).unwrap()))
     }
 
-    fn add(&mut self, name: String, bytes: &[u8]) {
+    pub fn add(&mut self, name: String, bytes: &[u8]) {
         let mut header = tar::Header::new_ustar();
         header.set_size(bytes.len() as u64);
         self.0.append_data(&mut header, name, bytes).unwrap();
     }
 
-    fn finish(mut self) {
+    pub fn finish(mut self) {
         self.0.finish().unwrap();
     }
 }
@@ -189,14 +189,14 @@ pub fn arrays_of_archives_stay_within_the_footprint() {
 }
 
 /// Encodes a `.npy` file.
-fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+pub fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
     let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
     let len = (header.len() as u16).to_le_bytes();
     [b"\x93NUMPY\x01\x00", &len[..], header.as_bytes(), data].concat()
 }
 
 /// Encodes a zip archive with the file `a.npy`.
-fn npz(file: &[u8], is_stored: bool) -> Vec<u8> {
+pub fn npz(file: &[u8], is_stored: bool) -> Vec<u8> {
     let packed = match is_stored {
         true => file.to_vec(),
         false => miniz_oxide::deflate::compress_to_vec(file, 6),

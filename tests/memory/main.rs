@@ -14,6 +14,7 @@ mod floats;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod glibc;
 mod large_images;
+mod schemas;
 mod small_sets;
 mod steady;
 
@@ -89,6 +90,7 @@ fn main() -> ExitCode {
         fields::images_in_fields_stay_within_the_footprint,
         fields::larger_images_in_fields_take_from_the_pool,
         fields::features_of_any_length_stay_within_the_footprint,
+        schemas::random_schemas_stay_within_the_footprint,
         large_images::a_header_of_34_bytes_does_not_allocate_a_gibibyte,
         large_images::bitmaps_gifs_and_tiffs_need_no_more_memory_than_predicted,
         large_images::groups_of_codes_of_a_webp_are_counted_before_it_is_decoded,
@@ -135,6 +137,8 @@ struct Seen {
     peak: u64,
     /// The loader's plan as text, for failure messages.
     plan: String,
+    /// Number of delivered samples.
+    images: u64,
     errors: BTreeMap<&'static str, u64>,
     problem: Option<Error>,
 }
@@ -161,7 +165,8 @@ fn run(builder: impl FnOnce() -> LoaderBuilder, epochs: u32) -> Seen {
             }
         }
         let plan = loader.plan().to_string();
-        Seen { predicted, peak: 0, plan, errors: loader.stats().errors, problem }
+        let stats = loader.stats();
+        Seen { predicted, peak: 0, plan, images: stats.images, errors: stats.errors, problem }
     });
     Seen { peak, ..seen }
 }
