@@ -1,0 +1,110 @@
+//! Where views are computed.
+
+use crate::error::{Error, Result};
+use crate::op::{Placement, View};
+use crate::plan::{DeviceFacts, Place, Plan, not_there};
+
+use super::ViewPlan;
+
+/// Resolves where a view is computed: with the main chain on the device, or on the CPU. Returns
+/// also why it is on the CPU although there is a device. `list` is the key of the chain.
+pub(super) fn place(
+    view: &View,
+    list: &str,
+    main: &Plan,
+    device: &DeviceFacts,
+) -> Result<(Place, Option<String>)> {
+    let steps = view.chain.steps();
+    let wanted = steps.iter().position(|step| step.placement == Placement::Gpu);
+    let key = |number: usize| format!("{list}[{number}].placement");
+    if let DeviceFacts::None(why) = device {
+        return match wanted {
+            None => Ok((Place::Cpu, None)),
+            Some(number) => {
+                let words = format!("places {} on the GPU", steps[number].operator.name());
+                Err(not_there("a gpu", why, &key(number), &words))
+            }
+        };
+    }
+    match (on_cpu(view, list, main), wanted) {
+        (None, _) => Ok((Place::Gpu, None)),
+        (Some(why), None) => Ok((Place::Cpu, Some(why))),
+        (Some(why), Some(number)) => {
+            let problem = format!("is gpu, but {why}; write cpu or auto");
+            Err(Error::config(key(number), problem))
+        }
+    }
+}
+
+/// Reason why a view is computed on the CPU although there is a device. `None` if it is computed on
+/// the device.
+fn on_cpu(view: &View, list: &str, main: &Plan) -> Option<String> {
+    let format = main.pixel_format();
+    if view.field.is_some() {
+        return Some("the images of fields are decoded on the cpu".into());
+    }
+    if format.is_floats() {
+        return Some(format!("decode.pixels is {}, which runs on the cpu only", format.name()));
+    }
+    for (number, step) in view.chain.steps().iter().enumerate() {
+        let name = step.operator.name();
+        if let Some(why) = step.operator.kinds().not_on_device() {
+            return Some(format!("{name} ({list}[{number}]) {why}"));
+        }
+        if step.placement == Placement::Cpu {
+            return Some(format!(
+                "{name} ({list}[{number}]) is on cpu, and a view runs in one place"
+            ));
+        }
+    }
+    let on_cpu = main.steps.iter().position(|step| step.place == Place::Cpu)?;
+    let name = main.steps[on_cpu].operator.name();
+    Some(format!(
+        "{name} (chain[{on_cpu}]) is on cpu, and a view runs on the gpu only with the whole main \
+         chain"
+    ))
+}
+
+impl Plan {
+    /// Views on the device, with their numbers. They read the same decoded window as the main
+    /// chain.
+    pub(crate) fn device_views(&self) -> impl Iterator<Item = (usize, &ViewPlan)> {
+        self.views.iter().enumerate().filter(|(_, view)| view.place == Place::Gpu)
+    }
+
+    /// Whether there are views on the device.
+    pub(crate) fn has_device_views(&self) -> bool {
+        self.device_views().next().is_some()
+    }
+
+    /// Number of operators in the chains of the views on the device.
+    pub(in crate::plan) fn device_view_operators(&self) -> usize {
+        self.device_views().map(|(_, view)| view.plan.steps.len()).sum()
+    }
+
+    /// Size of a sample's image and of its views on the device, in bytes.
+    pub(crate) fn finished_bytes(&self) -> usize {
+        let views = self.device_views().map(|(_, view)| {
+            view.plan.shape.sample_bytes().saturating_mul(view.outputs() as usize)
+        });
+        views.fold(self.shape.sample_bytes(), usize::saturating_add)
+    }
+
+    /// Host memory for the plans of a sample and of the outputs of its views that wait in a page for
+    /// their launch, in bytes.
+    pub(in crate::plan) fn waiting_plans(&self) -> u64 {
+        let outputs = self.device_views().map(|(_, view)| {
+            view.plan.output_plan_bytes().saturating_mul(u64::from(view.outputs()))
+        });
+        outputs.fold(self.waiting_tables(), u64::saturating_add)
+    }
+
+    /// Bytes for the tables of a sample and of the outputs of its views that wait for their launch:
+    /// those of a worker's share, plus 25 % for samples that were not scanned.
+    pub(crate) fn waiting_tables(&self) -> u64 {
+        let share = &self.room.share;
+        let views = if self.has_device_views() { share.views[0] } else { 0 };
+        let tables = share.tables.saturating_add(views);
+        tables.saturating_add(tables / 4)
+    }
+}
