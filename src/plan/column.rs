@@ -204,6 +204,12 @@ impl ColumnPlan {
         self.sample_bytes().saturating_mul(samples)
     }
 
+    /// Size of the column's buffer on the device, in bytes. It is at least 1, so that a column
+    /// without values, such as the images of a loader that has only views, has an address.
+    pub fn buffer_bytes(&self, samples: usize) -> usize {
+        self.bytes(samples).max(1)
+    }
+
     /// Memory for the column in a slot of `samples` samples, in bytes.
     pub(super) fn slot_bytes(&self, samples: usize) -> u64 {
         let offsets = match self.max_len {
@@ -214,7 +220,7 @@ impl ColumnPlan {
         let offsets = offsets.saturating_add((texts as u64).saturating_mul(8));
         match self.memory {
             Memory::Host => (self.bytes(samples) as u64).saturating_add(offsets),
-            Memory::Pinned | Memory::Device => aligned(self.bytes(samples)) as u64,
+            Memory::Pinned | Memory::Device => aligned(self.buffer_bytes(samples)) as u64,
         }
     }
 

@@ -14,7 +14,7 @@ use crate::gpu::{
 };
 use crate::loader::balance::RouteQueue;
 use crate::op::batch::{PairParams, mix_kernel_text};
-use crate::plan::{ColumnPlan, DevicePlan, DeviceSplit, LAUNCH_BLOCKS, Plan, rows};
+use crate::plan::{ColumnPlan, ColumnRole, DevicePlan, DeviceSplit, LAUNCH_BLOCKS, Plan, rows};
 use crate::transform::ChainKernels;
 
 /// Buffers, decoders, streams and kernels of a loader on a device.
@@ -74,9 +74,11 @@ fn slot(
     waits: &Arc<Stopwatch>,
 ) -> Result<DeviceSlot> {
     let buffer = |row, bytes| pool.buffer(row, bytes);
-    let images = buffer(rows::OUTPUT_SLOTS, plan.shape.bytes())?;
-    let tensor = TensorSlot::new(images, producer.clone(), consumer.clone())?;
-    let other = |column: &ColumnPlan| buffer(column.row(), column.bytes(plan.shape.batch));
+    let column = |column: &ColumnPlan| buffer(column.row(), column.buffer_bytes(plan.shape.batch));
+    let images = plan
+        .column(ColumnRole::Image)
+        .ok_or_else(|| Error::Internal { problem: "a plan without a column of images".into() })?;
+    let tensor = TensorSlot::new(column(images)?, producer.clone(), consumer.clone())?;
     let copies = match ColumnPlan::copies_bytes(&plan.columns, plan.shape.batch) {
         0 => None,
         bytes => {
@@ -85,7 +87,7 @@ fn slot(
             Some(Box::new(ColumnCopies::new(&plan.columns, plan.shape.batch, upload, buffer)))
         }
     };
-    DeviceSlot::new(plan, tensor, other, copies, waits.clone())
+    DeviceSlot::new(plan, tensor, column, copies, waits.clone())
 }
 
 /// The loader's memory pools, kept for their statistics.

@@ -17,18 +17,19 @@ pub(super) fn place(
     let steps = view.chain.steps();
     let wanted = steps.iter().position(|step| step.placement == Placement::Gpu);
     let key = |number: usize| format!("{list}[{number}].placement");
-    if let DeviceFacts::None(why) = device {
-        return match wanted {
-            None => Ok((Place::Cpu, None)),
-            Some(number) => {
-                let words = format!("places {} on the GPU", steps[number].operator.name());
-                Err(not_there("a gpu", why, &key(number), &words))
-            }
-        };
-    }
-    match (on_cpu(view, list, main), wanted) {
+    let own = not_on_device(view, list, main);
+    let why = match (own, device) {
+        (Some(why), _) => Some(why),
+        (None, DeviceFacts::Gpu { .. }) => main_on_cpu(main),
+        (None, DeviceFacts::None(why)) => {
+            let Some(number) = wanted else { return Ok((Place::Cpu, None)) };
+            let words = format!("places {} on the GPU", steps[number].operator.name());
+            return Err(not_there("a gpu", why, &key(number), &words));
+        }
+    };
+    match (why, wanted) {
         (None, _) => Ok((Place::Gpu, None)),
-        (Some(why), None) => Ok((Place::Cpu, Some(why))),
+        (why, None) => Ok((Place::Cpu, why)),
         (Some(why), Some(number)) => {
             let problem = format!("is gpu, but {why}; write cpu or auto");
             Err(Error::config(key(number), problem))
@@ -36,27 +37,28 @@ pub(super) fn place(
     }
 }
 
-/// Reason why a view is computed on the CPU although there is a device. `None` if it is computed on
-/// the device.
-fn on_cpu(view: &View, list: &str, main: &Plan) -> Option<String> {
+/// Reason why no device can compute a view.
+fn not_on_device(view: &View, list: &str, main: &Plan) -> Option<String> {
     let format = main.pixel_format();
     if view.field.is_some() {
-        return Some("the images of fields are decoded on the cpu".into());
+        return Some("the images of fields are processed on the cpu".into());
     }
     if format.is_floats() {
         return Some(format!("decode.pixels is {}, which runs on the cpu only", format.name()));
     }
-    for (number, step) in view.chain.steps().iter().enumerate() {
+    view.chain.steps().iter().enumerate().find_map(|(number, step)| {
         let name = step.operator.name();
-        if let Some(why) = step.operator.kinds().not_on_device() {
-            return Some(format!("{name} ({list}[{number}]) {why}"));
+        match step.operator.kinds().not_on_device() {
+            Some(why) => Some(format!("{name} ({list}[{number}]) {why}")),
+            None => (step.placement == Placement::Cpu).then(|| {
+                format!("{name} ({list}[{number}]) is on cpu, and a view runs in one place")
+            }),
         }
-        if step.placement == Placement::Cpu {
-            return Some(format!(
-                "{name} ({list}[{number}]) is on cpu, and a view runs in one place"
-            ));
-        }
-    }
+    })
+}
+
+/// Reason why the main chain keeps all views on the CPU.
+fn main_on_cpu(main: &Plan) -> Option<String> {
     let on_cpu = main.steps.iter().position(|step| step.place == Place::Cpu)?;
     let name = main.steps[on_cpu].operator.name();
     Some(format!(
