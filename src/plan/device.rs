@@ -57,8 +57,9 @@ pub struct DevicePlan {
     pub scratch_bytes: usize,
     /// Number of page-locked buffers for samples processed on the CPU.
     pub uploads: usize,
-    /// Size of one upload buffer, in bytes. It holds a finished sample with its views on the device.
-    /// If the route `cpu` is used, it also holds the pixels of any window, which may be larger.
+    /// Size of one upload buffer, in bytes. It holds a finished sample with its views on the
+    /// device. If the route `cpu` is used, it also holds the pixels of any window, which may be
+    /// larger.
     pub upload_bytes: usize,
     /// Routes in use, with nvJPEG's buffers for each, in the order of [`Route::ALL`]. Never empty.
     pub routes: Vec<RoutePlan>,

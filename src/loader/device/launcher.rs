@@ -1,5 +1,6 @@
 //! Thread that launches the kernels, which turn pixels into tensors.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -37,8 +38,9 @@ pub(in crate::loader) struct Launcher {
     /// Sizes of the launches that are being prepared: of the main chain, then of each view on the
     /// device.
     extents: Vec<Extent>,
-    /// Device columns that a finished sample fills: images, then each view on the device.
-    columns: Vec<usize>,
+    /// Device columns that a finished sample fills, with its places in the upload buffer: images,
+    /// then each view on the device.
+    columns: Vec<(usize, Range<usize>)>,
     /// Runs the kernel `mix` (batch operators and soft targets), if the plan has a batch stage.
     mixer: Option<Mixer>,
     /// Stream in which the blocks (parameters and tables of launches) are uploaded. In `stream`, an
@@ -79,7 +81,8 @@ impl Launcher {
         let views = device.views.iter().map(|view| ColumnRole::View(view.number));
         let columns = std::iter::once(ColumnRole::Image).chain(views);
         let columns = columns.filter_map(|role| plan.column(role)).map(|column| column.slot);
-        let (layout, columns) = (device.launch_block(), columns.collect());
+        let columns = columns.zip(plan.finished_parts()).collect();
+        let layout = device.launch_block();
         Ok(Self {
             parts,
             stream,
@@ -215,7 +218,7 @@ impl Launcher {
         match std::mem::replace(&mut work.payload, Payload::Nothing) {
             Payload::Nothing => Ok(false),
             Payload::Zeros => {
-                for (buffer, part) in self.columns.iter().map(|&column| cell.part(column)) {
+                for (buffer, part) in self.columns.iter().map(|(column, _)| cell.part(*column)) {
                     gpu::fill(&self.stream, buffer, part, 0)?;
                 }
                 Ok(false)
@@ -223,11 +226,9 @@ impl Launcher {
             Payload::Finished(mut upload) => {
                 let mut lap = self.copies.lap()?;
                 lap.start(&self.stream)?;
-                let mut begin = 0;
-                for (buffer, part) in self.columns.iter().map(|&column| cell.part(column)) {
-                    let end = begin + part.len();
-                    upload.copy(&self.stream, begin..end, buffer, part.start)?;
-                    begin = end;
+                for (column, finished) in &self.columns {
+                    let (buffer, part) = cell.part(*column);
+                    upload.copy(&self.stream, finished.clone(), buffer, part.start)?;
                 }
                 lap.stop(&self.stream, 1)?;
                 self.parts.uploads.put_back(upload);
@@ -274,7 +275,7 @@ impl Launcher {
         for (chain, (split, samples, scratch_bytes)) in
             std::iter::once(main).chain(views).enumerate()
         {
-            let (buffer, part) = cell.part(columns[chain]);
+            let (buffer, part) = cell.part(columns[chain].0);
             let each = part.len() / samples.len().max(1);
             for (output, planned) in samples.iter().enumerate() {
                 let image = 2 * (count * samples.len() + output);

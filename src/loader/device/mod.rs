@@ -293,7 +293,7 @@ enum Payload {
     Zeros,
     /// The page's `pixels`, which are valid when `decoded` is reached.
     Pixels(Pixels),
-    /// The finished image and then the finished views in host memory, to be uploaded.
+    /// The finished image and the finished views in host memory, to be uploaded.
     Finished(Upload),
 }
 

@@ -123,9 +123,9 @@ impl SamplePipeline {
         }
     }
 
-    /// Reads, decodes and transforms one sample. Writes its image to `out` and then its views on the
-    /// device, or its image to `cell` without `out`. Writes its other views to `cell`. Applies its
-    /// geometry to the masks, points and boxes in `cell`.
+    /// Reads, decodes and transforms one sample. Writes its image to `out` and then its views on
+    /// the device, or its image to `cell` without `out`. Writes its other views to `cell`. Applies
+    /// its geometry to the masks, points and boxes in `cell`.
     pub fn make(
         &mut self,
         key: SampleKey,
@@ -340,17 +340,17 @@ impl SamplePipeline {
         !self.room.is_beyond() && self.room.covers(&self.need)
     }
 
-    /// Runs the main chain and the views on the device, and writes their tensors to `out`, in this
-    /// order. Decodes the image, unless it is decoded already for views.
+    /// Runs the main chain and the views on the device, and writes their tensors to their places in
+    /// `out` ([`Plan::finished_parts`]). Decodes the image, unless it is decoded already for views.
     pub fn finish(
         &mut self,
         Admitted(planned): Admitted<'_>,
         out: &mut [u8],
     ) -> Result<SampleRecord, DataError> {
-        let (out, views) = out.split_at_mut(self.plan.shape.sample_bytes());
-        if !views.is_empty() {
-            self.make_device_views(planned, views)?;
+        if self.plan.has_device_views() {
+            self.make_device_views(planned, out)?;
         }
+        let out = &mut out[..self.plan.shape.sample_bytes()];
         if self.plan.reads_image || !self.plan.has_images() {
             if self.plan.has_images() {
                 self.run_shared(planned, out)?;

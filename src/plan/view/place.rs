@@ -1,7 +1,10 @@
 //! Where views are computed.
 
+use std::ops::Range;
+
 use crate::error::{Error, Result};
 use crate::op::{Placement, View};
+use crate::plan::column::aligned;
 use crate::plan::{DeviceFacts, Place, Plan, not_there};
 
 use super::ViewPlan;
@@ -84,16 +87,26 @@ impl Plan {
         self.device_views().map(|(_, view)| view.plan.steps.len()).sum()
     }
 
-    /// Size of a sample's image and of its views on the device, in bytes.
-    pub(crate) fn finished_bytes(&self) -> usize {
+    /// Places of a finished sample in a buffer, in bytes: its image, then each of its views on the
+    /// device. Each place is aligned, because tensors are written as numbers of their element type.
+    pub(crate) fn finished_parts(&self) -> impl Iterator<Item = Range<usize>> {
         let views = self.device_views().map(|(_, view)| {
             view.plan.shape.sample_bytes().saturating_mul(view.outputs() as usize)
         });
-        views.fold(self.shape.sample_bytes(), usize::saturating_add)
+        std::iter::once(self.shape.sample_bytes()).chain(views).scan(0, |end: &mut usize, bytes| {
+            let begin = aligned(*end);
+            *end = begin.saturating_add(bytes);
+            Some(begin..*end)
+        })
     }
 
-    /// Host memory for the plans of a sample and of the outputs of its views that wait in a page for
-    /// their launch, in bytes.
+    /// Size of a finished sample with its views on the device, in bytes.
+    pub(crate) fn finished_bytes(&self) -> usize {
+        self.finished_parts().last().map_or(0, |part| part.end)
+    }
+
+    /// Host memory for the plans of a sample and of the outputs of its views that wait in a page
+    /// for their launch, in bytes.
     pub(in crate::plan) fn waiting_plans(&self) -> u64 {
         let outputs = self.device_views().map(|(_, view)| {
             view.plan.output_plan_bytes().saturating_mul(u64::from(view.outputs()))

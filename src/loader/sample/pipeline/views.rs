@@ -11,7 +11,7 @@ use crate::image::HostImage;
 use crate::loader::sample::fields::{Cell, FieldReader};
 use crate::loader::sample::large::{Room, Take};
 use crate::measure::Stage;
-use crate::plan::{ColumnPlan, ColumnRole, Place, Plan, SampleMemory, SamplePlan};
+use crate::plan::{ColumnRole, Place, Plan, SampleMemory, SamplePlan};
 use crate::random::SampleKey;
 use crate::transform::{HostTransform, Views};
 
@@ -25,7 +25,7 @@ pub(super) struct SampleViews {
     /// Whether `image` is the window of the current sample's image that all its chains need.
     is_decoded: bool,
     /// For each view on the CPU, the number of its column in host memory. For each view on the
-    /// device, its offset among the finished views, in bytes.
+    /// device, its offset in a finished sample, in bytes.
     columns: Vec<usize>,
 }
 
@@ -58,16 +58,10 @@ impl Bound {
 
 impl SampleViews {
     pub fn new(plan: &Plan) -> Self {
-        let mut offset = 0;
-        let columns = plan.views.iter().enumerate().map(|(number, view)| {
-            let column = plan.column(ColumnRole::View(number));
-            match view.place {
-                Place::Cpu => column.map_or(0, |column| column.slot),
-                Place::Gpu => {
-                    offset += column.map_or(0, ColumnPlan::sample_bytes);
-                    offset - column.map_or(0, ColumnPlan::sample_bytes)
-                }
-            }
+        let mut finished = plan.finished_parts().skip(1).map(|part| part.start);
+        let columns = plan.views.iter().enumerate().map(|(number, view)| match view.place {
+            Place::Cpu => plan.column(ColumnRole::View(number)).map_or(0, |column| column.slot),
+            Place::Gpu => finished.next().unwrap_or(0),
         });
         let columns = columns.collect();
         let groups = plan.view_groups().into_iter();
@@ -271,7 +265,7 @@ impl SamplePipeline {
         self.run_on_shared(planned, Place::Cpu, cell)
     }
 
-    /// Writes the views on the device to `out`, one after another.
+    /// Writes the views on the device to their places in a finished sample.
     pub(super) fn make_device_views(
         &mut self,
         planned: &Planned<'_>,
@@ -462,8 +456,8 @@ struct Decoded<'a> {
     bytes: &'a [u8],
 }
 
-/// Memory of the finished views on the device, one after another, until they are uploaded. Views
-/// are named by their offsets, in bytes.
+/// Memory of a finished sample until it is uploaded. The columns of its views are named by their
+/// offsets, in bytes.
 struct Finished<'a>(&'a mut [u8]);
 
 impl Cell for Finished<'_> {
