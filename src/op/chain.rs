@@ -36,7 +36,10 @@ pub struct Chain {
 /// Further output of a sample's image, or of an image in a field of the sample, with a chain of its
 /// own: a column of batches. An image is decoded once for all its views.
 ///
-/// Views are computed on the CPU. If batches are on a device, views are copied there.
+/// If all operators of the main chain are on a device, kernels compute the views there, from the
+/// same decoded pixels. Views with an operator without kernels, views of images in fields, and
+/// views of images of 16 bits or of floats are computed on the CPU, and copied if batches are on a
+/// device.
 ///
 /// A chain may have only views and no operators. Its batches then have no images besides the views.
 ///
@@ -58,7 +61,10 @@ pub struct Chain {
 pub struct View {
     /// Name of the view's column.
     pub name: String,
-    /// Operators of the view. Their placement may be `cpu` or `auto`.
+    /// Operators of the view. They run in one place: on the CPU if the placement of one of them is
+    /// `cpu`, otherwise on the device if all of them and all of the main chain can run there. If
+    /// the placement of one of them is `gpu`, a view that cannot run there is a configuration
+    /// error.
     pub chain: Chain,
     /// Field of the source with the file of another image, such as the second image of a pair
     /// ([`Fields`](crate::source::Fields)). `None` means the image of the sample.

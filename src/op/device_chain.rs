@@ -60,9 +60,21 @@ pub struct Block<'a> {
 }
 
 impl DeviceChain {
-    /// Kernels for operators with these kinds. The first kernel reads the image `leaf`.
+    /// Kernels for operators with these kinds. The first kernel reads the image `leaf`. Without
+    /// operators there are no kernels.
     pub fn new(leaf: Leaf, operators: &[&Kinds], shape: TensorShape) -> Self {
         let input = leaf.pixels();
+        if operators.is_empty() {
+            let (fused, program, unfused) = (None, None, None);
+            return Self {
+                leaf,
+                fused,
+                fused_operators: 0,
+                fused_kinds: Vec::new(),
+                program,
+                unfused,
+            };
+        }
         let pixels = |operators: &[&Kinds]| {
             operators.iter().fold(input, |pixels, it| it.pixels(pixels).unwrap_or(pixels))
         };

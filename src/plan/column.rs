@@ -43,7 +43,7 @@ pub struct ColumnPlan {
     /// Number of columns before this one in the same memory.
     pub slot: usize,
     /// Whether the device has a copy of the values, and of the offsets of lists. Views and columns
-    /// of numbers that are made from fields have one, if batches are on a device.
+    /// of numbers in host memory have one, if batches are on a device.
     pub copied: bool,
 }
 
@@ -88,14 +88,14 @@ impl ColumnRole {
 
 impl ColumnPlan {
     /// Plans the columns of a batch: images, labels, soft targets if there are `classes`, `views`
-    /// with their element type and the shape of a sample, and the columns that are made from
-    /// `fields`, each with the shape of its masks. Images and soft targets are in `memory`, and
-    /// the other columns are in host memory. Views and columns of numbers that are made from fields
-    /// have a copy on the device.
+    /// with their element type, the shape of a sample and their memory, and the columns that are
+    /// made from `fields`, each with the shape of its masks. Images and soft targets are in
+    /// `memory`, and the other columns are in host memory. If `memory` is on the device, views and
+    /// columns of numbers in host memory have a copy there.
     pub(super) fn all(
         shape: TensorShape,
         classes: Option<u32>,
-        views: impl Iterator<Item = (String, ElementType, Vec<usize>)>,
+        views: impl Iterator<Item = (String, ElementType, Vec<usize>, Memory)>,
         fields: impl Iterator<Item = (ColumnSettings, Vec<usize>)>,
         memory: Memory,
     ) -> Vec<ColumnPlan> {
@@ -122,7 +122,7 @@ impl ColumnPlan {
         if let Some(classes) = classes {
             add(ColumnRole::Target, ElementType::F32, &[classes as usize], memory);
         }
-        for (number, (name, element, dims)) in views.enumerate() {
+        for (number, (name, element, dims, place)) in views.enumerate() {
             columns.push(Self {
                 name,
                 role: ColumnRole::View(number),
@@ -131,9 +131,9 @@ impl ColumnPlan {
                 max_len: None,
                 max_texts: 0,
                 kind: CellKind::Array,
-                memory: Memory::Host,
+                memory: place,
                 slot: 0,
-                copied: memory == Memory::Device,
+                copied: memory == Memory::Device && place == Memory::Host,
             });
         }
         for (number, (column, mask)) in fields.enumerate() {
@@ -204,6 +204,12 @@ impl ColumnPlan {
         self.sample_bytes().saturating_mul(samples)
     }
 
+    /// Size of the column's buffer on the device, in bytes. It is at least 1, so that a column
+    /// without values, such as the images of a loader that has only views, has an address.
+    pub fn buffer_bytes(&self, samples: usize) -> usize {
+        self.bytes(samples).max(1)
+    }
+
     /// Memory for the column in a slot of `samples` samples, in bytes.
     pub(super) fn slot_bytes(&self, samples: usize) -> u64 {
         let offsets = match self.max_len {
@@ -214,7 +220,7 @@ impl ColumnPlan {
         let offsets = offsets.saturating_add((texts as u64).saturating_mul(8));
         match self.memory {
             Memory::Host => (self.bytes(samples) as u64).saturating_add(offsets),
-            Memory::Pinned | Memory::Device => aligned(self.bytes(samples)) as u64,
+            Memory::Pinned | Memory::Device => aligned(self.buffer_bytes(samples)) as u64,
         }
     }
 

@@ -9,18 +9,20 @@
 //! on the CPU to the same bits, and counted.
 
 use crate::footprint::{Footprint, Memory, counted};
-use crate::geometry::{Roi, Size};
-use crate::image::PixelType;
 use crate::op::batch::PairParams;
-use crate::op::device_chain::{DeviceChain, Sample};
-use crate::op::kernel_text::Leaf;
-use crate::op::{Actions, Bounds};
 
 use super::column::aligned;
 use super::route::nvjpeg::{DEVICE_SLACK_BYTES, PINNED_SLACK_BYTES};
 use super::route::{DecoderMemory, DecoderSizes, MeasuredMemory};
-use super::windows::Stage;
 use super::{Counts, DeviceFacts, Facts, Place, Plan, Route, SamplePlan};
+
+mod launch_block;
+mod split;
+
+pub use launch_block::LaunchBlock;
+pub use split::{DeviceSplit, DeviceView};
+
+use split::{most_scratch, table_bytes};
 
 /// GPU part of a plan.
 #[derive(Clone, Debug)]
@@ -28,7 +30,11 @@ use super::{Counts, DeviceFacts, Facts, Place, Plan, Route, SamplePlan};
 pub struct DevicePlan {
     /// Possible splits of the chain. The planned one is the first. Never empty.
     pub splits: Vec<DeviceSplit>,
-    /// Maximum number of samples per kernel launch.
+    /// Views that kernels make from the same pixels as the main chain. If there are any, the whole
+    /// main chain is on the device, so pages hold decoded windows.
+    pub views: Vec<DeviceView>,
+    /// Maximum number of pages per kernel launch. A launch for the main chain has a sample per
+    /// page, and a launch for a view has its outputs of all pages.
     pub group: usize,
     /// Maximum number of images per call of the JPEG engines. 0 without that route.
     pub hardware_group: usize,
@@ -39,7 +45,8 @@ pub struct DevicePlan {
     pub encoded_bytes: usize,
     /// Device bytes per page for a decoded window. Samples that need more are processed on the CPU.
     pub pixels_bytes: usize,
-    /// Bytes for a sample's coefficient tables. Samples that need more are processed on the CPU.
+    /// Bytes for the coefficient tables of a sample and of the outputs of its views. Samples that
+    /// need more are processed on the CPU.
     pub table_bytes: usize,
     /// Pixels of the largest image that fits nvJPEG's buffers. The whole image counts, even if its
     /// window is small.
@@ -50,23 +57,14 @@ pub struct DevicePlan {
     pub scratch_bytes: usize,
     /// Number of page-locked buffers for samples processed on the CPU.
     pub uploads: usize,
-    /// Size of one upload buffer, in bytes. It holds a finished sample. If the route `cpu` is used,
-    /// it also holds the pixels of any window, which may be larger.
+    /// Size of one upload buffer, in bytes. It holds a finished sample with its views on the
+    /// device. If the route `cpu` is used, it also holds the pixels of any window, which may be
+    /// larger.
     pub upload_bytes: usize,
     /// Routes in use, with nvJPEG's buffers for each, in the order of [`Route::ALL`]. Never empty.
     pub routes: Vec<RoutePlan>,
     /// Measured memory of routes. The memory of other routes is estimated.
     measured: Vec<MeasuredMemory>,
-}
-
-/// Split of the chain: the operators before it run on the CPU, then samples are uploaded to the
-/// GPU, and kernels run the rest of the chain.
-#[derive(Clone, Debug)]
-pub struct DeviceSplit {
-    /// Index of the first operator on the GPU.
-    pub first: usize,
-    /// Kernels that run the operators from `first` on.
-    pub chain: DeviceChain,
 }
 
 /// Route with its decode states and buffers.
@@ -140,6 +138,9 @@ const LEAST_PAGE_PIXELS: u64 = 1 << 16;
 /// Maximum pixels of a page: too large for any GPU, but small enough that no product overflows.
 const MOST_PAGE_PIXELS: u64 = 1 << 40;
 
+/// Alignment of the tables of a sample or output in a launch, in bytes.
+const TABLE_ALIGN_BYTES: usize = 8;
+
 /// Bytes that a page holds for an encoded file, per pixel of the page. Even JPEGs of full quality
 /// rarely exceed this value.
 const ENCODED_BYTES_PER_PIXEL: usize = 2;
@@ -159,18 +160,25 @@ impl DevicePlan {
             Place::Gpu => facts.largest_bytes.min(limits.max_file_bytes) as usize,
             Place::Cpu => 0,
         };
+        let views = DeviceView::all(plan, facts.image);
+        let view_tables = views.iter().map(|view| {
+            let tables = table_bytes(&plan.views[view.number].plan, 0, page_pixels as u64);
+            tables.saturating_mul(view.outputs)
+        });
+        let tables = table_bytes(plan, planned.first, page_pixels as u64);
         let mut device = Self {
             pixels_bytes: aligned(planned.pixels_bytes(page_pixels, page_rows)),
-            table_bytes: table_bytes(plan, planned.first, page_pixels as u64),
+            table_bytes: view_tables.fold(tables, usize::saturating_add),
             scratch_bytes: 0,
             splits: vec![planned],
+            views,
             group: 0,
             hardware_group: 0,
             pages: 0,
             encoded_bytes: aligned(encoded_bytes.min(ENCODED_BYTES_PER_PIXEL * page_pixels)),
             image_pixels: page_pixels,
             uploads: 0,
-            upload_bytes: aligned(plan.shape.sample_bytes()),
+            upload_bytes: aligned(plan.finished_bytes()),
             routes: Vec::new(),
             measured: match &facts.device {
                 DeviceFacts::Gpu { measured, .. } => measured.clone(),
@@ -181,7 +189,7 @@ impl DevicePlan {
         let others = plan.offloads.iter().rev().filter(|it| it.operators > 0 && !it.decode);
         let others = others.map(|it| it.first(steps)).filter(|&first| first > plan.cpu_steps());
         device.splits.extend(others.map(|first| DeviceSplit::new(plan, first)));
-        device.scratch_bytes = aligned(device.most_scratch(plan, facts.image));
+        device.scratch_bytes = aligned(most_scratch(plan, &device.splits, facts.image));
         if routes.contains(&Route::Cpu) {
             device.upload_bytes = device.upload_bytes.max(device.pixels_bytes);
         }
@@ -189,11 +197,45 @@ impl DevicePlan {
         device
     }
 
-    /// Limits the tables of a sample. Samples with more than `most` bytes of tables for the whole
-    /// chain are processed on the CPU, so a launch never needs more.
+    /// Limits the tables of a sample. Samples with more than `most` bytes of tables for all whole
+    /// chains are processed on the CPU, so a launch never needs more.
     pub(super) fn limit_tables(&mut self, most: u64) {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        self.table_bytes = self.table_bytes.min(most).next_multiple_of(8);
+        let outputs: usize = self.views.iter().map(|view| view.outputs).sum();
+        // The tables of each output begin at a multiple of the alignment.
+        let padding = outputs * TABLE_ALIGN_BYTES;
+        let tables = self.table_bytes.min(most).saturating_add(padding);
+        self.table_bytes = tables.next_multiple_of(TABLE_ALIGN_BYTES);
+    }
+
+    /// Checks that the kernels execute a sample that moves to the device at `split`, and the
+    /// outputs of its views on the device. The error is the reason for processing it on the CPU.
+    pub fn takes<'a>(
+        &self,
+        split: &DeviceSplit,
+        sample: &SamplePlan,
+        outputs: impl Iterator<Item = &'a SamplePlan> + Clone,
+    ) -> Result<(), &'static str> {
+        let views = self.views.iter().flat_map(|view| std::iter::repeat_n(view, view.outputs));
+        let tables = |planned: &SamplePlan, split: &DeviceSplit| split.table_bytes(planned);
+        let of_views = views.clone().zip(outputs.clone());
+        let of_views: usize = of_views.map(|(view, output)| tables(output, &view.split)).sum();
+        if tables(sample, split) + of_views > self.table_bytes {
+            return Err("its tables do not fit into a page");
+        }
+        split.takes(sample, self.scratch_bytes)?;
+        views
+            .zip(outputs)
+            .try_for_each(|(view, output)| view.split.takes(output, view.scratch_bytes))
+    }
+
+    /// Size of each intermediate image in scratch memory in bytes, and their number. All launches
+    /// share this memory, so the launch that needs the most counts.
+    pub fn scratch(&self) -> (usize, usize) {
+        let views =
+            self.views.iter().map(|view| (view.scratch_bytes, 2 * self.group * view.outputs));
+        let main = (self.scratch_bytes, 2 * self.group);
+        views.fold(main, |most, it| if it.0 * it.1 > most.0 * most.1 { it } else { most })
     }
 
     /// Sets the numbers of buffers and decode states from `counts`.
@@ -260,39 +302,20 @@ impl DevicePlan {
         self.splits.iter().find(|cut| cut.first == first)
     }
 
-    /// Maximum size of one sample's parameters over all splits, in bytes.
+    /// Size of the parameters of one sample and of the outputs of its views in a launch, without
+    /// tables, in bytes.
     pub fn sample_bytes(&self) -> usize {
-        self.most(DeviceChain::fused_bytes)
-            + self.most(DeviceChain::program_bytes)
-            + self.most(DeviceChain::passes_bytes)
+        self.launch_block().sample_bytes()
     }
 
-    /// Maximum of a property over the kernels of all splits.
-    fn most(&self, property: impl Fn(&DeviceChain) -> usize) -> usize {
-        self.splits.iter().map(|cut| property(&cut.chain)).max().unwrap_or(0)
+    /// Size of one block of launch parameters, in bytes.
+    pub fn launch_bytes(&self) -> usize {
+        aligned(self.launch_block().bytes(self.group))
     }
 
-    /// Maximum size of an intermediate image in scratch memory, in bytes, for images up to 25 %
-    /// larger than `image`.
-    fn most_scratch(&self, plan: &Plan, image: Size) -> usize {
-        let more = |len: u32| (u64::from(len) * HEAD_ROOM.0 / HEAD_ROOM.1) as u32;
-        let images = [
-            Size::new(more(image.width), image.height),
-            Size::new(image.width, more(image.height)),
-        ];
-        let (mut actions, mut stages) = (Actions::default(), Vec::new());
-        let mut most = 0;
-        for image in images {
-            Stage::put_bounding(&plan.steps, image, &mut actions, &mut stages);
-            for DeviceSplit { first, chain } in &self.splits {
-                let first = first + chain.fused_operators();
-                let begin = stages.iter().take_while(|it| it.operator < first).count();
-                if chain.program.is_some() {
-                    most = most.max(Stage::scratch(&stages[begin..], chain.fused.is_some()));
-                }
-            }
-        }
-        most.min(MOST_PAGE_PIXELS) as usize
+    /// Layout of a block of launch parameters.
+    pub fn launch_block(&self) -> LaunchBlock {
+        LaunchBlock::new(self)
     }
 
     /// Whether the plan uses `route`.
@@ -310,31 +333,6 @@ impl DevicePlan {
         self.routes.iter().filter(|it| it.route.batches()).count()
     }
 
-    /// Size of one block of launch parameters, in bytes.
-    pub fn launch_bytes(&self) -> usize {
-        aligned(self.passes_of(self.group))
-    }
-
-    /// Offset of the programs in a block of launch parameters, in bytes. The parameters of all
-    /// samples for the fused kernel precede them.
-    pub fn programs(&self) -> usize {
-        (self.group * self.most(DeviceChain::fused_bytes)).next_multiple_of(8)
-    }
-
-    /// Offset of the passes of sample number `sample` in a block of launch parameters, in bytes.
-    /// The programs of all samples, and the passes and tables of the previous samples, precede
-    /// them.
-    pub fn passes_of(&self, sample: usize) -> usize {
-        let each = self.most(DeviceChain::passes_bytes) + self.table_bytes;
-        self.programs() + self.group * self.most(DeviceChain::program_bytes) + sample * each
-    }
-
-    /// Offset of the tables of sample number `sample` in a block of launch parameters, in bytes.
-    /// The sample's passes precede them.
-    pub fn tables_of(&self, sample: usize) -> usize {
-        self.passes_of(sample) + self.most(DeviceChain::passes_bytes)
-    }
-
     /// Size of one parameter block of the kernel `mix` (batch operators and soft targets), in
     /// bytes. A launch completes at most one pair per sample.
     pub fn pairs_bytes(&self) -> usize {
@@ -350,6 +348,7 @@ impl DevicePlan {
         };
         let launch =
             format!("{} x ({} B + tables)", counted(self.group, "sample"), self.sample_bytes());
+        let launch_bytes = self.launch_bytes();
         let states = |route: &RoutePlan| {
             let known = if route.is_measured { "measured" } else { "estimated" };
             match route.route.batches() {
@@ -372,7 +371,7 @@ impl DevicePlan {
             self.uploads,
             "samples processed on the cpu",
         );
-        add(Memory::Pinned, rows::LAUNCHES, self.launch_bytes(), LAUNCH_BLOCKS, &launch);
+        add(Memory::Pinned, rows::LAUNCHES, launch_bytes, LAUNCH_BLOCKS, &launch);
         if plan.stage.is_some() {
             let pairs = format!("{} pairs", self.group);
             for memory in [Memory::Pinned, Memory::Device] {
@@ -384,9 +383,10 @@ impl DevicePlan {
         }
         let windows = "windows between decoder and kernel";
         add(Memory::Device, rows::PIXELS, self.pixels_bytes, self.pages, windows);
-        add(Memory::Device, rows::LAUNCHES, self.launch_bytes(), LAUNCH_BLOCKS, &launch);
+        add(Memory::Device, rows::LAUNCHES, launch_bytes, LAUNCH_BLOCKS, &launch);
         let note = "two images between passes for each sample of a launch";
-        add(Memory::Device, rows::SCRATCH, self.scratch_bytes, 2 * self.group, note);
+        let (each, images) = self.scratch();
+        add(Memory::Device, rows::SCRATCH, each, images, note);
         for it in &self.routes {
             add(Memory::Device, it.route.row(), it.device_bytes, it.decoders, &states(it));
         }
@@ -417,68 +417,8 @@ impl DevicePlan {
     }
 }
 
-impl DeviceSplit {
-    fn new(plan: &Plan, first: usize) -> Self {
-        let before = first.checked_sub(1).map_or(PixelType::U8, |last| plan.steps[last].pixels);
-        let leaf = Leaf::of(before);
-        let kinds: Vec<_> = plan.steps[first..].iter().map(|step| &step.kinds).collect();
-        Self { first, chain: DeviceChain::new(leaf, &kinds, plan.shape) }
-    }
-
-    /// Part of a planned sample that the kernels of this split process. `leaf` holds the parameters
-    /// of the kernel's input ([`Leaf`]).
-    pub fn sample<'a>(&self, planned: &'a SamplePlan, leaf: &'a [u8]) -> Sample<'a> {
-        let actions = &planned.actions;
-        let first = actions.end(self.first);
-        let input = match first.checked_sub(1) {
-            Some(last) => (actions.list[last].output, actions.list[last].whole),
-            None => (planned.window, planned.upright),
-        };
-        Sample { actions, first, input, leaf }
-    }
-
-    /// Size of a window that the kernel reads, in bytes.
-    pub fn window_bytes(&self, window: Roi) -> usize {
-        match self.chain.leaf {
-            Leaf::Roi => window.pitched_bytes(),
-            Leaf::Floats => 12 * window.size().pixels() as usize,
-        }
-    }
-
-    /// Maximum size in bytes of a window with `pixels` pixels and at most `rows` rows.
-    fn pixels_bytes(&self, pixels: usize, rows: u64) -> usize {
-        match self.chain.leaf {
-            // Each row is padded by up to 15 pixels.
-            Leaf::Roi => 3 * (pixels + 15 * rows as usize),
-            Leaf::Floats => 12 * pixels,
-        }
-    }
-}
-
 /// Number of workers that may decode on the CPU at the same time.
 pub(super) fn on_cpu(plan: &Plan) -> usize {
     let workers = plan.workers.most;
     plan.settings.decode.max_cpu_threads.map_or(workers, |most| most.min(workers))
-}
-
-/// Size of all tables of a sample, in bytes, for the operators from index `first` and a window of
-/// `pixels` pixels.
-fn table_bytes(plan: &Plan, first: usize, pixels: u64) -> usize {
-    // Images with a longer side may need larger tables. They are then processed on the CPU.
-    const LONGEST_SIDE: u32 = 1 << 14;
-    let bounds = |wanted| Bounds { pixels, side: LONGEST_SIDE, wanted };
-    let mut wanted: Option<Size> = Some(Size::new(plan.shape.width, plan.shape.height));
-    let mut entries = 0usize;
-    for step in plan.steps[first..].iter().rev() {
-        let len = step.table_len(bounds(wanted));
-        entries = entries.saturating_add(len);
-        // A crop reads only as much of its input as its output size. A resampling operator may read
-        // the whole input.
-        wanted = match (len, step.operator.fixed_output(None)) {
-            (0, None) => wanted,
-            (0, Some(size)) => Some(size),
-            _ => None,
-        };
-    }
-    (4 * entries.min(1 << 26)).next_multiple_of(8)
 }

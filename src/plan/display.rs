@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use super::{AutoCount, ColumnRole, DeviceSplit, Offload, Place, Plan, PlannedStep, RoutePlan};
+use super::{
+    AutoCount, ColumnRole, DeviceSplit, Offload, Place, Plan, PlannedStep, RoutePlan, ViewPlan,
+};
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -38,7 +40,11 @@ impl fmt::Display for Plan {
                 view.plan.steps.iter().map(|step| format!("{:?}", step.operator)).collect();
             let note = self.column(ColumnRole::View(number)).map(|it| it.note(self.shape.batch));
             let (name, note) = (view.name.escape_debug(), note.unwrap_or_default());
-            writeln!(f, "{:<8}view {name}: {}; output {note}", "cpu", operators.join(", "))?;
+            let place = view.place.name();
+            writeln!(f, "{place:<8}view {name}: {}; output {note}", operators.join(", "))?;
+            if let Some(why) = view.on_cpu.as_ref().filter(|_| self.uses_gpu()) {
+                writeln!(f, "{:<8}view {name} is on the cpu: {why}", "reason")?;
+            }
         }
         if let Some(stage) = &self.stage {
             for operator in &stage.operators {
@@ -49,13 +55,12 @@ impl fmt::Display for Plan {
             writeln!(f, "{:<8}targets {}", last.name(), targets.note(self.shape.batch))?;
         }
         if let Some(device) = &self.device {
-            let DeviceSplit { first, chain } = device.planned();
-            for name in chain.names() {
-                writeln!(f, "{:<8}{name}", "kernel")?;
-            }
-            if let Some((place, why)) = chain.unfused {
-                let (place, name) = (first + place, self.steps[first + place].operator.name());
-                writeln!(f, "{:<8}{name} (chain[{place}]) {why}", "program")?;
+            self.fmt_kernels(f, device.planned(), ("", "chain"))?;
+            for view in &device.views {
+                let (number, ViewPlan { name, plan, .. }) = (view.number, &self.views[view.number]);
+                let place = format!("view {}: ", name.escape_debug());
+                let list = format!("view[{number}].chain");
+                plan.fmt_kernels(f, &view.split, (&place, &list))?;
             }
         }
         if let [others @ .., planned] = &self.offloads[..]
@@ -92,6 +97,27 @@ impl fmt::Display for Plan {
         writeln!(f)?;
         self.footprint.fmt(f)?;
         self.fmt_available(f)
+    }
+}
+
+impl Plan {
+    /// Writes the kernels of a chain, and the first operator that the fused kernel does not
+    /// execute. `place` names the chain, and `list` is its key.
+    fn fmt_kernels(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        DeviceSplit { first, chain }: &DeviceSplit,
+        (place, list): (&str, &str),
+    ) -> fmt::Result {
+        for name in chain.names() {
+            writeln!(f, "{:<8}{place}{name}", "kernel")?;
+        }
+        if let Some((number, why)) = chain.unfused {
+            let number = first + number;
+            let name = self.steps[number].operator.name();
+            writeln!(f, "{:<8}{name} ({list}[{number}]) {why}", "program")?;
+        }
+        Ok(())
     }
 }
 

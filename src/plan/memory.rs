@@ -68,9 +68,11 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     }
     add_caches(plan, facts, &mut rows);
     if let Some(device) = &plan.device {
-        let note = "tables of samples waiting for launch";
-        let tables = share.waiting_tables();
-        rows.add(Memory::Host, "sample plans", tables, device.pages as u64, note);
+        let note = match plan.has_device_views() {
+            true => "actions and tables of samples waiting for launch, and of their views",
+            false => "tables of samples waiting for launch",
+        };
+        rows.add(Memory::Host, "sample plans", plan.waiting_plans(), device.pages as u64, note);
         device.add_rows(plan, &mut rows);
     }
     ColumnPlan::add_rows(&plan.columns, &mut rows, (plan.shape.batch, plan.slots()), |column| {

@@ -60,7 +60,7 @@ pub(crate) use bounds::Bounds;
 pub(crate) use budget::Reduction;
 pub(crate) use column::{ColumnPlan, ColumnRole};
 pub(crate) use counts::Counts;
-pub(crate) use device::{DevicePlan, DeviceSplit, LAUNCH_BLOCKS, RoutePlan, rows};
+pub(crate) use device::{DevicePlan, DeviceSplit, LAUNCH_BLOCKS, LaunchBlock, RoutePlan, rows};
 pub(crate) use device_facts::DeviceFacts;
 pub(crate) use device_pick::DevicePick;
 pub(crate) use facts::{Facts, ScannedSample};
@@ -98,7 +98,7 @@ pub struct Plan {
     /// Views: further outputs of the images of samples.
     pub views: Vec<ViewPlan>,
     /// Whether the chain reads a stored image instead of rows of the decoder, because several
-    /// chains share the image.
+    /// chains share the image. On a device, the chains read the pixels of one page.
     pub(crate) reads_image: bool,
     /// Whether the fields of samples are read.
     pub(crate) reads_fields: bool,
@@ -209,9 +209,10 @@ impl Plan {
         if let Some(problem) = plan.overflow() {
             return Err(Error::config("output.dtype", problem));
         }
-        plan.views = ViewPlan::all(chain.views(), &plan)?;
+        plan.views = ViewPlan::all(chain.views(), &plan, &facts.device)?;
         let has_views = plan.views.iter().any(|view| view.field.is_none());
-        plan.reads_image = has_views && plan.has_images() && !plan.uses_gpu();
+        let shares = !plan.uses_gpu() || plan.has_device_views();
+        plan.reads_image = has_views && plan.has_images() && shares;
         plan.prefetch = bounds::most_ahead(settings.loader.prefetch, plan.output_bytes());
         plan.ahead_batches = Bounds::ahead(settings.loader.prefetch, plan.prefetch);
         if !plan.uses_gpu() && plan.runs_on.gpu.is_some() {
@@ -237,8 +238,9 @@ impl Plan {
         }
         plan.device = device;
         plan.room = plan.sample_room(facts);
+        let waiting_tables = plan.waiting_tables();
         if let Some(device) = &mut plan.device {
-            device.limit_tables(plan.room.share.waiting_tables());
+            device.limit_tables(waiting_tables);
         }
         plan.fit(facts)?;
         plan.row_index = RowIndexGain::of(&plan, facts);
@@ -262,7 +264,8 @@ impl Plan {
 
     /// Whether anything runs on the GPU. Batches are then in GPU memory.
     pub fn uses_gpu(&self) -> bool {
-        self.decode == Place::Gpu || self.steps.iter().any(|step| step.place == Place::Gpu)
+        let on_gpu = self.steps.iter().any(|step| step.place == Place::Gpu);
+        self.decode == Place::Gpu || on_gpu || self.has_device_views()
     }
 
     /// Number of slots in the ring of batches: the prefetched batches plus the consumer's batch.
@@ -409,7 +412,7 @@ fn cpu_only(chain: &Chain, place: usize) -> Option<&'static str> {
 }
 
 /// Error for a placement on hardware that this machine lacks.
-fn not_there(what: &'static str, why: &str, key: &str, words: &str) -> Error {
+pub(in crate::plan) fn not_there(what: &'static str, why: &str, key: &str, words: &str) -> Error {
     let reason = format!("{why}, but {key} {words}; write cpu or auto");
     let asked = Some(Box::new(Asked { key: key.into(), at: None }));
     Error::Unavailable { what, reason, asked }

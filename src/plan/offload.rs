@@ -15,8 +15,9 @@ use super::{Place, Plan, Route};
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct Offload {
-    /// Number of operators on the GPU, which are the last ones of the chain. With 0, the CPU runs
-    /// all operators, and finished samples are uploaded if batches are in device memory.
+    /// Number of operators on the GPU: the last ones of the chain, and those of the views on the
+    /// GPU, which are there only with the whole chain. With 0, the CPU runs all operators, and
+    /// finished samples are uploaded if batches are in device memory.
     pub operators: usize,
     /// Whether decoding and all operators are on the GPU. The balancer chooses the decode route of
     /// each image.
@@ -29,7 +30,8 @@ impl Offload {
 
     /// Returns the division of work that the plan starts with.
     pub(super) fn planned(plan: &Plan) -> Self {
-        Self { operators: plan.steps.len() - plan.cpu_steps(), decode: plan.decode == Place::Gpu }
+        let operators = plan.steps.len() - plan.cpu_steps() + plan.device_view_operators();
+        Self { operators, decode: plan.decode == Place::Gpu }
     }
 
     /// All allowed divisions of work. The first one has the least GPU work, and the last one is the
@@ -39,15 +41,22 @@ impl Offload {
         let planned = Self::planned(plan);
         let decode = !planned.decode || plan.settings.decode.placement == Placement::Auto;
         let by_cpu = routes.contains(&Route::Cpu);
-        let first = plan.cpu_steps();
-        let last = chain.steps().len();
+        let views = plan.device_views().map(|(number, _)| &chain.views()[number].chain);
+        let steps = &chain.steps()[plan.cpu_steps()..];
+        let steps: Vec<_> = steps.iter().chain(views.flat_map(Chain::steps)).collect();
         let may = |operators: usize| {
-            let leave = &chain.steps()[first..last - operators];
+            let leave = &steps[..steps.len() - operators];
             decode && by_cpu && leave.iter().all(|step| step.placement == Placement::Auto)
         };
         let mut all: Vec<Self> = Vec::new();
         if plan.settings.loader.tune && planned != Self::NOTHING {
-            let fewer = (0..=planned.operators).filter(|&operators| may(operators));
+            // Kernels of views read decoded windows, so the views leave the GPU with the whole
+            // chain.
+            let is_possible = |operators: &usize| {
+                !plan.has_device_views() || [0, planned.operators].contains(operators)
+            };
+            let fewer = (0..=planned.operators).filter(is_possible);
+            let fewer = fewer.filter(|&operators| may(operators));
             all = fewer.map(|operators| Self { operators, decode: false }).collect();
             all.retain(|it| *it < planned);
         }

@@ -176,7 +176,7 @@ impl Plan {
     }
 
     /// Whether a decoder that supports the image can reduce it: libjpeg-turbo or the JPEG engines.
-    fn reduces(&self, header: &Header) -> bool {
+    pub(super) fn reduces(&self, header: &Header) -> bool {
         self.decode == Place::Cpu
             || self.device.as_ref().is_some_and(|device| {
                 device.has_any(|route| route.reduces() && route.takes(header, 2).is_ok())

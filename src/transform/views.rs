@@ -4,7 +4,7 @@ use crate::decode::{DecodeMemory, Decoders};
 use crate::error::DataError;
 use crate::geometry::BoundingBox;
 use crate::header::Header;
-use crate::plan::{Plan, SampleMemory, SamplePlan};
+use crate::plan::{Place, Plan, SampleMemory, SamplePlan};
 use crate::random::SampleKey;
 
 use super::{HostTransform, PlannedImage};
@@ -128,6 +128,33 @@ impl Views {
     ) -> impl Iterator<Item = (usize, &'a Plan, &'a SamplePlan)> {
         let chains = plan.outputs_of(&self.members);
         chains.zip(&self.outputs).map(|((number, plan), output)| (number, plan, output))
+    }
+
+    /// Whether there are views at a place.
+    pub fn has_views_at(&self, plan: &Plan, place: Place) -> bool {
+        self.members.iter().any(|&number| plan.views[number].place == place)
+    }
+
+    /// Plans of the outputs of the views at a place.
+    pub fn outputs_at<'a>(
+        &'a self,
+        plan: &'a Plan,
+        place: Place,
+    ) -> impl Iterator<Item = &'a SamplePlan> + Clone {
+        let views = plan.outputs_of(&self.members).zip(&self.outputs);
+        let here = views.filter(move |((number, _), _)| plan.views[*number].place == place);
+        here.map(|(_, output)| output)
+    }
+
+    /// Like [`outputs_at`](Self::outputs_at), for writing.
+    pub fn outputs_at_mut<'a>(
+        &'a mut self,
+        plan: &'a Plan,
+        place: Place,
+    ) -> impl Iterator<Item = &'a mut SamplePlan> {
+        let views = plan.outputs_of(&self.members).zip(&mut self.outputs);
+        let here = views.filter(move |((number, _), _)| plan.views[*number].place == place);
+        here.map(|(_, output)| output)
     }
 
     /// Plans of the outputs of one view.

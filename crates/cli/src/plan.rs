@@ -61,8 +61,11 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
 /// Returns the CUDA source of the kernels that a GPU would run.
 fn kernel(options: &PipelineOptions) -> Result<String, CommandError> {
     let on_gpu = options.builder()?.device(DeviceChoice::Gpu(0)).plan()?;
-    let sources =
-        |device: DevicePlan| device.planned().chain.sources().collect::<Vec<_>>().join("\n");
+    let sources = |device: DevicePlan| {
+        let views = device.views.iter().map(|view| &view.split);
+        let chains = std::iter::once(device.planned()).chain(views);
+        chains.flat_map(|split| split.chain.sources()).collect::<Vec<_>>().join("\n")
+    };
     on_gpu.device.map(sources).ok_or_else(|| {
         let text = "there is no kernel: every placement in the file is cpu; write auto or gpu";
         CommandError::Failed(text.into())
@@ -75,6 +78,7 @@ fn describe(plan: &Plan, excluded: &[Exclusion]) -> Value {
         let dims = [vec![shape.batch], view.dims()].concat();
         json!({
             "name": view.name,
+            "place": view.place,
             "count": view.count,
             "chain": steps_of(&view.plan),
             "shape": dims,

@@ -234,7 +234,7 @@ impl Gatherer {
         let Some(mut upload) = self.parts.uploads.take() else { return Ok(false) };
         let (plan, source) = (self.parts.plan.clone(), self.parts.source.clone());
         let wanted = work.job.key(&plan);
-        let out = &mut upload.bytes()?[..plan.shape.sample_bytes()];
+        let out = &mut upload.bytes()?[..plan.finished_bytes()];
         // The sample is produced again from the start, so errors of earlier attempts would be
         // recorded twice.
         work.errors.clear();

@@ -1,22 +1,22 @@
 //! Thread that launches the kernels, which turn pixels into tensors.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use super::held::Held;
 use super::parts::Parts;
-use super::{DevicePage, DeviceSlot, Mixer, Payload, Pixels, Work};
-use crate::error::Result;
+use super::start::Kernels;
+use super::{Cell, DevicePage, DeviceSlot, Mixer, Payload, Pixels, Work};
+use crate::error::{Error, Result};
 use crate::gpu::{self, DeviceBuffer, Event, LaunchGoal, Staged, Stopwatch, Stream};
 use crate::loader::slot::feed::{Done, Feed, Job};
 use crate::measure::Stage;
-use crate::op::device_chain::Block as Described;
 use crate::op::kernel_text::{FloatsParams, Leaf, RoiParams};
 use crate::op::program::{Addresses, Extent};
-use crate::plan::DevicePlan;
+use crate::plan::{ColumnRole, DevicePlan, LaunchBlock};
 use crate::ring::{Consumer, Using};
-use crate::transform::ChainKernels;
 
 /// Enqueues the kernels, and other work that fills batches, in the producer's stream.
 ///
@@ -28,14 +28,19 @@ use crate::transform::ChainKernels;
 pub(in crate::loader) struct Launcher {
     parts: Parts,
     stream: Arc<Stream>,
-    /// The kernels of each of the plan's splits.
-    kernels: Vec<ChainKernels>,
+    kernels: Kernels,
     /// Intermediate images between kernels or passes, two for each sample of a launch. All launches
     /// share this buffer, because they run one after another in one stream.
     scratch: Option<DeviceBuffer>,
     blocks: Vec<Block>,
-    /// Sizes of the launch that is being prepared.
-    extent: Extent,
+    /// Layout of each block.
+    layout: LaunchBlock,
+    /// Sizes of the launches that are being prepared: of the main chain, then of each view on the
+    /// device.
+    extents: Vec<Extent>,
+    /// Device columns that a finished sample fills, with its places in the upload buffer: images,
+    /// then each view on the device.
+    columns: Vec<(usize, Range<usize>)>,
     /// Runs the kernel `mix` (batch operators and soft targets), if the plan has a batch stage.
     mixer: Option<Mixer>,
     /// Stream in which the blocks (parameters and tables of launches) are uploaded. In `stream`, an
@@ -58,7 +63,7 @@ impl Launcher {
     pub fn new(
         parts: Parts,
         stream: Arc<Stream>,
-        kernels: Vec<ChainKernels>,
+        kernels: Kernels,
         scratch: Option<DeviceBuffer>,
         blocks: Vec<Staged>,
         mixer: Option<Mixer>,
@@ -67,14 +72,26 @@ impl Launcher {
         let tables = Stream::new(stream.device())?;
         let block = |staged| Ok(Block { staged, read: Event::new(stream.device())? });
         let blocks = blocks.into_iter().map(block).collect::<Result<_>>()?;
-        let extent = Extent::default();
+        let extents = vec![Extent::default(); 1 + kernels.views.len()];
+        let plan = &parts.plan;
+        let device = plan
+            .device
+            .as_ref()
+            .ok_or_else(|| Error::Internal { problem: "a launcher without a device".into() })?;
+        let views = device.views.iter().map(|view| ColumnRole::View(view.number));
+        let columns = std::iter::once(ColumnRole::Image).chain(views);
+        let columns = columns.filter_map(|role| plan.column(role)).map(|column| column.slot);
+        let columns = columns.zip(plan.finished_parts()).collect();
+        let layout = device.launch_block();
         Ok(Self {
             parts,
             stream,
             kernels,
             scratch,
             blocks,
-            extent,
+            layout,
+            extents,
+            columns,
             mixer,
             tables,
             launches,
@@ -138,7 +155,7 @@ impl Launcher {
     ) -> Result<()> {
         // Use the block that was used longest ago, because its upload has most likely ended.
         self.blocks.rotate_left(1);
-        self.extent.clear();
+        self.extents.iter_mut().for_each(Extent::clear);
         let mut count = 0;
         let cut = pages.first().map_or(0, |page| cut_of(device, page));
         for page in pages.iter_mut() {
@@ -153,13 +170,19 @@ impl Launcher {
         if count > 0 {
             let Block { staged, read } = &mut self.blocks[0];
             self.tables.wait(read)?;
-            staged.upload(&self.tables, 0..device.passes_of(count))?;
+            staged.upload(&self.tables, 0..self.layout.bytes(count))?;
             self.stream.wait(staged.uploaded())?;
             let (stream, samples) = (&self.stream, count as u32);
             let mut lap = self.launches.lap()?;
             lap.start(stream)?;
-            let block = (staged.device(), [0, device.programs()]);
-            self.kernels[cut].launch(goal, stream, block, samples, &self.extent)?;
+            let views = self.kernels.views.iter().zip(&device.views);
+            let views = views.map(|(kernels, view)| (kernels, view.outputs as u32));
+            let chains = std::iter::once((&self.kernels.splits[cut], 1)).chain(views);
+            for (chain, (kernels, outputs)) in chains.enumerate() {
+                let block = (staged.device(), self.layout.kernels(chain));
+                let extent = &self.extents[chain];
+                kernels.launch(goal, stream, block, samples * outputs, extent)?;
+            }
             lap.stop(stream, count as u64)?;
             read.record(stream)?;
         }
@@ -191,38 +214,41 @@ impl Launcher {
         work: &mut Work,
         count: usize,
     ) -> Result<bool> {
-        let sample_bytes = self.parts.plan.shape.sample_bytes();
-        let (buffer, offset) = work.job.cell.image();
+        let cell = &work.job.cell;
         match std::mem::replace(&mut work.payload, Payload::Nothing) {
             Payload::Nothing => Ok(false),
             Payload::Zeros => {
-                gpu::fill(&self.stream, buffer, offset..offset + sample_bytes, 0)?;
+                for (buffer, part) in self.columns.iter().map(|(column, _)| cell.part(*column)) {
+                    gpu::fill(&self.stream, buffer, part, 0)?;
+                }
                 Ok(false)
             }
             Payload::Finished(mut upload) => {
                 let mut lap = self.copies.lap()?;
                 lap.start(&self.stream)?;
-                upload.copy(&self.stream, 0..sample_bytes, buffer, offset)?;
+                for (column, finished) in &self.columns {
+                    let (buffer, part) = cell.part(*column);
+                    upload.copy(&self.stream, finished.clone(), buffer, part.start)?;
+                }
                 lap.stop(&self.stream, 1)?;
                 self.parts.uploads.put_back(upload);
                 Ok(false)
             }
             Payload::Pixels(pixels) => {
                 work.payload = Payload::Pixels(pixels);
-                let out = buffer.address() + offset as u64;
-                self.describe((device, cut), page, out, pixels, count)?;
+                self.describe((device, cut), page, (&work.job.cell, pixels), count)?;
                 Ok(true)
             }
         }
     }
 
-    /// Writes a sample's parameters and tables into the block.
+    /// Writes the parameters and tables of a sample, and of the outputs of its views on the device,
+    /// into the block.
     fn describe(
         &mut self,
         (device, cut): (&DevicePlan, usize),
-        page: &mut DevicePage,
-        out: u64,
-        Pixels { window, stored, orientation, .. }: Pixels,
+        page: &DevicePage,
+        (cell, Pixels { window, stored, orientation, .. }): (&Cell, Pixels),
         count: usize,
     ) -> Result<()> {
         let address = page.pixels.address();
@@ -233,32 +259,40 @@ impl Launcher {
             Leaf::Roi => bytemuck::bytes_of(&bytes_leaf),
             Leaf::Floats => bytemuck::bytes_of(&floats_leaf),
         };
-        let scratch = self.scratch.as_ref().map_or(0, DeviceBuffer::address);
-        let block = &mut self.blocks[0].staged;
-        let start = block.device().address();
-        let [passes, tables] = [device.passes_of(count), device.tables_of(count)];
-        let at = Addresses {
-            out,
-            scratch: [2 * count, 2 * count + 1]
-                .map(|image| scratch + (image * device.scratch_bytes) as u64),
-            tables: start + tables as u64,
-            passes: start + passes as u64,
-        };
-        let chain = &split.chain;
-        let bytes = block.bytes()?;
-        let entries = page.sample.actions.tables_from(split.first);
-        let entries = bytemuck::cast_slice(entries);
-        bytes[tables..tables + entries.len()].copy_from_slice(entries);
-        let (fused, rest) = bytes.split_at_mut(device.programs());
-        let (programs, rest) = rest.split_at_mut(passes - device.programs());
-        let (fused_bytes, program_bytes) = (chain.fused_bytes(), chain.program_bytes());
-        let described = Described {
-            fused: &mut fused[count * fused_bytes..][..fused_bytes],
-            program: &mut programs[count * program_bytes..][..program_bytes],
-            passes: &mut rest[..chain.passes_bytes()],
-        };
-        let sample = split.sample(&page.sample, leaf);
-        chain.write(&sample, &at, described, &mut self.extent);
+        let Self { blocks, layout, extents, columns, scratch, .. } = self;
+        let scratch = scratch.as_ref().map_or(0, DeviceBuffer::address);
+        let staged = &mut blocks[0].staged;
+        let start = staged.device().address();
+        let bytes = staged.bytes()?;
+        let main = (split, std::slice::from_ref(&page.sample), device.scratch_bytes);
+        let mut outputs = &page.outputs[..];
+        let views = device.views.iter().map(|view| {
+            let (of_view, rest) = outputs.split_at(view.outputs);
+            outputs = rest;
+            (&view.split, of_view, view.scratch_bytes)
+        });
+        let mut tables = layout.tables_of(count);
+        for (chain, (split, samples, scratch_bytes)) in
+            std::iter::once(main).chain(views).enumerate()
+        {
+            let (buffer, part) = cell.part(columns[chain].0);
+            let each = part.len() / samples.len().max(1);
+            for (output, planned) in samples.iter().enumerate() {
+                let image = 2 * (count * samples.len() + output);
+                let at = Addresses {
+                    out: buffer.address() + (part.start + output * each) as u64,
+                    scratch: [image, image + 1]
+                        .map(|image| scratch + (image * scratch_bytes) as u64),
+                    tables: start + tables as u64,
+                    passes: start + layout.passes_of(chain, count, output) as u64,
+                };
+                let entries = bytemuck::cast_slice(split.tables(planned));
+                bytes[tables..tables + entries.len()].copy_from_slice(entries);
+                tables += split.table_bytes(planned);
+                let parts = layout.parts(bytes, (chain, &split.chain), (count, output))?;
+                split.chain.write(&split.sample(planned, leaf), &at, parts, &mut extents[chain]);
+            }
+        }
         Ok(())
     }
 }

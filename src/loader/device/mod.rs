@@ -11,6 +11,7 @@
 //! launcher    launches kernels for a group of pages whose pixels are ready:
 //!             |-- the fused kernel
 //!             |-- the passes of the program kernel
+//!             |-- for each view on the device, its fused kernel and its passes
 //!             '-- with a batch stage, the kernel that mixes the pairs that are complete
 //! ```
 //!
@@ -37,6 +38,7 @@
 //!   delays no other image.
 //! * An image that nvJPEG skipped although its call succeeded is processed on the CPU and counted.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::{Result, SampleError};
@@ -114,10 +116,10 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// Buffer of the images, and offset of the sample's image in bytes.
-    fn image(&self) -> (&DeviceBuffer, usize) {
-        let DeviceColumn { buffer, sample_bytes } = &self.columns[0];
-        (buffer, self.place * sample_bytes)
+    /// Buffer of the device column with this number, and the sample's part of it in bytes.
+    fn part(&self, column: usize) -> (&DeviceBuffer, Range<usize>) {
+        let DeviceColumn { buffer, sample_bytes } = &self.columns[column];
+        (buffer, self.place * sample_bytes..(self.place + 1) * sample_bytes)
     }
 
     /// Address of the sample's part of the device column with this number.
@@ -233,6 +235,8 @@ pub(super) struct DevicePage {
     /// Event that is reached when the kernel has read `pixels`.
     read: Event,
     sample: SamplePlan,
+    /// Plans of the outputs of the views on the device, in order.
+    outputs: Vec<SamplePlan>,
     work: Option<Work>,
 }
 
@@ -243,13 +247,15 @@ impl DevicePage {
     pub fn new(
         encoded: Option<PinnedBuffer>,
         pixels: DeviceBuffer,
+        outputs: Vec<SamplePlan>,
         stream: &Stream,
     ) -> Result<Self> {
         let device = pixels.device();
         let (decoded, read) = (Event::new(device)?, Event::new(device)?);
         gpu::fill(stream, &pixels, 0..pixels.len(), 0)?;
         read.record(stream)?;
-        Ok(Self { encoded, pixels, decoded, read, sample: SamplePlan::default(), work: None })
+        let (sample, work) = (SamplePlan::default(), None);
+        Ok(Self { encoded, pixels, decoded, read, sample, outputs, work })
     }
 }
 
@@ -283,11 +289,11 @@ struct Work {
 enum Payload {
     /// Nothing, because the sample failed.
     Nothing,
-    /// Zeros, which replace a failed sample.
+    /// Zeros, which replace the image and the views of a failed sample.
     Zeros,
     /// The page's `pixels`, which are valid when `decoded` is reached.
     Pixels(Pixels),
-    /// The finished sample in host memory, to be uploaded.
+    /// The finished image and the finished views in host memory, to be uploaded.
     Finished(Upload),
 }
 

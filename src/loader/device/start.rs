@@ -14,15 +14,14 @@ use crate::gpu::{
 };
 use crate::loader::balance::RouteQueue;
 use crate::op::batch::{PairParams, mix_kernel_text};
-use crate::plan::{ColumnPlan, DevicePlan, LAUNCH_BLOCKS, Plan, rows};
+use crate::plan::{ColumnPlan, ColumnRole, DevicePlan, DeviceSplit, LAUNCH_BLOCKS, Plan, rows};
 use crate::transform::ChainKernels;
 
 /// Buffers, decoders, streams and kernels of a loader on a device.
 pub(in crate::loader) struct Taken {
     pub memory: DeviceMemory,
     pub stream: Arc<Stream>,
-    /// Kernels of each of the plan's splits.
-    pub kernels: Vec<ChainKernels>,
+    pub kernels: Kernels,
     /// Intermediate images between kernels or passes.
     pub scratch: Option<DeviceBuffer>,
     pub slots: Vec<DeviceSlot>,
@@ -36,6 +35,14 @@ pub(in crate::loader) struct Taken {
     /// Group decoder of each route that decodes several images per call.
     pub groups: GroupDecoders,
     pub spare: SpareSlots,
+}
+
+/// Loaded kernels of a plan.
+pub(in crate::loader) struct Kernels {
+    /// Kernels of each of the plan's splits.
+    pub splits: Vec<ChainKernels>,
+    /// Kernels of each view on the device.
+    pub views: Vec<ChainKernels>,
 }
 
 /// Creates slots beyond the plan, for a ring whose slots are all in use.
@@ -67,9 +74,11 @@ fn slot(
     waits: &Arc<Stopwatch>,
 ) -> Result<DeviceSlot> {
     let buffer = |row, bytes| pool.buffer(row, bytes);
-    let images = buffer(rows::OUTPUT_SLOTS, plan.shape.bytes())?;
-    let tensor = TensorSlot::new(images, producer.clone(), consumer.clone())?;
-    let other = |column: &ColumnPlan| buffer(column.row(), column.bytes(plan.shape.batch));
+    let column = |column: &ColumnPlan| buffer(column.row(), column.buffer_bytes(plan.shape.batch));
+    let images = plan
+        .column(ColumnRole::Image)
+        .ok_or_else(|| Error::Internal { problem: "a plan without a column of images".into() })?;
+    let tensor = TensorSlot::new(column(images)?, producer.clone(), consumer.clone())?;
     let copies = match ColumnPlan::copies_bytes(&plan.columns, plan.shape.batch) {
         0 => None,
         bytes => {
@@ -78,7 +87,7 @@ fn slot(
             Some(Box::new(ColumnCopies::new(&plan.columns, plan.shape.batch, upload, buffer)))
         }
     };
-    DeviceSlot::new(plan, tensor, other, copies, waits.clone())
+    DeviceSlot::new(plan, tensor, column, copies, waits.clone())
 }
 
 /// The loader's memory pools, kept for their statistics.
@@ -113,9 +122,16 @@ impl Taken {
             Some(stream) => stream,
             None => Arc::new(Stream::new(device)?),
         };
-        let kernels = on_device.splits.iter().map(|cut| ChainKernels::load(device, &cut.chain));
-        let kernels = kernels.collect::<Result<Vec<_>>>()?;
-        kernels.iter().try_for_each(|kernels| kernels.warm_up(&stream))?;
+        let load = |split: &DeviceSplit| {
+            let kernels = ChainKernels::load(device, &split.chain)?;
+            kernels.warm_up(&stream)?;
+            Ok(kernels)
+        };
+        let views = on_device.views.iter().map(|view| &view.split);
+        let kernels = Kernels {
+            splits: on_device.splits.iter().map(load).collect::<Result<_>>()?,
+            views: views.map(load).collect::<Result<_>>()?,
+        };
         let waits = clocks.waits(plan.slots())?;
         let spare = SpareSlots {
             device: device.clone(),
@@ -127,12 +143,13 @@ impl Taken {
         let slots =
             (0..plan.slots()).map(|_| slot(plan, (&pools.device, &pools.pinned), streams, &waits));
         let slots = slots.collect::<Result<_>>()?;
-        let pages = (0..on_device.pages).map(|_| pools.page(on_device, &stream));
+        let pages = (0..on_device.pages).map(|_| pools.page(plan, on_device, &stream));
         let pages = pages.collect::<Result<_>>()?;
         let blocks = (0..LAUNCH_BLOCKS)
             .map(|_| pools.staged(rows::LAUNCHES, on_device.launch_bytes()))
             .collect::<Result<_>>()?;
-        let scratch = match 2 * on_device.group * on_device.scratch_bytes {
+        let (each, images) = on_device.scratch();
+        let scratch = match each * images {
             0 => None,
             bytes => Some(pools.device.buffer(rows::SCRATCH, bytes)?),
         };
@@ -181,13 +198,14 @@ impl Pools {
         Staged::new(self.pinned.buffer(row, bytes)?, self.device.buffer(row, bytes)?)
     }
 
-    fn page(&self, on_device: &DevicePlan, stream: &Stream) -> Result<DevicePage> {
+    fn page(&self, plan: &Plan, on_device: &DevicePlan, stream: &Stream) -> Result<DevicePage> {
         let encoded = match on_device.encoded_bytes {
             0 => None,
             bytes => Some(self.pinned.buffer(rows::ENCODED, bytes)?),
         };
         let pixels = self.device.buffer(rows::PIXELS, on_device.pixels_bytes)?;
-        DevicePage::new(encoded, pixels, stream)
+        let views: Vec<_> = on_device.views.iter().map(|view| view.number).collect();
+        DevicePage::new(encoded, pixels, plan.view_plans(&views), stream)
     }
 
     /// Compiles the kernel `mix` (batch operators and soft targets) and allocates its parameters.

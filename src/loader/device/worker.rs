@@ -20,7 +20,7 @@ use crate::loader::sample::record::SampleRecord;
 use crate::loader::slot::column::HostCell;
 use crate::loader::slot::feed::{Feed, Job};
 use crate::measure::Stage;
-use crate::plan::{Offload, Route, SamplePlan};
+use crate::plan::{Offload, Place, Route, SamplePlan};
 use crate::random::SampleKey;
 use crate::ring::{Filling, Producer};
 use crate::source::HostPage;
@@ -164,11 +164,11 @@ impl PageWorker {
         fields: (&mut FieldReader, &mut HostCell),
     ) -> Result<(Payload, SampleRecord), ProduceError> {
         let Self { pipeline, large, dispatcher, .. } = self;
-        let DevicePage { encoded, pixels, decoded, read, sample, .. } = page;
+        let DevicePage { encoded, pixels, decoded, read, sample, outputs, .. } = page;
         let target = Target { pixels, decoded, read };
         let mut file = Encoded::new(encoded.as_deref_mut().unwrap_or_default(), large);
         pipeline.with_sample(key, &mut file, |pipeline, file, read| {
-            dispatcher.send(pipeline, target, sample, (read, file.is_in_page()), fields)
+            dispatcher.send(pipeline, target, (sample, outputs), (read, file.is_in_page()), fields)
         })
     }
 }
@@ -179,12 +179,13 @@ impl Dispatcher {
         &mut self,
         pipeline: &mut SamplePipeline,
         target: Target<'_>,
-        sample: &mut SamplePlan,
+        (sample, outputs): (&mut SamplePlan, &mut [SamplePlan]),
         (read, in_page): (Read<'_>, bool),
         (fields, cell): (&mut FieldReader, &mut HostCell),
     ) -> Result<(Payload, SampleRecord), ProduceError> {
         let Parts { plan, router, .. } = self.parts.clone();
-        let has_views = !plan.views.is_empty();
+        // These views are computed here, whatever happens to the rest of the sample.
+        let has_views = plan.views.iter().any(|view| view.place == Place::Cpu);
         let reserve = if has_views { Reserve::All } else { Reserve::Tables };
         let planned = pipeline.plan(read, reserve)?;
         pipeline.follow(&planned, fields, cell)?;
@@ -206,7 +207,7 @@ impl Dispatcher {
         let image = split.map(|split| Request { planned: &planned, in_page, split });
         self.routes.clear();
         let mut why = match &image {
-            Ok(image) => self.find_routes(image, pipeline.sample_plan(), offload),
+            Ok(image) => self.find_routes(image, pipeline, offload),
             Err(why) => why,
         };
         if self.routes.iter().any(|it| !it.on_device()) {
@@ -221,17 +222,14 @@ impl Dispatcher {
         }
         if let (Ok(image), false) = (&image, self.routes.is_empty()) {
             let begin = Instant::now();
-            let submitted = router.submit(
-                &self.routes,
-                offload.decode,
-                work(&planned, pipeline.sample_plan()),
-            )?;
+            let submitted =
+                router.submit(&self.routes, offload.decode, work(&planned, pipeline.decoded()))?;
             self.parts.meter.waited_for_room(Stage::DeviceDecode, begin.elapsed());
             let route = submitted.route();
             match self.submit(pipeline, image, target, submitted)? {
                 Ok(pixels) => {
                     let record = pipeline.record(&planned, route);
-                    pipeline.swap_sample_plan(sample);
+                    pipeline.swap_plans(sample, outputs);
                     return Ok((Payload::Pixels(pixels), record));
                 }
                 Err(refused) => why = refused,
@@ -245,23 +243,20 @@ impl Dispatcher {
     fn find_routes(
         &mut self,
         image: &Request<'_>,
-        sample: &SamplePlan,
+        pipeline: &SamplePipeline,
         offload: Offload,
     ) -> &'static str {
         let Parts { plan, decoders, .. } = &self.parts;
         let Some(device) = &plan.device else { return "there is no device" };
-        let tables = size_of_val(sample.actions.tables_from(image.split.first));
-        let waiting = plan.room.share.waiting_tables();
-        if tables > device.table_bytes || sample.actions.table_bytes() > waiting {
+        let (sample, outputs) = (pipeline.sample_plan(), pipeline.device_outputs());
+        let tables = outputs.clone().map(SamplePlan::table_bytes);
+        if tables.fold(sample.table_bytes(), u64::saturating_add) > plan.waiting_tables() {
             return "its tables do not fit into a page";
         }
-        let on_device = image.split.sample(sample, &[]);
-        if let Err(why) = image.split.chain.takes(&on_device) {
+        if let Err(why) = device.takes(image.split, sample, outputs) {
             return why;
         }
-        if image.split.chain.scratch_bytes(&on_device) > device.scratch_bytes as u64 {
-            return "its images between passes do not fit into the scratch memory";
-        }
+        let sample = pipeline.decoded();
         let mut why = "no route is allowed";
         let routes = device.routes.iter().map(|planned| planned.route);
         for route in routes.filter(|it| offload.decode || !it.on_device()) {
@@ -329,8 +324,7 @@ impl Dispatcher {
         let mut _room = None;
         if plan.settings.decode.max_cpu_threads.is_some() {
             let begin = Instant::now();
-            _room =
-                Some(router.submit(&[Route::Cpu], false, work(planned, pipeline.sample_plan()))?);
+            _room = Some(router.submit(&[Route::Cpu], false, work(planned, pipeline.decoded()))?);
             meter.waited_for_room(Stage::DeviceDecode, begin.elapsed());
         }
         self.finish(pipeline, planned, BY_CHOICE)
@@ -345,7 +339,7 @@ impl Dispatcher {
     ) -> Result<(Payload, SampleRecord), ProduceError> {
         let admitted = pipeline.admit(planned)?;
         let Some(mut upload) = self.parts.uploads.take() else { return Err(self.stop()) };
-        let out = &mut upload.bytes()?[..self.parts.plan.shape.sample_bytes()];
+        let out = &mut upload.bytes()?[..self.parts.plan.finished_bytes()];
         match pipeline.finish(admitted, out) {
             Ok(record) => {
                 let record = SampleRecord { cpu_fallback: Some(why), ..record };

@@ -4,6 +4,7 @@ use crate::error::{DataError, Error, Reason, Result, nearest};
 use crate::field::{
     CellFormat, DefaultValue, FieldPath, FieldValue, Pick, SampleContext, TooLong, Written,
 };
+use crate::footprint::Memory;
 use crate::header::Header;
 use crate::image::PixelFormat;
 use crate::op::View;
@@ -96,7 +97,7 @@ impl FieldReader {
             let number = match column.role {
                 ColumnRole::Field(number) => number,
                 ColumnRole::View(_) => {
-                    views.push(column.slot);
+                    views.extend((column.memory == Memory::Host).then_some(column.slot));
                     continue;
                 }
                 _ => continue,
@@ -261,7 +262,7 @@ impl FieldReader {
     }
 
     /// Fills the cell of a sample that failed and has no replacement: with the defaults, or with
-    /// NaN, the fill of masks, and empty lists. Views are zeros.
+    /// NaN, the fill of masks, and empty lists. Views in host memory are zeros.
     pub fn fill(&self, cell: &mut impl Cell) {
         self.views.iter().for_each(|&view| cell.part(view).fill(0));
         for column in &self.columns {

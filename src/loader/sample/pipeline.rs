@@ -123,9 +123,9 @@ impl SamplePipeline {
         }
     }
 
-    /// Reads, decodes and transforms one sample. Writes its image to `out`, or to `cell` without
-    /// `out`, and its views to `cell`. Applies its geometry to the masks, points and boxes in
-    /// `cell`.
+    /// Reads, decodes and transforms one sample. Writes its image to `out` and then its views on
+    /// the device, or its image to `cell` without `out`. Writes its other views to `cell`. Applies
+    /// its geometry to the masks, points and boxes in `cell`.
     pub fn make(
         &mut self,
         key: SampleKey,
@@ -138,10 +138,9 @@ impl SamplePipeline {
             let admitted = this.admit(&planned)?;
             this.follow(&planned, fields, cell)?;
             this.make_views(&admitted, cell)?;
-            let record = match (this.plan.has_images(), out) {
-                (false, _) => this.record(&planned, Route::Cpu),
-                (true, Some(out)) => this.finish(admitted, out)?,
-                (true, None) => {
+            let record = match out {
+                Some(out) => this.finish(admitted, out)?,
+                None => {
                     let column = this.plan.column(ColumnRole::Image).map_or(0, |it| it.slot);
                     this.finish(admitted, cell.part(column))?
                 }
@@ -251,9 +250,7 @@ impl SamplePipeline {
         let waited = self.plan_chains(ImageOf::Sample, (key, header), bound, reserve)?;
         let took = self.meter.since(begin).saturating_sub(waited) + read.sample.parsed;
         let Size { width, height } = header.size;
-        let shared = self.views.shared().filter(|_| !self.plan.uses_gpu());
-        let decoded = shared.unwrap_or(&self.sample);
-        let window_pixels = decoded.stored_window.size().pixels();
+        let window_pixels = self.decoded().stored_window.size().pixels();
         self.meter.saw(Seen { width, height, bytes: bytes.len() as u64 }, window_pixels);
         // The header was parsed earlier. The time is recorded as if the header had been parsed
         // directly before planning.
@@ -343,16 +340,21 @@ impl SamplePipeline {
         !self.room.is_beyond() && self.room.covers(&self.need)
     }
 
-    /// Runs the main chain, and writes its tensor to `out`. Decodes the image, unless the main
-    /// chain shares the image that [`make_views`](Self::make_views) decodes, which must be called
-    /// first.
+    /// Runs the main chain and the views on the device, and writes their tensors to their places in
+    /// `out` ([`Plan::finished_parts`]). Decodes the image, unless it is decoded already for views.
     pub fn finish(
         &mut self,
         Admitted(planned): Admitted<'_>,
         out: &mut [u8],
     ) -> Result<SampleRecord, DataError> {
-        if self.plan.reads_image {
-            self.run_shared(out)?;
+        if self.plan.has_device_views() {
+            self.make_device_views(planned, out)?;
+        }
+        let out = &mut out[..self.plan.shape.sample_bytes()];
+        if self.plan.reads_image || !self.plan.has_images() {
+            if self.plan.has_images() {
+                self.run_shared(planned, out)?;
+            }
             return Ok(self.record(planned, Route::Cpu));
         }
         self.transform.set_shape(self.plan.shape);
@@ -365,12 +367,16 @@ impl SamplePipeline {
         Ok(self.record(planned, Route::Cpu))
     }
 
-    /// Decodes a sample and runs the first `steps` operators.
+    /// Decodes a sample and runs the first `steps` operators. If there are views on the device,
+    /// `steps` must be 0, and the result is the window that all chains need.
     pub fn prefix(
         &mut self,
         Admitted(planned): Admitted<'_>,
         steps: usize,
     ) -> Result<&HostImage, DataError> {
+        if self.plan.has_device_views() {
+            return self.shared_image(planned);
+        }
         let begin = self.meter.begin(Stage::Decode);
         let result = self.decode(planned, |transform, image, decoder| {
             transform.run_prefix(image, decoder, steps)
@@ -410,9 +416,24 @@ impl SamplePipeline {
         &self.sample
     }
 
-    /// Exchanges the plan of the current sample with an old plan, whose memory is reused.
-    pub fn swap_sample_plan(&mut self, other: &mut SamplePlan) {
-        std::mem::swap(&mut self.sample, other);
+    /// Window that is decoded for the chains on the device. If there are views of the sample's
+    /// image, it is the window that all chains share, unless the main chain is apart on the device.
+    pub fn decoded(&self) -> &SamplePlan {
+        let apart = self.plan.uses_gpu() && !self.plan.has_device_views();
+        self.views.shared().filter(|_| !apart).unwrap_or(&self.sample)
+    }
+
+    /// Plans of the outputs of the views on the device, in order.
+    pub fn device_outputs(&self) -> impl Iterator<Item = &SamplePlan> + Clone {
+        self.views.device_outputs(&self.plan)
+    }
+
+    /// Exchanges the plans of the current sample and of the outputs of its views on the device with
+    /// old plans, whose memory is reused.
+    pub fn swap_plans(&mut self, sample: &mut SamplePlan, outputs: &mut [SamplePlan]) {
+        std::mem::swap(&mut self.sample, sample);
+        let views = self.views.device_outputs_mut(&self.plan);
+        views.zip(outputs).for_each(|(output, other)| std::mem::swap(output, other));
     }
 
     /// Decodes and transforms a sample.

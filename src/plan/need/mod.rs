@@ -105,12 +105,6 @@ impl SampleMemory {
         Self { file, whole, tables, masks, views: [view_tables, 0], ..Self::default() }
     }
 
-    /// Bytes for the tables of a sample that waits for its launch: the tables of this bound, plus
-    /// 25 % for samples that were not scanned.
-    pub fn waiting_tables(&self) -> u64 {
-        self.tables.saturating_add(self.tables / 4)
-    }
-
     /// Bytes for the footprint's row `worker scratch`.
     pub(in crate::plan) fn scratch(&self) -> u64 {
         let Self { tables, resize_tables, resampling, resize, rows, windows, masks, views, .. } =

@@ -7,16 +7,18 @@ use crate::field::{FieldPath, Step};
 use crate::footprint::Memory;
 use crate::geometry::Size;
 use crate::image::{PixelFormat, PixelType};
-use crate::op::{Placement, View};
+use crate::op::View;
 use crate::random::SampleKey;
 use crate::tensor::{DType, TensorShape};
 
 use super::settings::RESERVED_NAMES;
 use super::step::{planned_steps, unequal_sizes};
 use super::{
-    CacheSettings, ColumnKind, ColumnPlan, ColumnRole, ColumnSettings, Place, Plan, Settings,
+    CacheSettings, ColumnKind, ColumnPlan, ColumnRole, ColumnSettings, DeviceFacts, Place, Plan,
+    Settings,
 };
 
+mod place;
 mod sample;
 
 /// Value of `like` for the main chain.
@@ -44,7 +46,12 @@ pub struct ViewPlan {
     pub is_like_other: bool,
     /// Name of the view whose random numbers this view uses. `None` means those of the main chain.
     random: Option<String>,
-    /// Plan of the chain alone. Everything is on the CPU, and there are no columns.
+    /// Where the whole chain runs. On the GPU, the view reads the same decoded window as the main
+    /// chain.
+    pub place: Place,
+    /// Why the chain is on the CPU although there is a device.
+    pub(super) on_cpu: Option<String>,
+    /// Plan of the chain alone, on the CPU. There are no columns.
     pub plan: Plan,
 }
 
@@ -64,7 +71,7 @@ impl ViewPlan {
     ///
     /// # Errors
     /// [`Error::Config`] with the key of the setting.
-    pub(super) fn all(views: &[View], main: &Plan) -> Result<Vec<Self>> {
+    pub(super) fn all(views: &[View], main: &Plan, device: &DeviceFacts) -> Result<Vec<Self>> {
         let mut planned = Vec::new();
         let mut outputs: u32 = 0;
         for (number, view) in views.iter().enumerate() {
@@ -101,7 +108,8 @@ impl ViewPlan {
             }
             let random = random_name(view, views, main)
                 .map_err(|problem| Error::config(key("like"), problem))?;
-            let plan = view_plan(view, &key("chain"), main)?;
+            let (place, on_cpu) = place::place(view, &key("chain"), main, device)?;
+            let plan = view_plan(view, place, &key("chain"), main)?;
             if plan.has_floats() && plan.shape.dtype == DType::U8 {
                 let key = if view.dtype.is_some() { key("dtype") } else { "output.dtype".into() };
                 let floats = plan.source_of_floats(&format!(" of the view {:?}", view.name));
@@ -131,6 +139,8 @@ impl ViewPlan {
                 of_run,
                 is_like_other,
                 random,
+                place,
+                on_cpu,
                 plan,
             });
         }
@@ -165,9 +175,13 @@ impl ViewPlan {
     }
 
     /// Plans the columns of a batch: images, labels, soft targets if there are `classes`, views,
-    /// and the columns that are made from fields. Images and soft targets are in `memory`.
+    /// and the columns that are made from fields. Images, soft targets and views on the device are
+    /// in `memory`.
     pub(super) fn columns(plan: &Plan, classes: Option<u32>, memory: Memory) -> Vec<ColumnPlan> {
-        let view = |view: &Self| (view.name.clone(), view.plan.shape.dtype.into(), view.dims());
+        let view = |view: &Self| {
+            let memory = if view.place == Place::Gpu { memory } else { Memory::Host };
+            (view.name.clone(), view.plan.shape.dtype.into(), view.dims(), memory)
+        };
         let field = |column: &ColumnSettings| {
             (column.clone(), Self::mask_dims(column, plan.shape, &plan.views))
         };
@@ -310,14 +324,9 @@ fn check_followed(column: &ColumnSettings, views: &[ViewPlan], main: &Plan) -> R
     }
 }
 
-/// Plan of a view's chain. `list` is the key of the chain.
-fn view_plan(view: &View, list: &str, main: &Plan) -> Result<Plan> {
+/// Plan of a view's chain, which runs at `place`. `list` is the key of the chain.
+fn view_plan(view: &View, place: Place, list: &str, main: &Plan) -> Result<Plan> {
     let chain = &view.chain;
-    let on_gpu = chain.steps().iter().position(|step| step.placement == Placement::Gpu);
-    if let Some(number) = on_gpu {
-        let problem = "is gpu, but views are computed on the CPU; write cpu or auto";
-        return Err(Error::config(format!("{list}[{number}].placement"), problem));
-    }
     if !chain.batch_operators().is_empty() || !chain.views().is_empty() {
         let problem = "has batch operators or views, but a view's chain has only operators on single images; remove them";
         return Err(Error::config(list, problem));
@@ -327,7 +336,7 @@ fn view_plan(view: &View, list: &str, main: &Plan) -> Result<Plan> {
         None => main.settings.decode.pixels,
     };
     let (steps, size, channels) =
-        planned_steps(chain, vec![Place::Cpu; chain.steps().len()], format, list)?;
+        planned_steps(chain, vec![place; chain.steps().len()], format, list)?;
     if steps.is_empty() {
         let problem =
             "has no operators; add one with a fixed output size, such as random_resized_crop";

@@ -27,7 +27,10 @@ impl Plan {
 
     /// For each output of the views with the numbers `members`, the number of the view and the plan
     /// of its chain.
-    pub(crate) fn outputs_of(&self, members: &[usize]) -> impl Iterator<Item = (usize, &Self)> {
+    pub(crate) fn outputs_of<'a>(
+        &'a self,
+        members: &'a [usize],
+    ) -> impl Iterator<Item = (usize, &'a Self)> + Clone {
         members.iter().flat_map(|&number| {
             let view = &self.views[number];
             std::iter::repeat_n((number, &view.plan), view.outputs() as usize)
@@ -91,7 +94,9 @@ impl Plan {
     ) -> Result<(), DataError> {
         let of_main = main.as_ref().filter(|_| self.reads_image).map(|main| main.reduction);
         let reductions = outputs.iter().map(|plan| plan.reduction).chain(of_main);
-        let reduction = reductions.min().unwrap_or(1);
+        // The chains of views on the device assume that the decoder reduces images.
+        let reduces = !self.has_device_views() || self.reduces(header);
+        let reduction = reductions.min().filter(|_| reduces).unwrap_or(1);
         let mut window: Option<Roi> = None;
         let mut add = |of: &SamplePlan| {
             window = Some(window.map_or(of.window, |it| it.around(of.window)));

@@ -331,15 +331,16 @@ fn check_copy(column: Column<'_>, batch: &Batch) {
         }
         bytes
     };
-    let values = column.bytes().unwrap();
+    let interface = CudaArrayInterface::of_column(column).unwrap();
+    assert_eq!((interface.data.0, interface.shape), (address, column.shape()));
+    // A view that kernels make is only on the device.
+    let values = column.to_host().unwrap();
     assert!(read(address, values.len()) == values, "{column:?}");
     assert_eq!(column.device_offsets_ptr().is_some(), column.is_ragged());
     if let (Some(address), Some(offsets)) = (column.device_offsets_ptr(), column.offsets()) {
         let copied = read(address, size_of_val(offsets));
         assert_eq!(bytemuck::cast_slice::<u8, i64>(&copied), offsets);
     }
-    let Ok(interface) = CudaArrayInterface::of_column(column) else { panic!("{column:?}") };
-    assert_eq!(interface.shape, column.shape());
 }
 
 /// A column in host memory is exported as a host tensor, also from a batch on the device.

@@ -18,6 +18,7 @@ mod launches;
 mod passes;
 mod programs;
 mod routes;
+mod views;
 
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};

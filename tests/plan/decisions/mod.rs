@@ -13,7 +13,7 @@ use feedwater::internals::header::{Format, Header, PnmHead};
 use feedwater::internals::plan::{Bounds, DeviceFacts, Facts, Place, SamplePlan};
 use feedwater::internals::random::SampleKey;
 use feedwater::internals::tensor::DType;
-use feedwater::op::{Chain, Crop, Flip, Normalize, Placement, RandomResizedCrop, Resize};
+use feedwater::op::{Chain, Crop, Flip, Normalize, Placement, RandomResizedCrop, Resize, View};
 use feedwater::plan::{AutoCount, Plan, Route, Settings};
 
 use Place::{Cpu, Gpu};

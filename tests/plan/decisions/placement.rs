@@ -213,3 +213,78 @@ fn errors_name_the_key_and_the_fix() {
         has(error, key, &[]);
     }
 }
+
+/// Where the views of a plan are, in order.
+fn places_of_views(plan: &Plan) -> Vec<Place> {
+    plan.views.iter().map(|view| view.place).collect()
+}
+
+#[test]
+fn views_are_on_the_gpu_with_the_whole_main_chain() {
+    let crop = |place| Chain::new().then_on(place, Resize::to(8, 6));
+    let views = |main: Chain, place| {
+        main.view(View::new("auto", crop(AUTO)).count(3))
+            .view(View::new("placed", crop(place)))
+            .view(View::new("inverted", crop(AUTO).then(Invert)))
+            .view(View::new("field", crop(AUTO)).field("right"))
+    };
+    let planned = |chain: &Chain, facts: &Facts| Plan::new(chain, &Settings::default(), facts);
+    for facts in [gpu(), gpu_without_nvjpeg()] {
+        for main in [training(), Chain::new()] {
+            let plan = planned(&views(main.clone(), Placement::Gpu), &facts).unwrap();
+            assert_eq!(places_of_views(&plan), [Gpu, Gpu, Cpu, Cpu]);
+            assert!(plan.uses_gpu());
+            let device = plan.device.as_ref().unwrap();
+            let on_device = device.views.iter().map(|view| (view.number, view.outputs));
+            assert_eq!(on_device.collect::<Vec<_>>(), [(0, 3), (1, 1)]);
+            let plan = planned(&views(main, Placement::Cpu), &facts).unwrap();
+            assert_eq!(places_of_views(&plan), [Gpu, Cpu, Cpu, Cpu]);
+        }
+        let plan = planned(&views(Chain::new().then(Invert).then(Resize::to(9, 9)), AUTO), &facts);
+        assert_eq!(places_of_views(&plan.unwrap()), [Cpu; 4]);
+    }
+    let plan = planned(&views(training(), AUTO), &no_gpu()).unwrap();
+    assert_eq!(places_of_views(&plan), [Cpu; 4]);
+    assert!(!plan.uses_gpu());
+}
+
+/// A placement that is impossible is an error, which names the key and the reason.
+#[test]
+fn a_view_that_cannot_run_on_the_gpu_may_not_be_placed_there() {
+    let crop = || Chain::new().then_on(Placement::Gpu, Resize::to(8, 6));
+    let refused = |main: Chain, view: View, facts: &Facts, words: &[&str]| {
+        let error = config(Plan::new(&main.view(view), &Settings::default(), facts).unwrap_err());
+        assert_eq!(error.key, "view[0].chain[0].placement", "{error}");
+        for word in words.iter().chain(&["write cpu or auto"]) {
+            assert!(error.problem.contains(word), "{word}: {error}");
+        }
+    };
+    for facts in [gpu(), no_gpu()] {
+        let inverted = View::new("a", crop().then(Invert));
+        refused(training(), inverted, &facts, &["invert (view[0].chain[1])", "CUDA"]);
+        let field = View::new("a", crop()).field("right");
+        refused(training(), field, &facts, &["images of fields"]);
+        let mixed = View::new("a", crop().then_on(Placement::Cpu, Flip::default()));
+        refused(training(), mixed, &facts, &["flip (view[0].chain[1]) is on cpu", "one place"]);
+    }
+    let main = Chain::new().then(Invert).then(Resize::to(9, 9));
+    refused(main, View::new("a", crop()), &gpu(), &["invert (chain[0]) is on cpu"]);
+    let chain = training().view(View::new("a", crop()));
+    let (what, reason, key) =
+        unavailable(Plan::new(&chain, &Settings::default(), &no_gpu()).unwrap_err());
+    assert_eq!((what, key.as_str()), ("a gpu", "view[0].chain[0].placement"));
+    assert!(reason.contains(NO_DRIVER) && reason.contains("resize"), "{reason}");
+}
+
+/// Views leave the GPU only together with the whole main chain.
+#[test]
+fn views_move_with_the_whole_main_chain() {
+    let crop = |place| Chain::new().then_on(place, Resize::to(8, 6)).then(Normalize::IMAGENET);
+    let offloads = |place| {
+        let chain = training().view(View::new("a", crop(place)).count(4));
+        let plan = Plan::new(&chain, &Settings::default(), &gpu()).unwrap();
+        plan.offloads.iter().map(|it| (it.operators, it.decode)).collect::<Vec<_>>()
+    };
+    assert_eq!(offloads(AUTO), [(0, false), (5, false), (5, true)]);
+    assert_eq!(offloads(Placement::Gpu), [(5, false), (5, true)]);
+}

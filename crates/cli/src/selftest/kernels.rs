@@ -15,8 +15,8 @@ use feedwater::internals::threads::in_parts;
 use feedwater::internals::tune::Choice;
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::op::{
-    CenterCrop, Chain, CutMix, Flip, Mixup, Normalize, Operator, Placement, RandomResizedCrop,
-    Resize,
+    CenterCrop, Chain, ColorJitter, CutMix, Flip, GaussianBlur, Mixup, Normalize, Operator,
+    Placement, RandomApply, RandomResizedCrop, Resize, View,
 };
 use feedwater::plan::LastBatch;
 use feedwater::source::Memory;
@@ -59,6 +59,7 @@ pub fn checks(gpu: &Gpu, brief: bool, named: &[String]) -> Vec<Check> {
     if all {
         checks.push(Check::new("gpu/divisions", divisions(gpu)));
         checks.push(Check::new("gpu/batch-operators", mixing(gpu)));
+        checks.push(Check::new("gpu/views", views(gpu)));
     }
     checks
 }
@@ -306,6 +307,58 @@ fn divisions(gpu: &Gpu) -> Found {
         "with {divisions} different splits between CPU and GPU, the pixels equal those of the CPU \
          alone"
     ))
+}
+
+/// Compares views with those of the CPU, while the work moves between CPU and GPU.
+fn views(gpu: &Gpu) -> Found {
+    let samples: Vec<_> = loaders::samples()?.into_iter().take(24).collect();
+    let source = Arc::new(Memory::new(samples).map_err(message)?);
+    let around = |by: f64| Some([1.0 - by, 1.0 + by]);
+    let colours = ColorJitter {
+        brightness: around(0.4),
+        contrast: around(0.4),
+        saturation: around(0.2),
+        hue: Some([-0.1, 0.1]),
+    };
+    let blur = GaussianBlur { kernel_size: [9, 9], sigma: [0.1, 2.0] };
+    let crop = |side| {
+        Chain::new()
+            .then(RandomResizedCrop::to(side, side))
+            .then(Flip { horizontal: 0.5, vertical: 0.0 })
+            .then(RandomApply::new(0.8).then(colours))
+            .then(RandomApply::new(0.5).then(blur))
+            .then(Normalize::IMAGENET)
+    };
+    let mut outputs = 0;
+    for main in [loaders::training(), Chain::new()] {
+        let chain = main
+            .view(View::new("large", crop(67)).count(2))
+            .view(View::new("small", crop(29)).count(8).dtype(DType::F32));
+        let builder = || {
+            let builder = LoaderBuilder::new(source.clone(), chain.clone()).shard(0, 1);
+            let builder = builder.batch_size(4).num_workers(2).seed(SEED).epochs(Some(2));
+            builder.configure(|it| it.decode.placement = Placement::Cpu)
+        };
+        let mut on_cpu = builder().device(DeviceChoice::Cpu).build().map_err(message)?;
+        let mut on_gpu = gpu.on(builder()).build().map_err(message)?;
+        let offloads = on_gpu.plan().offloads.clone();
+        for turn in 0..2 {
+            let (mut expected, mut actual) = (on_cpu.epoch(), on_gpu.epoch());
+            let mut number = 0;
+            while let (Some(expected), Some(batch)) = (expected.next(), actual.next()) {
+                let (expected, batch) = (expected.map_err(message)?, batch.map_err(message)?);
+                for (expected, column) in expected.columns().zip(batch.columns()) {
+                    let bytes = column.to_host().map_err(message)?;
+                    equal(&expected.to_host().map_err(message)?, &bytes, batch.len())
+                        .map_err(|problem| format!("{:?}: {problem}", column.name()))?;
+                }
+                let offload = offloads[(number / 2 + turn) % offloads.len()];
+                actual.choose(Choice { offload, ..actual.choice() }).map_err(message)?;
+                (number, outputs) = (number + 1, outputs + 10 * batch.len());
+            }
+        }
+    }
+    Ok(format!("{outputs} views equal those of the CPU bit for bit"))
 }
 
 fn equal(expected: &[u8], actual: &[u8], samples: usize) -> Result<(), String> {

@@ -89,8 +89,14 @@ fn kernels_pass_bit_for_bit_and_a_pattern_fails_the_decode_checks() {
     let operators = names.iter().map(|name| format!("gpu/operator/{name}"));
     let others = ["device", "compiler"].map(|name| format!("gpu/{name}")).into_iter();
     // These are checked only if no operators are named.
-    let unnamed =
-        ["divisions", "batch-operators", "chain/training", "chain/evaluation", "chain/composed-1"];
+    let unnamed = [
+        "divisions",
+        "batch-operators",
+        "views",
+        "chain/training",
+        "chain/evaluation",
+        "chain/composed-1",
+    ];
     let unnamed = unnamed.iter().filter(|_| tests_all_cases()).map(|name| format!("gpu/{name}"));
     for name in operators.chain(others).chain(unnamed) {
         assert!(all.iter().any(|check| check.0 == name), "{name} is missing");

@@ -43,7 +43,7 @@ impl DeviceDecoder for Cpu {
         submitted: Submitted,
     ) -> Result<Submission, ProduceError> {
         let (stream, first) = (worker.stream, image.split.first);
-        let window = upright_window(worker.pipeline.sample_plan(), first);
+        let window = upright_window(worker.pipeline.decoded(), first);
         let watch = worker.watch(Route::Cpu)?;
         // `admit` does not wait here, because the worker reserved the memory before it took its
         // place on the route.

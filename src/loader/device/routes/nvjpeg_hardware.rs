@@ -153,7 +153,7 @@ impl DeviceDecoder for NvjpegHardware {
         worker: &mut WorkerParts<'_>,
         submitted: Submitted,
     ) -> Result<Submission, ProduceError> {
-        let sample = worker.pipeline.sample_plan();
+        let sample = worker.pipeline.decoded();
         let (size, wanted, reduction) =
             (image.header().size, sample.stored_window, sample.reduction);
         let window = self.jpeg.reduced_window(size, reduction, wanted);

@@ -85,7 +85,7 @@ impl DeviceDecoder for NvjpegPage {
         })?;
         let mut lap = worker.watch(self.route)?.lap()?;
         stream.wait(target.read)?;
-        let sample = worker.pipeline.sample_plan();
+        let sample = worker.pipeline.decoded();
         let wanted = sample.stored_window;
         let decoded =
             decoder.decode_measured(stream, image.bytes(), wanted, target.pixels, Some(&mut lap));

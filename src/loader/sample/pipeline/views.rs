@@ -2,15 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Admitted, Planned, Reserve, SamplePipeline};
+use super::{Admitted, Planned, Read, Reserve, SamplePipeline};
 use crate::annotation::{Canvas, Objects};
 use crate::error::{DataError, Reason};
 use crate::geometry::Size;
 use crate::header::Header;
+use crate::image::HostImage;
 use crate::loader::sample::fields::{Cell, FieldReader};
 use crate::loader::sample::large::{Room, Take};
 use crate::measure::Stage;
-use crate::plan::{ColumnRole, Plan, SampleMemory, SamplePlan};
+use crate::plan::{ColumnRole, Place, Plan, SampleMemory, SamplePlan};
 use crate::random::SampleKey;
 use crate::transform::{HostTransform, Views};
 
@@ -21,7 +22,10 @@ pub(super) struct SampleViews {
     /// Views of the image of each field with an image, in the order of the fields.
     of_fields: Vec<Views>,
     image: HostTransform,
-    /// For each view, the number of its column in host memory.
+    /// Whether `image` is the window of the current sample's image that all its chains need.
+    is_decoded: bool,
+    /// For each view on the CPU, the number of its column in host memory. For each view on the
+    /// device, its offset in a finished sample, in bytes.
     columns: Vec<usize>,
 }
 
@@ -54,13 +58,17 @@ impl Bound {
 
 impl SampleViews {
     pub fn new(plan: &Plan) -> Self {
-        let column = |view| plan.column(ColumnRole::View(view)).map_or(0, |column| column.slot);
-        let columns = (0..plan.views.len()).map(column).collect();
+        let mut finished = plan.finished_parts().skip(1).map(|part| part.start);
+        let columns = plan.views.iter().enumerate().map(|(number, view)| match view.place {
+            Place::Cpu => plan.column(ColumnRole::View(number)).map_or(0, |column| column.slot),
+            Place::Gpu => finished.next().unwrap_or(0),
+        });
+        let columns = columns.collect();
         let groups = plan.view_groups().into_iter();
         let mut groups = groups.map(|group| Views::new(plan, group.views));
         let of_sample = groups.next().unwrap_or_else(|| Views::new(plan, Vec::new()));
         let of_fields = groups.collect();
-        Self { of_sample, of_fields, image: HostTransform::new(plan), columns }
+        Self { of_sample, of_fields, image: HostTransform::new(plan), is_decoded: false, columns }
     }
 
     /// Window of the sample's image that all chains need. `None` if there are no views of it.
@@ -100,6 +108,23 @@ impl SampleViews {
     /// Frees the image.
     pub fn release(&mut self) {
         self.image.release();
+        self.is_decoded = false;
+    }
+
+    /// Plans of the outputs of the views on the device, in order.
+    pub fn device_outputs<'a>(
+        &'a self,
+        plan: &'a Plan,
+    ) -> impl Iterator<Item = &'a SamplePlan> + Clone {
+        self.of_sample.outputs_at(plan, Place::Gpu)
+    }
+
+    /// Like [`device_outputs`](Self::device_outputs), for writing.
+    pub fn device_outputs_mut<'a>(
+        &'a mut self,
+        plan: &'a Plan,
+    ) -> impl Iterator<Item = &'a mut SamplePlan> {
+        self.of_sample.outputs_at_mut(plan, Place::Gpu)
     }
 }
 
@@ -137,9 +162,11 @@ impl SamplePipeline {
             }
             self.is_drawn = true;
         }
+        if let ImageOf::Sample = of {
+            self.views.is_decoded = false;
+        }
         if !is_covered || !self.room.covers(&bound.need.max(&self.kept())) {
-            self.release_idle_tables(of);
-            bound.others = 0;
+            bound.others = self.release_idle_tables(of);
         }
         let first = match (is_covered, reserve) {
             (true, Reserve::All) => bound.need,
@@ -186,13 +213,20 @@ impl SamplePipeline {
     }
 
     /// Frees the tables that are not needed any more when the chains of this image are planned. The
-    /// views of the sample's image are made before those of its fields. The main chain has run too,
-    /// unless a GPU runs it.
-    fn release_idle_tables(&mut self, of: ImageOf) {
-        self.views.release_tables();
-        if matches!(of, ImageOf::Sample) || !self.plan.uses_gpu() {
+    /// views of the sample's image are made before those of its fields. The main chain has run too.
+    /// On a GPU, the main chain and the views on the GPU have not run yet. Returns the bytes of the
+    /// tables of views of other images that stay.
+    fn release_idle_tables(&mut self, of: ImageOf) -> u64 {
+        let waits = matches!(of, ImageOf::Field(_)) && self.plan.uses_gpu();
+        if !waits {
             self.sample.actions.release();
         }
+        if !waits || !self.plan.has_device_views() {
+            self.views.release_tables();
+            return 0;
+        }
+        self.views.of_fields.iter_mut().for_each(Views::release_tables);
+        self.views.of_sample.table_bytes()
     }
 
     /// Reserves the file, tables and masks of an image whose actions are drawn. Replaces the bound
@@ -218,44 +252,86 @@ impl SamplePipeline {
         }
     }
 
-    /// Decodes the window of the sample's image that all its views need, and the main chain if it
-    /// shares the image. Writes the views to `cell`. Does nothing if there are no views of this
-    /// image.
+    /// Decodes the window of the sample's image that all its chains need, and writes the views on
+    /// the CPU to `cell`. Does nothing if there are no such views of this image.
     pub fn make_views(
         &mut self,
         Admitted(planned): &Admitted<'_>,
         cell: &mut impl Cell,
     ) -> Result<(), DataError> {
-        if self.views.of_sample.is_empty() {
+        if !self.views.of_sample.has_views_at(&self.plan, Place::Cpu) {
             return Ok(());
         }
-        let (header, bytes) = (planned.header(), planned.bytes());
-        let begin = self.meter.begin(Stage::Decode);
-        let Self { plan, decoder, transform, views, caches, epoch, room, .. } = self;
+        self.run_on_shared(planned, Place::Cpu, cell)
+    }
+
+    /// Writes the views on the device to their places in a finished sample.
+    pub(super) fn make_device_views(
+        &mut self,
+        planned: &Planned<'_>,
+        out: &mut [u8],
+    ) -> Result<(), DataError> {
+        self.run_on_shared(planned, Place::Gpu, &mut Finished(out))
+    }
+
+    fn run_on_shared(
+        &mut self,
+        planned: &Planned<'_>,
+        place: Place,
+        cell: &mut impl Cell,
+    ) -> Result<(), DataError> {
+        let decoded = self.decode_shared(planned)?;
+        let Self { plan, transform, views, room, .. } = self;
         let SampleViews { of_sample, image, columns, .. } = views;
-        caches.decode_indexed((bytes, header), (plan, *epoch), decoder, |decoder| {
-            of_sample.decode((bytes, header), plan, decoder, image)
-        })?;
-        let decode = self.meter.since(begin);
-        run(of_sample, (plan, room), (image, transform), columns, cell)?;
-        let transform = self.meter.since(begin) - decode;
-        self.add(begin, (decode, transform), bytes);
+        run((of_sample, place), (plan, room), (image, transform), columns, cell)?;
+        self.count_shared(&decoded);
         Ok(())
     }
 
     /// Runs the main chain on the image that it shares with the views.
-    pub(super) fn run_shared(&mut self, out: &mut [u8]) -> Result<(), DataError> {
-        let begin = self.meter.begin(Stage::Transform);
+    pub(super) fn run_shared(
+        &mut self,
+        planned: &Planned<'_>,
+        out: &mut [u8],
+    ) -> Result<(), DataError> {
+        let decoded = self.decode_shared(planned)?;
         let Self { plan, sample, transform, views, .. } = self;
+        let image = views.image.image();
         transform.set_shape(plan.shape);
-        transform.run_image(
-            &sample.actions,
-            0..plan.steps.len(),
-            views.image.image(),
-            Some(out),
-        )?;
-        self.add(begin, (Duration::ZERO, self.meter.since(begin)), &[]);
+        transform.run_image(&sample.actions, 0..plan.steps.len(), image, Some(out))?;
+        self.count_shared(&decoded);
         Ok(())
+    }
+
+    /// The window of the sample's image that all its chains need.
+    pub(super) fn shared_image(&mut self, planned: &Planned<'_>) -> Result<&HostImage, DataError> {
+        let decoded = self.decode_shared(planned)?;
+        self.count_shared(&decoded);
+        Ok(self.views.image.image())
+    }
+
+    /// Decodes the window of the sample's image that all its chains need, unless it is decoded
+    /// already.
+    fn decode_shared<'a>(&mut self, planned: &Planned<'a>) -> Result<Decoded<'a>, DataError> {
+        let begin = self.meter.begin(Stage::Decode);
+        if self.views.is_decoded {
+            return Ok(Decoded { begin, took: Duration::ZERO, bytes: &[] });
+        }
+        let Read { sample, bytes, .. } = &planned.0;
+        let (header, bytes) = (&sample.header, *bytes);
+        let Self { plan, decoder, views, caches, epoch, .. } = self;
+        let SampleViews { of_sample, image, is_decoded, .. } = views;
+        caches.decode_indexed((bytes, header), (plan, *epoch), decoder, |decoder| {
+            of_sample.decode((bytes, header), plan, decoder, image)
+        })?;
+        *is_decoded = true;
+        Ok(Decoded { begin, took: self.meter.since(begin), bytes })
+    }
+
+    /// Records the time of decoding, and of the work from then to now.
+    fn count_shared(&mut self, &Decoded { begin, took, bytes }: &Decoded<'_>) {
+        let transform = self.meter.since(begin).saturating_sub(took);
+        self.add(begin, (took, transform), bytes);
     }
 
     /// Decodes the images in the fields of a sample, and writes their views to `cell`. `upright` is
@@ -320,12 +396,13 @@ impl SamplePipeline {
         self.reserve(self.need, Take::Needed, &header)?;
         let begin = self.meter.begin(Stage::Decode);
         let Self { plan, decoder, transform, views, caches, epoch, room, .. } = self;
-        let SampleViews { of_fields, image, columns, .. } = views;
+        let SampleViews { of_fields, image, is_decoded, columns, .. } = views;
+        *is_decoded = false;
         caches.decode_indexed((bytes, &header), (plan, *epoch), decoder, |decoder| {
             of_fields[number].decode((bytes, &header), plan, decoder, image)
         })?;
         let decode = self.meter.since(begin);
-        run(&of_fields[number], (plan, room), (image, transform), columns, cell)?;
+        run((&of_fields[number], Place::Cpu), (plan, room), (image, transform), columns, cell)?;
         let transform = self.meter.since(begin) - decode;
         self.add(begin, (decode, transform), bytes);
         Ok(())
@@ -346,17 +423,18 @@ impl SamplePipeline {
     }
 }
 
-/// Runs the chains of views on the image that they share, and writes the outputs to `cell`. Stops
-/// after the current output if the loader is ending.
+/// Runs the chains of the views at a place on the image that they share, and writes the outputs to
+/// `cell`. Stops after the current output if the loader is ending.
 fn run(
-    views: &Views,
+    (views, place): (&Views, Place),
     (plan, room): (&Plan, &Room),
     (image, transform): (&HostTransform, &mut HostTransform),
     columns: &[usize],
     cell: &mut impl Cell,
 ) -> Result<(), DataError> {
     let (mut last, mut begin) = (usize::MAX, 0);
-    for (number, plan, output) in views.planned(plan) {
+    let outputs = views.planned(plan).filter(|(number, ..)| plan.views[*number].place == place);
+    for (number, plan, output) in outputs {
         if room.is_ending() {
             break;
         }
@@ -368,4 +446,25 @@ fn run(
         transform.run_image(&output.actions, 0..plan.steps.len(), image.image(), Some(out))?;
     }
     Ok(())
+}
+
+/// Decoding of the window that the chains of a sample share.
+struct Decoded<'a> {
+    begin: Instant,
+    took: Duration,
+    /// The decoded file. Empty if the window was decoded earlier.
+    bytes: &'a [u8],
+}
+
+/// Memory of a finished sample until it is uploaded. The columns of its views are named by their
+/// offsets, in bytes.
+struct Finished<'a>(&'a mut [u8]);
+
+impl Cell for Finished<'_> {
+    fn part(&mut self, offset: usize) -> &mut [u8] {
+        &mut self.0[offset..]
+    }
+
+    /// Views have no lengths.
+    fn set_len(&mut self, _: usize, _: usize) {}
 }
