@@ -97,14 +97,13 @@ struct PoolState {
 }
 
 impl<M: PoolMemory> Pool<M> {
-    /// Allocates the memory for all rows of the footprint that need this kind of memory.
+    /// Allocates the memory for all rows of the footprint that need this kind of memory. Rows with
+    /// the same name, such as those of several views, share their memory.
     ///
     /// # Errors
     /// [`Error::Device`] if the driver does not have enough memory.
     pub fn take(device: &Arc<Device>, footprint: &Footprint) -> Result<Self> {
-        let mut rows = Vec::new();
-        let mut arenas = Vec::new();
-        let mut start = 0usize;
+        let mut sizes: Vec<(&str, usize)> = Vec::new();
         for row in footprint.rows.iter().filter(|row| row.memory == M::MEMORY) {
             let too_large = || Error::Budget {
                 row: row.name.clone(),
@@ -115,9 +114,20 @@ impl<M: PoolMemory> Pool<M> {
                 .and_then(|each| each.checked_mul(row.count))
                 .and_then(|bytes| usize::try_from(bytes).ok())
                 .ok_or_else(too_large)?;
-            rows.push(Row { name: row.name.clone(), start });
+            match sizes.iter_mut().find(|(name, _)| *name == row.name) {
+                Some((_, all)) => *all = all.checked_add(bytes).ok_or_else(too_large)?,
+                None => sizes.push((&row.name, bytes)),
+            }
+        }
+        let (mut rows, mut arenas, mut start) = (Vec::new(), Vec::new(), 0usize);
+        for (name, bytes) in sizes {
+            rows.push(Row { name: name.to_string(), start });
             arenas.push(Arena::new(bytes, ALIGN_BYTES));
-            start = start.checked_add(bytes).ok_or_else(too_large)?;
+            start = start.checked_add(bytes).ok_or_else(|| Error::Budget {
+                row: name.to_string(),
+                needed: u64::MAX,
+                limit: usize::MAX as u64,
+            })?;
         }
         let _entered = device.enter()?;
         let address = if start > 0 { M::allocate(start)? } else { 0 };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::held::Held;
 use super::parts::Parts;
-use super::{DevicePage, DeviceSlot, Mixer, Payload, Pixels, Work};
+use super::{DevicePage, DeviceSlot, MaskLauncher, Mixer, Payload, Pixels, Work};
 use crate::error::Result;
 use crate::gpu::{self, DeviceBuffer, Event, LaunchGoal, Staged, Stopwatch, Stream};
 use crate::loader::slot::feed::{Done, Feed, Job};
@@ -36,6 +36,8 @@ pub(in crate::loader) struct Launcher {
     blocks: Vec<Block>,
     /// Sizes of the launch that is being prepared.
     extent: Extent,
+    /// Runs the kernel `mask`, if the plan has masks.
+    masks: Option<MaskLauncher>,
     /// Runs the kernel `mix` (batch operators and soft targets), if the plan has a batch stage.
     mixer: Option<Mixer>,
     /// Stream in which the blocks (parameters and tables of launches) are uploaded. In `stream`, an
@@ -61,7 +63,7 @@ impl Launcher {
         kernels: Vec<ChainKernels>,
         scratch: Option<DeviceBuffer>,
         blocks: Vec<Staged>,
-        mixer: Option<Mixer>,
+        (masks, mixer): (Option<MaskLauncher>, Option<Mixer>),
     ) -> Result<Self> {
         let (launches, copies) = (parts.clocks.kernel()?, parts.clocks.upload()?);
         let tables = Stream::new(stream.device())?;
@@ -75,6 +77,7 @@ impl Launcher {
             scratch,
             blocks,
             extent,
+            masks,
             mixer,
             tables,
             launches,
@@ -139,6 +142,7 @@ impl Launcher {
         // Use the block that was used longest ago, because its upload has most likely ended.
         self.blocks.rotate_left(1);
         self.extent.clear();
+        self.masks.iter_mut().for_each(MaskLauncher::begin);
         let mut count = 0;
         let cut = pages.first().map_or(0, |page| cut_of(device, page));
         for page in pages.iter_mut() {
@@ -147,6 +151,9 @@ impl Launcher {
                 return Ok(());
             }
             count += usize::from(self.fill((device, cut), page, &mut work, count)?);
+            if let (Some(launcher), Some(masks)) = (&mut self.masks, &mut page.masks) {
+                launcher.push(masks, &work.job.cell, &self.tables)?;
+            }
             page.work = Some(work);
         }
         let goal = if feed.consumer_waits() { LaunchGoal::Latency } else { LaunchGoal::Throughput };
@@ -163,7 +170,13 @@ impl Launcher {
             lap.stop(stream, count as u64)?;
             read.record(stream)?;
         }
+        if let Some(masks) = &mut self.masks {
+            masks.run(goal, &self.stream, &self.tables)?;
+        }
         for page in pages {
+            if let Some(masks) = &page.masks {
+                masks.read.record(&self.stream)?;
+            }
             let Some(Work { job, payload, result, errors }) = page.work.take() else { continue };
             if let Payload::Pixels(_) = payload {
                 page.read.record(&self.stream)?;

@@ -11,6 +11,7 @@
 //! launcher    launches kernels for a group of pages whose pixels are ready:
 //!             |-- the fused kernel
 //!             |-- the passes of the program kernel
+//!             |-- the kernel that moves the masks of all pages of the group
 //!             '-- with a batch stage, the kernel that mixes the pairs that are complete
 //! ```
 //!
@@ -54,6 +55,7 @@ use crate::ring::{Filling, Slot};
 pub(super) use decoder::Decoders;
 pub(super) use gatherer::Gatherer;
 pub(super) use launcher::Launcher;
+pub(super) use mask_launcher::MaskLauncher;
 pub(super) use mixer::Mixer;
 pub(super) use parts::Parts;
 pub(super) use router::Router;
@@ -63,6 +65,7 @@ pub(super) use start::{DeviceMemory, SpareSlots, Taken};
 pub(super) use trials::try_routes;
 pub(super) use worker::PageWorker;
 
+use page_masks::PageMasks;
 use router::Submitted;
 
 mod clocks;
@@ -72,8 +75,10 @@ mod encoded;
 mod gatherer;
 mod held;
 mod launcher;
+mod mask_launcher;
 mod mixer;
 mod object_pool;
+mod page_masks;
 mod parts;
 mod router;
 mod routes;
@@ -233,6 +238,8 @@ pub(super) struct DevicePage {
     /// Event that is reached when the kernel has read `pixels`.
     read: Event,
     sample: SamplePlan,
+    /// The masks of the sample. `None` if the plan has no masks.
+    masks: Option<PageMasks>,
     work: Option<Work>,
 }
 
@@ -243,13 +250,15 @@ impl DevicePage {
     pub fn new(
         encoded: Option<PinnedBuffer>,
         pixels: DeviceBuffer,
+        masks: Option<PageMasks>,
         stream: &Stream,
     ) -> Result<Self> {
         let device = pixels.device();
         let (decoded, read) = (Event::new(device)?, Event::new(device)?);
         gpu::fill(stream, &pixels, 0..pixels.len(), 0)?;
         read.record(stream)?;
-        Ok(Self { encoded, pixels, decoded, read, sample: SamplePlan::default(), work: None })
+        let sample = SamplePlan::default();
+        Ok(Self { encoded, pixels, decoded, read, sample, masks, work: None })
     }
 }
 

@@ -11,7 +11,7 @@ use feedwater::plan::{BoxFormat, CellKind, ColumnKind, ColumnSettings, DefaultVa
 
 use super::*;
 
-/// Images and targets are on the device, labels on the host. All have the bytes of a batch on the
+/// Images and targets are on the device, labels on the host and on the device. All have the bytes of a batch on the
 /// CPU. A copy of a batch has all columns on the host.
 #[test]
 fn columns_are_on_the_device_or_on_the_host_and_equal_those_of_the_cpu() {
@@ -44,11 +44,9 @@ fn columns_are_on_the_device_or_on_the_host_and_equal_those_of_the_cpu() {
             if let Some(copied) = copied {
                 assert!(copied.column(column.name()).unwrap().bytes().unwrap() == expected);
             }
-            let on_host = column.name() == "label";
-            assert_eq!(
-                (column.bytes().is_some(), column.device_ptr().is_none()),
-                (on_host, on_host)
-            );
+            // Labels are in both memories.
+            assert_eq!(column.bytes().is_some(), column.name() == "label");
+            check_copy(column, &gpu);
         }
         assert_eq!(gpu.labels(), cpu.labels());
         assert_eq!(gpu.images().device_ptr(), gpu.device_ptr());
@@ -307,12 +305,9 @@ fn mixed_masks_equal_those_of_the_cpu() {
     assert_eq!(machine.counts().live(), 0);
 }
 
-/// Checks that a column of numbers that is made from a field has a copy on the device, with the
-/// offsets of its lists, in the order of the batch's events. Texts have none.
+/// Checks that a column of numbers is on the device, with the offsets of its lists, in the order of
+/// the batch's events. Texts are not.
 fn check_copy(column: Column<'_>, batch: &Batch) {
-    if ["image", "label"].contains(&column.name()) {
-        return;
-    }
     let is_text = column.kind() == CellKind::Text;
     assert_eq!(column.device_ptr().is_none(), is_text, "{column:?}");
     let Some(address) = column.device_ptr() else { return };
@@ -331,7 +326,7 @@ fn check_copy(column: Column<'_>, batch: &Batch) {
         }
         bytes
     };
-    let values = column.bytes().unwrap();
+    let values = column.to_host().unwrap();
     assert!(read(address, values.len()) == values, "{column:?}");
     assert_eq!(column.device_offsets_ptr().is_some(), column.is_ragged());
     if let (Some(address), Some(offsets)) = (column.device_offsets_ptr(), column.offsets()) {
@@ -346,16 +341,28 @@ fn check_copy(column: Column<'_>, batch: &Batch) {
 #[test]
 fn every_column_is_exported_from_its_own_memory() {
     let Some(machine) = machine() else { return };
-    let builder = builder(jpegs(4), training()).configure(|it| it.targets.classes = Some(9));
+    let folder = tempfile::tempdir().unwrap();
+    let mut lines = "path,label,text\n".to_string();
+    for (number, (bytes, label)) in jpegs(4).into_iter().enumerate() {
+        std::fs::write(folder.path().join(format!("{number}.jpg")), bytes).unwrap();
+        lines += &format!("{number}.jpg,{label},words\n");
+    }
+    let list = folder.path().join("list.csv");
+    std::fs::write(&list, lines).unwrap();
+    let source = feedwater::source::FileList::open(&list).unwrap();
+    let builder = settled(Loader::builder(source, training())).configure(|it| {
+        it.targets.classes = Some(9);
+        it.columns = vec![ColumnSettings::text("text")];
+    });
     let mut loader = builder.device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
     let batch = Arc::new(loader.epoch().next().unwrap().unwrap());
     let stream = ConsumerStream::default();
     for column in batch.columns() {
         let exported = dlpack::export_column(batch.clone(), column.name(), &stream).unwrap();
         let tensor = exported.tensor();
-        let (address, device_type) = match column.bytes() {
-            Some(bytes) => (bytes.as_ptr() as u64, 1),
-            None => (column.device_ptr().unwrap(), 2),
+        let (address, device_type) = match column.device_ptr() {
+            None => (column.bytes().unwrap().as_ptr() as u64, 1),
+            Some(address) => (address, 2),
         };
         assert_eq!((tensor.data as u64, tensor.device.device_type), (address, device_type));
         assert_eq!(tensor.ndim as usize, column.shape().len());
@@ -367,7 +374,7 @@ fn every_column_is_exported_from_its_own_memory() {
                 assert_eq!((interface.data.0, interface.shape), (address, column.shape()));
                 assert_eq!(device_type, 2, "{column:?}");
             }
-            Err(error) => assert!(error.to_string().contains("\"label\""), "{error}"),
+            Err(error) => assert!(error.to_string().contains("\"text\""), "{error}"),
         }
     }
     let error = dlpack::export_column(batch.clone(), "mask", &stream).map(|_| ()).unwrap_err();
