@@ -67,9 +67,9 @@ impl MaskParams {
     }
 
     /// Parameters of a result of size `result`, whose elements are `element`. `values` is the
-    /// address of the stored numbers, which have one byte each or `is_wide` two bytes, and `columns`
-    /// their number per row. `steps` is the address and the number of the steps. `fill` is the
-    /// number of pixels that show nothing.
+    /// address of the stored numbers, which have one byte each or `is_wide` two bytes, and
+    /// `columns` their number per row. `steps` is the address and the number of the steps. `fill`
+    /// is the number of pixels that show nothing.
     pub fn new(
         (values, is_wide, columns): (u64, bool, u32),
         (steps, count): (u64, usize),

@@ -20,6 +20,9 @@ pub(in crate::loader) struct MaskLauncher {
     launches: Arc<Stopwatch>,
 }
 
+/// Maximum number of masks in one launch. CUDA limits the third dimension of a grid to 65535.
+const MOST_PER_LAUNCH: usize = 1 << 15;
+
 /// Parameters of a launch.
 struct Block {
     staged: Staged,
@@ -83,10 +86,13 @@ impl MaskLauncher {
         stream.wait(staged.uploaded())?;
         let sides = |side: fn(&Size) -> u32| self.plans.iter().map(move |it| side(&it.size)).max();
         let size = Size::new(sides(|it| it.width).unwrap_or(0), sides(|it| it.height).unwrap_or(0));
-        let count = self.samples.len() as u32;
         let mut lap = self.launches.lap()?;
         lap.start(stream)?;
-        self.kernel.launch_for(goal, stream, staged.device(), 0, count, size)?;
+        for (number, samples) in self.samples.chunks(MOST_PER_LAUNCH).enumerate() {
+            let (offset, count) =
+                (number * MOST_PER_LAUNCH * size_of::<MaskSample>(), samples.len());
+            self.kernel.launch_for(goal, stream, staged.device(), offset, count as u32, size)?;
+        }
         // The samples are counted when their images are launched.
         lap.stop(stream, 0)?;
         read.record(stream)

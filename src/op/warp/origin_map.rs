@@ -4,8 +4,8 @@
 //! With nearest interpolation, every geometric action copies whole pixels. So a chain of them is a
 //! chain of integer positions, and following the positions back gives the same pixels as executing
 //! one action after another. Actions whose columns and rows are independent of each other are
-//! composed into one step. The CPU ([`OriginRows`](super::OriginRows)) and the kernel `mask` follow the
-//! same steps.
+//! composed into one step. The CPU ([`OriginRows`](super::OriginRows)) and the kernel `mask` follow
+//! the same steps.
 
 use std::ops::Range;
 

@@ -5,14 +5,14 @@ use std::task::Poll;
 use feedwater::ElementType;
 use feedwater::handoff::CudaArrayInterface;
 use feedwater::handoff::dlpack::{self, ConsumerStream};
-use feedwater::loader::{Batch, Column, Outcome};
+use feedwater::loader::{Batch, Column, Outcome, PairOutcome};
 use feedwater::op::{Normalize, RandomResizedCrop, View};
 use feedwater::plan::{BoxFormat, CellKind, ColumnKind, ColumnSettings, DefaultValue};
 
 use super::*;
 
-/// Images and targets are on the device, labels on the host and on the device. All have the bytes of a batch on the
-/// CPU. A copy of a batch has all columns on the host.
+/// Images and targets are on the device, labels on the host and on the device. All have the bytes
+/// of a batch on the CPU. A copy of a batch has all columns on the host.
 #[test]
 fn columns_are_on_the_device_or_on_the_host_and_equal_those_of_the_cpu() {
     let Some(machine) = machine() else { return };
@@ -286,21 +286,31 @@ fn mixed_masks_equal_those_of_the_cpu() {
         let builder = Loader::builder(source, chain).batch_size(4).epochs(Some(1)).device(device);
         let builder = builder.shuffle(true).runtime(&runtime()).configure(|it| {
             it.targets.classes = Some(2);
-            it.columns = vec![ColumnSettings::mask("mask")];
+            let mask = |name: &str, dtype| ColumnSettings {
+                field: Some("mask".into()),
+                dtype: Some(dtype),
+                ..ColumnSettings::mask(name)
+            };
+            it.columns = vec![
+                mask("mask", ElementType::U8),
+                mask("i64", ElementType::I64),
+                mask("f32", ElementType::F32),
+            ];
         });
         builder.build().unwrap()
     };
     let (mut cpu, mut gpu) = (make(DeviceChoice::Cpu), make(DeviceChoice::Gpu(0)));
-    let mut compared = 0;
+    let (mut compared, mut mixed) = (0, 0);
     for (gpu, cpu) in gpu.epoch().zip(cpu.epoch()) {
         let (gpu, cpu) = (gpu.unwrap(), cpu.unwrap());
         for (column, expected) in gpu.columns().zip(cpu.columns()) {
             assert!(column.to_host().unwrap() == expected.to_host().unwrap(), "{column:?}");
+            check_copy(column, &gpu);
         }
-        check_copy(gpu.column("mask").unwrap(), &gpu);
+        mixed += gpu.pairs().iter().filter(|it| it.outcome() == PairOutcome::Mixed).count();
         compared += 1;
     }
-    assert_eq!(compared, 2);
+    assert!(compared == 2 && mixed > 0, "{compared} {mixed}");
     drop((cpu, gpu));
     assert_eq!(machine.counts().live(), 0);
 }
