@@ -88,6 +88,7 @@ impl OriginMap {
     ) {
         let Self { steps, axes, added, .. } = self;
         added.clear();
+        added.reserve_exact(columns.size_hint().0 + rows.size_hint().0);
         added.extend(columns.map(|it| it.unwrap_or(FILLED)));
         let count = added.len();
         added.extend(rows.map(|it| it.unwrap_or(FILLED)));
