@@ -33,7 +33,13 @@ template <class Src> struct Warp {
     __device__ Bytes at(int x, int y) const {
         if (p.kind == WARP_WHOLE || p.kind == WARP_FIXED) return nearest(whole(0, x, y), whole(3, x, y));
         if (p.kind == WARP_DISPLACED) return displaced(x, y);
-        double below = 1.0, column, row;
+        double column, row;
+        position(x, y, column, row);
+        return interpolated(column, row);
+    }
+
+    // Computes the source position of the pixel (x, y), for maps that compute in f64.
+    __device__ void position(int x, int y, double& column, double& row) const {
         if (p.kind == WARP_SUMMED) {
             const bool starts = p.data.integer[12] > 0;
             column = starts ? started(0, x) : summed(0, x, y);
@@ -43,11 +49,10 @@ template <class Src> struct Warp {
             row = product(3, x, y) + real(5);
         }
         if (p.kind == WARP_PERSPECTIVE) {
-            below = product(6, x, y) + 1.0;
+            const double below = product(6, x, y) + 1.0;
             column = column / below;
             row = row / below;
         }
-        return interpolated(column, row);
     }
 
     __device__ double real(int number) const { return p.data.real[number]; }

@@ -49,6 +49,22 @@ impl ValueImage {
         self.values[y as usize * self.size.width as usize + x as usize]
     }
 
+    /// Whether all numbers are at most 255.
+    pub fn are_bytes(&self) -> bool {
+        self.values.iter().all(|&value| value <= 255)
+    }
+
+    /// Writes all numbers to `out`, row by row in native byte order: two bytes per number if
+    /// `is_wide`, and otherwise the lower byte.
+    pub fn write(&self, is_wide: bool, out: &mut [u8]) {
+        match is_wide {
+            true => out.copy_from_slice(bytemuck::cast_slice(&self.values)),
+            false => {
+                out.iter_mut().zip(&self.values).for_each(|(out, &value)| *out = value as u8);
+            }
+        }
+    }
+
     /// Decodes a file. Calls `check` with its header before memory is allocated for its pixels.
     ///
     /// # Errors

@@ -1,8 +1,6 @@
 //! All actions of one sample. A forward pass over the operators draws random numbers and computes
 //! sizes. A backward pass over the actions computes windows.
 
-use std::ops::Range;
-
 use crate::error::{DataError, reserve};
 use crate::geometry::{BoundingBox, Roi, Size};
 use crate::image::{HostImage, PixelFormat};
@@ -14,7 +12,7 @@ use super::kind::Executor;
 use super::kind::mix::{Branches, Mix, Mixer};
 use super::record::{DrawnOperator, Record};
 use super::resample::Weights;
-use super::{ActionParams, Kind, Operator, Origins, ParamBytes, Trace, Wanted};
+use super::{ActionParams, Kind, Operator, OriginMap, ParamBytes, Trace, Wanted};
 
 /// Actions of one sample. The vectors are reused for the next sample, so nothing is allocated after
 /// they have grown to their final size.
@@ -195,17 +193,16 @@ impl Actions {
         image
     }
 
-    /// Finds the origins of the pixels of these rows of the result, which has size `output`, in the
-    /// upright image before the actions. A mix does not move pixels, because it also contains the
-    /// image from before its actions.
-    pub fn origins(&self, output: Size, rows: Range<u32>, origins: &mut Origins) {
-        origins.begin(output.width, rows);
+    /// Adds the steps from the pixels of the result to those of the upright image before the
+    /// actions. A mix does not move pixels, because it also contains the image from before its
+    /// actions.
+    pub fn origins(&self, origins: &mut OriginMap) {
         let mut in_mix = false;
         for action in self.list.iter().rev() {
             match &action.params {
                 ActionParams::Mix(mix) => in_mix = !matches!(mix, Mix::Begin { .. }),
                 _ if in_mix => {}
-                params => params.follow(&self.table[action.table.clone()], action.whole, origins),
+                params => params.follow(action.table.clone(), action.whole, origins),
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Columns: the named parts of a batch, and the memory that they need.
 
-use super::ColumnSettings;
+use super::{ColumnKind, ColumnSettings};
 use crate::field::{CellKind, TEXT_LEN_BYTES};
 use crate::footprint::{Footprint, Memory};
 use crate::tensor::{ElementType, TensorShape};
@@ -42,8 +42,8 @@ pub struct ColumnPlan {
     pub memory: Memory,
     /// Number of columns before this one in the same memory.
     pub slot: usize,
-    /// Whether the device has a copy of the values, and of the offsets of lists. Views and columns
-    /// of numbers in host memory have one, if batches are on a device.
+    /// Whether the device has a copy of the values, and of the offsets of lists. Labels, and views
+    /// and columns of numbers in host memory, have one, if batches are on a device.
     pub copied: bool,
 }
 
@@ -89,9 +89,9 @@ impl ColumnRole {
 impl ColumnPlan {
     /// Plans the columns of a batch: images, labels, soft targets if there are `classes`, `views`
     /// with their element type, the shape of a sample and their memory, and the columns that are
-    /// made from `fields`, each with the shape of its masks. Images and soft targets are in
-    /// `memory`, and the other columns are in host memory. If `memory` is on the device, views and
-    /// columns of numbers in host memory have a copy there.
+    /// made from `fields`, each with the shape of its masks. Images, soft targets and masks are in
+    /// `memory`, and the other columns are in host memory. If `memory` is on the device, labels,
+    /// views and columns of numbers in host memory have a copy there.
     pub(super) fn all(
         shape: TensorShape,
         classes: Option<u32>,
@@ -100,10 +100,11 @@ impl ColumnPlan {
         memory: Memory,
     ) -> Vec<ColumnPlan> {
         let mut columns = Vec::new();
+        let on_device = memory == Memory::Device;
         let mut add = |role: ColumnRole, element, dims: &[usize], memory| {
             let (name, dims) = (role.name().into(), dims.to_vec());
             let (max_len, kind) = (None, CellKind::Array);
-            let (slot, copied) = (0, false);
+            let (slot, copied) = (0, role == ColumnRole::Label && on_device);
             columns.push(Self {
                 name,
                 role,
@@ -138,6 +139,11 @@ impl ColumnPlan {
         }
         for (number, (column, mask)) in fields.enumerate() {
             let format = column.cells(&mask);
+            let is_numbers = matches!(format.kind, CellKind::Array | CellKind::List);
+            let (memory, copied) = match column.kind {
+                ColumnKind::Mask => (memory, false),
+                _ => (Memory::Host, is_numbers && memory == Memory::Device),
+            };
             columns.push(Self {
                 name: column.name,
                 role: ColumnRole::Field(number),
@@ -146,10 +152,9 @@ impl ColumnPlan {
                 max_texts: format.max_texts,
                 kind: format.kind,
                 dims: format.dims,
-                memory: Memory::Host,
+                memory,
                 slot: 0,
-                copied: memory == Memory::Device
-                    && matches!(format.kind, CellKind::Array | CellKind::List),
+                copied,
             });
         }
         Self::number(columns)

@@ -9,9 +9,10 @@
 //! on the CPU to the same bits, and counted.
 
 use crate::footprint::{Footprint, Memory, counted};
-use crate::op::batch::PairParams;
+use crate::op::batch::{ExchangeParams, PairParams};
 
 use super::column::aligned;
+use super::mask::MaskPlan;
 use super::route::nvjpeg::{DEVICE_SLACK_BYTES, PINNED_SLACK_BYTES};
 use super::route::{DecoderMemory, DecoderSizes, MeasuredMemory};
 use super::{Counts, DeviceFacts, Facts, Place, Plan, Route, SamplePlan};
@@ -63,6 +64,8 @@ pub struct DevicePlan {
     pub upload_bytes: usize,
     /// Routes in use, with nvJPEG's buffers for each, in the order of [`Route::ALL`]. Never empty.
     pub routes: Vec<RoutePlan>,
+    /// Columns of masks that a kernel makes.
+    pub masks: Vec<MaskPlan>,
     /// Measured memory of routes. The memory of other routes is estimated.
     measured: Vec<MeasuredMemory>,
 }
@@ -93,6 +96,7 @@ pub mod rows {
     use crate::plan::Route;
 
     pub use crate::plan::column::{COLUMN_COPIES, OUTPUT_SLOTS};
+    pub use crate::plan::mask::{MASK_LAUNCHES, MASKS};
     /// Decoded windows.
     pub const PIXELS: &str = "decoded pixels";
     /// Encoded files.
@@ -180,6 +184,7 @@ impl DevicePlan {
             uploads: 0,
             upload_bytes: aligned(plan.finished_bytes()),
             routes: Vec::new(),
+            masks: MaskPlan::all(plan, facts.image, page_pixels),
             measured: match &facts.device {
                 DeviceFacts::Gpu { measured, .. } => measured.clone(),
                 DeviceFacts::None(_) => Vec::new(),
@@ -334,13 +339,21 @@ impl DevicePlan {
     }
 
     /// Size of one parameter block of the kernel `mix` (batch operators and soft targets), in
-    /// bytes. A launch completes at most one pair per sample.
+    /// bytes. A launch completes at most one pair per sample. The parameters of exchanged masks
+    /// follow those of the pairs.
     pub fn pairs_bytes(&self) -> usize {
+        let masks = self.group * self.masks.len() * size_of::<ExchangeParams>();
+        self.exchanges() + aligned(masks)
+    }
+
+    /// Offset of the parameters of exchanged masks in a parameter block of the kernel `mix`.
+    pub fn exchanges(&self) -> usize {
         aligned(self.group * size_of::<PairParams>())
     }
 
     /// Adds the rows of page-locked and device memory to the footprint.
     pub(super) fn add_rows(&self, plan: &Plan, footprint: &mut Footprint) {
+        MaskPlan::add_rows(&self.masks, footprint, (self.pages, self.group, LAUNCH_BLOCKS));
         let mut add = |memory, row, each: usize, count: usize, note: &str| {
             if each > 0 && count > 0 {
                 footprint.add(memory, row, aligned(each) as u64, count as u64, note);

@@ -25,6 +25,7 @@ pub(crate) mod device_facts;
 pub(crate) mod device_pick;
 mod display;
 pub(crate) mod facts;
+pub(crate) mod mask;
 mod memory;
 pub(crate) mod need;
 pub(crate) mod offload;
@@ -43,6 +44,7 @@ mod windows;
 
 pub use crate::field::{CellKind, DefaultValue, Pick, TooLong};
 pub use device_choice::DeviceChoice;
+pub(crate) use mask::MaskPlan;
 pub(crate) use memory::{PAIR_BYTES, PART_BYTES, RECORD_BYTES};
 pub(crate) use route::AssumedCost;
 pub use route::Route;

@@ -7,10 +7,7 @@ use crate::footprint::counted;
 use crate::op::batch::TargetCoding;
 use crate::op::{BatchOperator, Blends, Chain};
 
-use super::{
-    ColumnKind, ColumnPlan, ColumnRole, ColumnSettings, Facts, OnError, Plan, Settings,
-    TargetSettings,
-};
+use super::{ColumnKind, ColumnSettings, Facts, OnError, Plan, Settings, TargetSettings};
 
 /// Soft targets, and the operators that mix the samples of a batch.
 #[derive(Clone, Debug)]
@@ -115,15 +112,10 @@ fn check_following(operators: &[Arc<dyn BatchOperator>], columns: &[ColumnSettin
 }
 
 impl Plan {
-    /// Columns of masks: the number of each column in host memory, and the size of its elements in
+    /// Columns of masks: the number of each column in its memory, and the size of its elements in
     /// bytes.
     pub(crate) fn masks(&self) -> Vec<(usize, usize)> {
-        let is_mask = |column: &&ColumnPlan| match column.role {
-            ColumnRole::Field(number) => self.settings.columns[number].kind == ColumnKind::Mask,
-            _ => false,
-        };
-        let masks = self.columns.iter().filter(is_mask);
-        masks.map(|column| (column.slot, column.element.bytes())).collect()
+        self.mask_columns().map(|(it, _)| (it.slot, it.element.bytes())).collect()
     }
 
     /// Warning if batch operators mix repeats of the same sample with each other. The two samples

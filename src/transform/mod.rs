@@ -4,6 +4,7 @@
 #[doc(hidden)]
 pub mod blend_pair;
 mod chain_kernels;
+mod device_mask;
 mod full_decoder;
 mod host;
 mod images;
@@ -16,8 +17,9 @@ mod upright;
 mod views;
 
 pub use chain_kernels::ChainKernels;
+pub use device_mask::DeviceMask;
 pub use full_decoder::FullDecoder;
 pub use host::{HostTransform, PlannedImage};
-pub use masks::Masks;
+pub use masks::{MaskOutputs, Masks};
 pub use points::Followed;
 pub use views::Views;

@@ -17,6 +17,7 @@ pub use jpeg_encoder::SamplingFactor;
 use jpeg_encoder::{ColorType, Encoder};
 
 pub mod pages;
+pub mod with_fields;
 #[path = "../../crates/insight/tests/words/mod.rs"]
 pub mod words;
 

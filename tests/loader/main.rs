@@ -12,6 +12,6 @@ mod resume;
 mod ring;
 mod tuning;
 mod views;
-mod with_fields;
 
+use common::with_fields;
 use feedwater_tests::{common, simulated};

@@ -202,8 +202,9 @@ impl<'batch> Column<'batch> {
     }
 
     /// Address of the values in device memory. `None` if they are only in host memory. If batches
-    /// are on a device, columns of numbers that are made from fields are in both memories. The
-    /// rules of [`Batch::device_ptr`] apply to all columns of the batch.
+    /// are on a device, labels and columns of numbers that are made from fields are in both
+    /// memories, and masks are only on the device. The rules of [`Batch::device_ptr`] apply to all
+    /// columns of the batch.
     pub fn device_ptr(&self) -> Option<u64> {
         match self.copy() {
             Some((buffer, [values, _])) => Some(buffer.address() + values as u64),

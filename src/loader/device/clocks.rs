@@ -62,6 +62,12 @@ impl Clocks {
         self.keep(Stopwatch::new(&self.device, SPANS, meter)?)
     }
 
+    /// A stopwatch for the kernel `mask`, which moves masks.
+    pub fn mask(&self) -> Result<Arc<Stopwatch>> {
+        let meter = self.meters.device(Stage::Kernel, "mask");
+        self.keep(Stopwatch::new(&self.device, SPANS, meter)?)
+    }
+
     /// A stopwatch for the kernel `mix`, which runs batch operators and writes soft targets.
     pub fn mix(&self) -> Result<Arc<Stopwatch>> {
         let meter = self.meters.device(Stage::Kernel, "mix");

@@ -6,6 +6,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
 use super::decoder::GroupDecoder;
+use super::page_masks::PageCell;
 use super::parts::Parts;
 use super::{DevicePage, Gathered, Payload, Waiting};
 use crate::error::Result;
@@ -239,11 +240,14 @@ impl Gatherer {
         // recorded twice.
         work.errors.clear();
         let of_source = (&*source, &mut self.fields);
-        let (cell, errors) = (&mut work.job.cell.host, &mut work.errors);
+        let mut masks = page.masks.take();
+        let (host, errors) = (&mut work.job.cell.host, &mut work.errors);
+        let cell = &mut PageCell::new(host, plan.device.as_ref(), masks.as_mut())?;
         let result = produce(&plan, of_source, cell, wanted, errors, |key, cell, fields| {
             let record = self.pipeline.make(key, (fields, cell), Some(&mut *out))?;
             Ok(SampleRecord { cpu_fallback: Some(why), ..record })
         });
+        page.masks = masks;
         work.payload = match &result {
             Ok(record) if record.outcome.has_image() => Payload::Finished(upload),
             other => {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::held::Held;
 use super::parts::Parts;
 use super::start::Kernels;
-use super::{Cell, DevicePage, DeviceSlot, Mixer, Payload, Pixels, Work};
+use super::{Cell, DevicePage, DeviceSlot, MaskLauncher, Mixer, Payload, Pixels, Work};
 use crate::error::{Error, Result};
 use crate::gpu::{self, DeviceBuffer, Event, LaunchGoal, Staged, Stopwatch, Stream};
 use crate::loader::slot::feed::{Done, Feed, Job};
@@ -41,6 +41,8 @@ pub(in crate::loader) struct Launcher {
     /// Device columns that a finished sample fills, with its places in the upload buffer: images,
     /// then each view on the device.
     columns: Vec<(usize, Range<usize>)>,
+    /// Runs the kernel `mask`, if the plan has masks.
+    masks: Option<MaskLauncher>,
     /// Runs the kernel `mix` (batch operators and soft targets), if the plan has a batch stage.
     mixer: Option<Mixer>,
     /// Stream in which the blocks (parameters and tables of launches) are uploaded. In `stream`, an
@@ -66,7 +68,7 @@ impl Launcher {
         kernels: Kernels,
         scratch: Option<DeviceBuffer>,
         blocks: Vec<Staged>,
-        mixer: Option<Mixer>,
+        (masks, mixer): (Option<MaskLauncher>, Option<Mixer>),
     ) -> Result<Self> {
         let (launches, copies) = (parts.clocks.kernel()?, parts.clocks.upload()?);
         let tables = Stream::new(stream.device())?;
@@ -92,6 +94,7 @@ impl Launcher {
             layout,
             extents,
             columns,
+            masks,
             mixer,
             tables,
             launches,
@@ -156,6 +159,7 @@ impl Launcher {
         // Use the block that was used longest ago, because its upload has most likely ended.
         self.blocks.rotate_left(1);
         self.extents.iter_mut().for_each(Extent::clear);
+        self.masks.iter_mut().for_each(MaskLauncher::begin);
         let mut count = 0;
         let cut = pages.first().map_or(0, |page| cut_of(device, page));
         for page in pages.iter_mut() {
@@ -164,6 +168,9 @@ impl Launcher {
                 return Ok(());
             }
             count += usize::from(self.fill((device, cut), page, &mut work, count)?);
+            if let (Some(launcher), Some(masks)) = (&mut self.masks, &mut page.masks) {
+                launcher.push(masks, &work.job.cell, &self.tables)?;
+            }
             page.work = Some(work);
         }
         let goal = if feed.consumer_waits() { LaunchGoal::Latency } else { LaunchGoal::Throughput };
@@ -186,7 +193,13 @@ impl Launcher {
             lap.stop(stream, count as u64)?;
             read.record(stream)?;
         }
+        if let Some(masks) = &mut self.masks {
+            masks.run(goal, &self.stream, &self.tables)?;
+        }
         for page in pages {
+            if let Some(masks) = &page.masks {
+                masks.read.record(&self.stream)?;
+            }
             let Some(Work { job, payload, result, errors }) = page.work.take() else { continue };
             if let Payload::Pixels(_) = payload {
                 page.read.record(&self.stream)?;

@@ -8,9 +8,8 @@ use crate::geometry::Size;
 use crate::gpu::{Event, Kernel, LaunchGoal, Staged, Stopwatch, Stream};
 use crate::loader::slot::feed::Feed;
 use crate::loader::slot::pair::PairJob;
-use crate::op::batch::PairParams;
+use crate::op::batch::{ExchangeParams, PairParams};
 use crate::plan::{ColumnRole, Plan};
-use crate::transform::blend_pair::exchange;
 
 /// Runs the kernel `mix`, which applies batch operators and writes soft targets, on pairs whose
 /// samples are written by earlier work in the producer's stream. After each launch of the fused
@@ -20,9 +19,13 @@ pub(in crate::loader) struct Mixer {
     size: Size,
     /// Number of the soft targets' column, and number of classes.
     targets: (usize, u32),
-    /// Columns of masks in host memory: [`Plan::masks`].
+    /// Columns of masks: [`Plan::masks`].
     masks: Vec<(usize, usize)>,
     kernel: Kernel,
+    /// The kernel `exchange`, which exchanges parts of masks. `None` without masks.
+    exchange: Option<Kernel>,
+    /// Offset of the parameters of exchanged masks in a block.
+    exchanges: usize,
     blocks: Vec<Block>,
     jobs: Vec<PairJob<Cell>>,
     launches: Arc<Stopwatch>,
@@ -40,7 +43,7 @@ impl Mixer {
     /// [`DevicePlan::pairs_bytes`](crate::plan::DevicePlan::pairs_bytes).
     pub fn new(
         plan: &Plan,
-        kernel: Kernel,
+        (kernel, exchange): (Kernel, Option<Kernel>),
         blocks: Vec<Staged>,
         launches: Arc<Stopwatch>,
     ) -> Result<Self> {
@@ -50,12 +53,13 @@ impl Mixer {
         };
         let blocks = blocks.into_iter().map(block).collect::<Result<_>>()?;
         let group = plan.device.as_ref().map_or(0, |device| device.group);
+        let exchanges = plan.device.as_ref().map_or(0, |device| device.exchanges());
         let size = Size::new(plan.shape.width, plan.shape.height);
         let classes = plan.stage.as_ref().map_or(0, |stage| stage.classes);
         let targets = plan.column(ColumnRole::Target).map_or(0, |column| column.slot);
         let targets = (targets, classes);
         let (masks, jobs) = (plan.masks(), Vec::with_capacity(group));
-        Ok(Self { size, targets, masks, kernel, blocks, jobs, launches })
+        Ok(Self { size, targets, masks, kernel, exchange, exchanges, blocks, jobs, launches })
     }
 
     /// Adds a pair to the next launch.
@@ -79,31 +83,48 @@ impl Mixer {
         self.blocks.rotate_left(1);
         let Block { staged, read } = &mut self.blocks[0];
         let bytes = self.jobs.len() * size_of::<PairParams>();
-        let params: &mut [PairParams] = bytemuck::cast_slice_mut(&mut staged.bytes()?[..bytes]);
+        let host = staged.bytes()?;
+        let params: &mut [PairParams] = bytemuck::cast_slice_mut(&mut host[..bytes]);
         for (params, job) in params.iter_mut().zip(&self.jobs) {
             *params = params_of(job, self.targets);
         }
+        let mut masks = 0;
+        for (job, &mask) in
+            self.jobs.iter().flat_map(|job| self.masks.iter().map(move |it| (job, it)))
+        {
+            let Some(params) = exchange_of(job, mask) else { continue };
+            let place = self.exchanges + masks * size_of::<ExchangeParams>();
+            host[place..][..size_of::<ExchangeParams>()]
+                .copy_from_slice(bytemuck::bytes_of(&params));
+            masks += 1;
+        }
         tables.wait(read)?;
         staged.upload(tables, 0..bytes)?;
+        let exchanges = self.exchanges..self.exchanges + masks * size_of::<ExchangeParams>();
+        staged.upload(tables, exchanges.clone())?;
         stream.wait(staged.uploaded())?;
         let count = self.jobs.len() as u32;
         let mut lap = self.launches.lap()?;
         lap.start(stream)?;
         self.kernel.launch_for(goal, stream, staged.device(), 0, count, self.size)?;
+        if let Some(exchange) = &self.exchange {
+            let (block, masks) = (staged.device(), masks as u32);
+            exchange.launch_for(goal, stream, block, exchanges.start, masks, self.size)?;
+        }
         // The launch of the fused kernel has already counted the samples, so this launch counts 0.
         lap.stop(stream, 0)?;
         read.record(stream)?;
-        for mut job in self.jobs.drain(..) {
-            if let [Some(first), Some(second)] = &mut job.cells {
-                for &(mask, bytes) in &self.masks {
-                    let masks = [first.host.part(mask), second.host.part(mask)];
-                    exchange(self.size, bytes, &job.blends, masks.map(|part| &mut part[..]));
-                }
-            }
-            feed.complete_pair(job);
-        }
+        self.jobs.drain(..).for_each(|job| feed.complete_pair(job));
         Ok(())
     }
+}
+
+/// Parameters of the masks of a pair in the column with this number, whose elements have `bytes`
+/// bytes. `None` if nothing is exchanged.
+fn exchange_of(job: &PairJob<Cell>, (mask, bytes): (usize, usize)) -> Option<ExchangeParams> {
+    let [Some(first), Some(second)] = &job.cells else { return None };
+    let masks = [first, second].map(|cell| cell.address(mask));
+    (job.blends.len() > 0).then(|| ExchangeParams::new(masks, bytes, &job.blends))
 }
 
 fn params_of(job: &PairJob<Cell>, (targets, classes): (usize, u32)) -> PairParams {

@@ -12,6 +12,7 @@
 //!             |-- the fused kernel
 //!             |-- the passes of the program kernel
 //!             |-- for each view on the device, its fused kernel and its passes
+//!             |-- the kernel that moves the masks of all pages of the group
 //!             '-- with a batch stage, the kernel that mixes the pairs that are complete
 //! ```
 //!
@@ -56,6 +57,7 @@ use crate::ring::{Filling, Slot};
 pub(super) use decoder::Decoders;
 pub(super) use gatherer::Gatherer;
 pub(super) use launcher::Launcher;
+pub(super) use mask_launcher::MaskLauncher;
 pub(super) use mixer::Mixer;
 pub(super) use parts::Parts;
 pub(super) use router::Router;
@@ -65,6 +67,7 @@ pub(super) use start::{DeviceMemory, SpareSlots, Taken};
 pub(super) use trials::try_routes;
 pub(super) use worker::PageWorker;
 
+use page_masks::PageMasks;
 use router::Submitted;
 
 mod clocks;
@@ -74,8 +77,10 @@ mod encoded;
 mod gatherer;
 mod held;
 mod launcher;
+mod mask_launcher;
 mod mixer;
 mod object_pool;
+mod page_masks;
 mod parts;
 mod router;
 mod routes;
@@ -237,6 +242,8 @@ pub(super) struct DevicePage {
     sample: SamplePlan,
     /// Plans of the outputs of the views on the device, in order.
     outputs: Vec<SamplePlan>,
+    /// The masks of the sample. `None` if the plan has no masks.
+    masks: Option<PageMasks>,
     work: Option<Work>,
 }
 
@@ -248,6 +255,7 @@ impl DevicePage {
         encoded: Option<PinnedBuffer>,
         pixels: DeviceBuffer,
         outputs: Vec<SamplePlan>,
+        masks: Option<PageMasks>,
         stream: &Stream,
     ) -> Result<Self> {
         let device = pixels.device();
@@ -255,7 +263,7 @@ impl DevicePage {
         gpu::fill(stream, &pixels, 0..pixels.len(), 0)?;
         read.record(stream)?;
         let (sample, work) = (SamplePlan::default(), None);
-        Ok(Self { encoded, pixels, decoded, read, sample, outputs, work })
+        Ok(Self { encoded, pixels, decoded, read, sample, outputs, masks, work })
     }
 }
 

@@ -4,8 +4,11 @@
 use std::sync::Arc;
 
 use super::decoder::{Decoders, GroupDecoders, Opened, Opening};
+use super::page_masks::PageMasks;
 use super::router::CpuThreads;
-use super::{Clocks, ColumnCopies, DevicePage, DeviceSlot, Mixer, ObjectPool, Router, routes};
+use super::{
+    Clocks, ColumnCopies, DevicePage, DeviceSlot, MaskLauncher, Mixer, ObjectPool, Router, routes,
+};
 use crate::error::{Error, Result};
 use crate::footprint::{Footprint, Memory as Sort};
 use crate::gpu::{
@@ -13,8 +16,11 @@ use crate::gpu::{
     Upload,
 };
 use crate::loader::balance::RouteQueue;
-use crate::op::batch::{PairParams, mix_kernel_text};
-use crate::plan::{ColumnPlan, ColumnRole, DevicePlan, DeviceSplit, LAUNCH_BLOCKS, Plan, rows};
+use crate::op::batch::{ExchangeParams, PairParams, exchange_kernel_text, mix_kernel_text};
+use crate::op::mask::{MaskSample, mask_kernel_text};
+use crate::plan::{
+    ColumnPlan, ColumnRole, DevicePlan, DeviceSplit, LAUNCH_BLOCKS, MaskPlan, Plan, rows,
+};
 use crate::transform::ChainKernels;
 
 /// Buffers, decoders, streams and kernels of a loader on a device.
@@ -27,6 +33,8 @@ pub(in crate::loader) struct Taken {
     pub slots: Vec<DeviceSlot>,
     pub pages: Vec<DevicePage>,
     pub blocks: Vec<Staged>,
+    /// Runs the kernel `mask`, if the plan has masks.
+    pub masks: Option<MaskLauncher>,
     /// Runs the kernel `mix` (batch operators and soft targets), if the plan has a batch stage.
     pub mixer: Option<Mixer>,
     pub uploads: Arc<ObjectPool<Upload>>,
@@ -155,6 +163,8 @@ impl Taken {
         };
         let mixer = || pools.mixer((plan, on_device), device, &stream, clocks);
         let mixer = plan.stage.is_some().then(mixer);
+        let masks = || pools.masks(on_device, device, &stream, clocks);
+        let masks = (!on_device.masks.is_empty()).then(masks);
         let uploads = (0..on_device.uploads)
             .map(|_| Upload::new(pools.pinned.buffer(rows::UPLOADS, on_device.upload_bytes)?))
             .collect::<Result<Vec<_>>>()?;
@@ -177,6 +187,7 @@ impl Taken {
             slots,
             pages,
             blocks,
+            masks: masks.transpose()?,
             mixer: mixer.transpose()?,
             uploads,
             router,
@@ -205,7 +216,27 @@ impl Pools {
         };
         let pixels = self.device.buffer(rows::PIXELS, on_device.pixels_bytes)?;
         let views: Vec<_> = on_device.views.iter().map(|view| view.number).collect();
-        DevicePage::new(encoded, pixels, plan.view_plans(&views), stream)
+        let masks = match MaskPlan::page_bytes(&on_device.masks) {
+            0 => None,
+            bytes => Some(PageMasks::new(self.staged(rows::MASKS, bytes)?, on_device)?),
+        };
+        DevicePage::new(encoded, pixels, plan.view_plans(&views), masks, stream)
+    }
+
+    /// Compiles the kernel `mask` and allocates its parameters.
+    fn masks(
+        &self,
+        on_device: &DevicePlan,
+        device: &Arc<Device>,
+        stream: &Stream,
+        clocks: &Clocks,
+    ) -> Result<MaskLauncher> {
+        let text = mask_kernel_text();
+        let kernel = Kernel::load(device, &text, "mask", size_of::<MaskSample>())?;
+        kernel.warm_up(stream)?;
+        let bytes = MaskPlan::launch_bytes(&on_device.masks, on_device.group);
+        let blocks = (0..LAUNCH_BLOCKS).map(|_| self.staged(rows::MASK_LAUNCHES, bytes));
+        MaskLauncher::new(on_device, kernel, blocks.collect::<Result<_>>()?, clocks.mask()?)
     }
 
     /// Compiles the kernel `mix` (batch operators and soft targets) and allocates its parameters.
@@ -219,8 +250,19 @@ impl Pools {
         let text = mix_kernel_text(plan.shape);
         let kernel = Kernel::load(device, &text, "mix", size_of::<PairParams>())?;
         kernel.warm_up(stream)?;
+        let exchange = match on_device.masks.is_empty() {
+            true => None,
+            false => {
+                let text = exchange_kernel_text();
+                let bytes = size_of::<ExchangeParams>();
+                let kernel = Kernel::load(device, &text, "exchange", bytes)?;
+                kernel.warm_up(stream)?;
+                Some(kernel)
+            }
+        };
+        let kernels = (kernel, exchange);
         let blocks = (0..LAUNCH_BLOCKS).map(|_| self.staged(rows::PAIRS, on_device.pairs_bytes()));
-        Mixer::new(plan, kernel, blocks.collect::<Result<_>>()?, clocks.mix()?)
+        Mixer::new(plan, kernels, blocks.collect::<Result<_>>()?, clocks.mix()?)
     }
 
     /// Opens the decoders of the plan's routes, and the group decoders of routes that batch.

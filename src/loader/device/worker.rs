@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use super::decoder::{Request, Submission, Target, WorkerParts};
 use super::encoded::Encoded;
+use super::page_masks::PageCell;
 use super::parts::Parts;
 use super::router::Submitted;
 use super::{Cell, DevicePage, DeviceSlot, Gathered, Payload, Pixels, Waiting, Work};
@@ -17,7 +18,6 @@ use crate::loader::sample::fields::FieldReader;
 use crate::loader::sample::pipeline::{Planned, Read, Reserve, SamplePipeline};
 use crate::loader::sample::policy::{ProduceError, produce};
 use crate::loader::sample::record::SampleRecord;
-use crate::loader::slot::column::HostCell;
 use crate::loader::slot::feed::{Feed, Job};
 use crate::measure::Stage;
 use crate::plan::{Offload, Place, Route, SamplePlan};
@@ -124,12 +124,14 @@ impl PageWorker {
         let mut errors = Vec::new();
         let mut fields = std::mem::take(&mut self.fields);
         let of_source = (&*source, &mut fields);
-        let cell = &mut job.cell.host;
+        let mut masks = page.masks.take();
+        let cell = &mut PageCell::new(&mut job.cell.host, plan.device.as_ref(), masks.as_mut())?;
         let result = produce(&plan, of_source, cell, wanted, &mut errors, |key, cell, fields| {
             let record;
             (payload, record) = self.attempt(&mut page, key, (fields, cell))?;
             Ok(record)
         });
+        page.masks = masks;
         self.fields = fields;
         let dispatcher = &mut self.dispatcher;
         if dispatcher.stopped {
@@ -161,7 +163,7 @@ impl PageWorker {
         &mut self,
         page: &mut DevicePage,
         key: SampleKey,
-        fields: (&mut FieldReader, &mut HostCell),
+        fields: (&mut FieldReader, &mut PageCell<'_>),
     ) -> Result<(Payload, SampleRecord), ProduceError> {
         let Self { pipeline, large, dispatcher, .. } = self;
         let DevicePage { encoded, pixels, decoded, read, sample, outputs, .. } = page;
@@ -181,7 +183,7 @@ impl Dispatcher {
         target: Target<'_>,
         (sample, outputs): (&mut SamplePlan, &mut [SamplePlan]),
         (read, in_page): (Read<'_>, bool),
-        (fields, cell): (&mut FieldReader, &mut HostCell),
+        (fields, cell): (&mut FieldReader, &mut PageCell<'_>),
     ) -> Result<(Payload, SampleRecord), ProduceError> {
         let Parts { plan, router, .. } = self.parts.clone();
         // These views are computed here, whatever happens to the rest of the sample.

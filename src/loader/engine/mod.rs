@@ -119,6 +119,7 @@ impl Engine {
             slots,
             pages,
             blocks,
+            masks,
             mixer,
             uploads,
             router,
@@ -162,7 +163,8 @@ impl Engine {
         }
         drop((producer, gatherers));
         let name = "feedwater-launch";
-        let launcher = Launcher::new(parts_of(name), stream, kernels, scratch, blocks, mixer)?;
+        let launcher =
+            Launcher::new(parts_of(name), stream, kernels, scratch, blocks, (masks, mixer))?;
         let uploads = Closing(uploads);
         running.spawn(name.into(), move |feed| {
             let launched = launcher.run(feed, &pages);

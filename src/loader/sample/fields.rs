@@ -11,7 +11,7 @@ use crate::op::View;
 use crate::plan::{ColumnKind, ColumnRole, ColumnSettings, Plan, SamplePlan, ViewGroup, ViewPlan};
 use crate::random::SampleKey;
 use crate::source::{Fields, Source};
-use crate::transform::{Followed, Masks};
+use crate::transform::{DeviceMask, Followed, MaskOutputs, Masks};
 
 mod array_file;
 mod encoded;
@@ -23,7 +23,14 @@ pub(in crate::loader) type ColumnSet = u64;
 /// Memory of one sample in all columns of its batch.
 pub(in crate::loader) trait Cell {
     /// Memory in the column with this number ([`ColumnPlan::slot`](crate::plan::ColumnPlan::slot)).
+    /// Columns of masks on a device follow those in host memory.
     fn part(&mut self, column: usize) -> &mut [u8];
+    /// Memory from which a kernel makes the masks in the column with this number. `None` if the
+    /// column is in host memory, which is the default.
+    fn device_mask(&mut self, column: usize) -> Option<DeviceMask<'_>> {
+        let _ = column;
+        None
+    }
     /// Sets the number of entries of the sample in the `number`th ragged column.
     fn set_len(&mut self, number: usize, len: usize);
 }
@@ -72,7 +79,7 @@ struct ImageFile {
 /// Column that is made from a field.
 struct FieldColumn {
     name: String,
-    /// Number of the column in host memory.
+    /// Number of the column in the cell.
     slot: usize,
     /// Number of the column among the ragged columns; `None` if it is dense.
     list: Option<usize>,
@@ -89,6 +96,8 @@ struct FieldColumn {
 impl FieldReader {
     pub fn new(plan: &Plan) -> Self {
         let mut lists = 0;
+        let on_host = plan.columns_in(Memory::Host).count();
+        let mut device_masks = on_host..;
         let (mut columns, mut wanted, mut shown) = (Vec::new(), Vec::new(), Vec::new());
         let mut views = Vec::new();
         for column in &*plan.columns {
@@ -109,7 +118,11 @@ impl FieldReader {
             wanted.push(path.name);
             columns.push(FieldColumn {
                 name: column.name.clone(),
-                slot: column.slot,
+                slot: match column.memory {
+                    Memory::Host => column.slot,
+                    // Only masks are made on the device.
+                    _ => device_masks.next().unwrap_or(on_host),
+                },
                 list,
                 format: settings.cells(&column.dims),
                 view: ViewPlan::followed(settings, &plan.views),
@@ -218,7 +231,6 @@ impl FieldReader {
     ) -> Result<(), DataError> {
         for (number, column) in self.columns.iter().enumerate() {
             let (Some(written), settings) = (column.written, &column.settings) else { continue };
-            let part = cell.part(column.slot);
             let numbers = written.len * column.format.entry_bytes();
             if !settings.kind.follows() {
                 continue;
@@ -226,18 +238,33 @@ impl FieldReader {
             let (plan, samples) = of(column.view);
             let Some(sample) = samples.first() else { continue };
             match settings.kind {
-                ColumnKind::Mask => masks
-                    .make(&column.encoded, settings, (header, plan, samples), part)
-                    .map_err(|error| column.error(&self.shown[number], error))?,
+                ColumnKind::Mask => {
+                    let outputs = MaskOutputs::new(settings, (header, plan, samples));
+                    let mut make = || {
+                        masks.decode(&column.encoded, &outputs, header)?;
+                        let is_moved_later = match cell.device_mask(column.slot) {
+                            Some(mask) => masks.write_for_kernel(&outputs, mask),
+                            None => false,
+                        };
+                        match is_moved_later {
+                            true => Ok(()),
+                            false => masks.write(&outputs, cell.part(column.slot)),
+                        }
+                    };
+                    make().map_err(|error| column.error(&self.shown[number], error))?;
+                }
                 ColumnKind::Points => Followed::new(settings, header, sample)
                     .move_points(
                         &column.format.dims,
                         &settings.flip_pairs,
-                        bytemuck::cast_slice_mut(&mut part[..numbers]),
+                        bytemuck::cast_slice_mut(&mut cell.part(column.slot)[..numbers]),
                     )
                     .map_err(|error| column.error(&self.shown[number], error))?,
                 ColumnKind::Boxes => Followed::new(settings, header, sample)
-                    .move_boxes(settings.format, bytemuck::cast_slice_mut(&mut part[..numbers]))
+                    .move_boxes(
+                        settings.format,
+                        bytemuck::cast_slice_mut(&mut cell.part(column.slot)[..numbers]),
+                    )
                     .map_err(|error| column.error(&self.shown[number], error))?,
                 _ => {}
             }

@@ -67,6 +67,11 @@ pub struct HostCell {
 pub type HostPart = BytesMut;
 
 impl HostCell {
+    /// Number of columns.
+    pub fn columns(&self) -> usize {
+        self.parts.len()
+    }
+
     /// The part in the column with this number ([`ColumnPlan::slot`]).
     pub fn part(&mut self, column: usize) -> &mut HostPart {
         &mut self.parts[column]

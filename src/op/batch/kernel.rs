@@ -28,6 +28,46 @@ pub fn mix_kernel_text(shape: TensorShape) -> String {
     source
 }
 
+/// Text of the kernel `exchange(const Sample* pairs, int count, int width, int height)`, which
+/// exchanges parts of `count` pairs of masks. An [`ExchangeParams`] describes each pair.
+pub fn exchange_kernel_text() -> String {
+    let bytes = size_of::<ExchangeParams>();
+    let mut source = String::new();
+    for (file, text) in [
+        ("image", include_str!("../../../kernels/image.cu")),
+        ("sizes", &format!("#define PAIR_BYTES {bytes}")),
+        ("exchange", include_str!("../../../kernels/exchange.cu")),
+    ] {
+        // Writing into a String cannot fail.
+        let _ = writeln!(source, "#line 1 \"{file}.cu\"\n{}", text.trim_end());
+    }
+    source
+}
+
+/// Parameters of a pair of masks for the kernel `exchange`, with the layout of `Sample` in
+/// `kernels/exchange.cu`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct ExchangeParams {
+    masks: [u64; 2],
+    element_bytes: i32,
+    count: i32,
+    windows: [[i32; 4]; Blends::MOST],
+}
+
+impl ExchangeParams {
+    /// Exchanges the elements of the masks at two addresses inside the windows of the blends, which
+    /// have the weight 0. Elements have 1, 4 or 8 bytes.
+    pub fn new(masks: [u64; 2], element_bytes: usize, blends: &Blends) -> Self {
+        let mut windows = [[0; 4]; Blends::MOST];
+        for (place, Blend { window, .. }) in windows.iter_mut().zip(blends.iter()) {
+            *place = [window.x, window.y, window.right(), window.bottom()].map(|it| it as i32);
+        }
+        let (element_bytes, count) = (element_bytes as i32, blends.len() as i32);
+        Self { masks, element_bytes, count, windows }
+    }
+}
+
 /// Parameters of one pair for the kernel, with the layout of `Sample` in `kernels/mix.cu`.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]

@@ -1,12 +1,14 @@
 //! Crops: actions that take a window of the image. The window may extend beyond the image.
 
+use std::ops::Range;
+
 use bytemuck::{Pod, Zeroable};
 
 use serde_json::{Value, json};
 
 use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image};
-use crate::op::{Origins, Trace, Wanted};
+use crate::op::{OriginMap, Trace, Wanted};
 
 use super::mix::Mixer;
 use super::{
@@ -116,14 +118,13 @@ impl ActionKind for Params {
         trace.mapping.crop(self.position(), self.whole().size());
     }
 
-    fn follow(&self, _: &[i32], _: Size, origins: &mut Origins) {
-        let inside = |x: i64, y: i64| {
-            (0..self.src_width.into()).contains(&x) && (0..self.src_height.into()).contains(&y)
+    fn follow(&self, _: Range<usize>, _: Size, origins: &mut OriginMap) {
+        let axis = |first: i32, len: i32, input: i32| {
+            let origins = (0..i64::from(len)).map(move |at| i64::from(first) + at);
+            origins.map(move |at| (0..input.into()).contains(&at).then_some(at as i32))
         };
-        origins.follow(|x, y| {
-            let (x, y) = (i64::from(x) + i64::from(self.x), i64::from(y) + i64::from(self.y));
-            inside(x, y).then_some((x as i32, y as i32))
-        });
+        let columns = axis(self.x, self.width, self.src_width);
+        origins.add_axes(columns, axis(self.y, self.height, self.src_height));
     }
 
     fn executor(&self) -> Executor<'_> {

@@ -1,12 +1,14 @@
 //! Flips: actions that reverse the order of columns, rows or both.
 
+use std::ops::Range;
+
 use bytemuck::{Pod, Zeroable};
 
 use serde_json::{Value, json};
 
 use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image};
-use crate::op::{Origins, Trace, Wanted};
+use crate::op::{OriginMap, Trace, Wanted};
 
 use super::mix::Mixer;
 use super::{
@@ -73,11 +75,12 @@ impl ActionKind for Params {
         trace.mapping.flip(self.horizontal(), self.vertical());
     }
 
-    fn follow(&self, _: &[i32], _: Size, origins: &mut Origins) {
-        origins.follow(|x, y| {
-            let x = if self.horizontal() { self.width - 1 - x } else { x };
-            Some((x, if self.vertical() { self.height - 1 - y } else { y }))
-        });
+    fn follow(&self, _: Range<usize>, _: Size, origins: &mut OriginMap) {
+        let axis = |len: i32, mirror: bool| {
+            (0..len).map(move |at| Some(if mirror { len - 1 - at } else { at }))
+        };
+        let columns = axis(self.width, self.horizontal());
+        origins.add_axes(columns, axis(self.height, self.vertical()));
     }
 
     fn executor(&self) -> Executor<'_> {

@@ -1,13 +1,15 @@
 //! Image actions: any function from an image to an image, for operators that no other kind can
 //! express.
 
+use std::ops::Range;
+
 use bytemuck::Pod;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, PixelType};
-use crate::op::{Origins, Trace, Wanted};
+use crate::op::{OriginMap, Trace, Wanted};
 
 use super::mix::Mixer;
 use super::{
@@ -32,6 +34,11 @@ pub trait ImageFormula: 'static {
     /// ([`PixelFormat`](crate::PixelFormat)): it moves pixels, and does not change them.
     #[doc(hidden)]
     const TAKES_DECODED_FLOATS: bool = false;
+
+    /// How the formula moves pixels. Default: in any way. The kernel that moves masks cannot
+    /// follow such a formula.
+    #[doc(hidden)]
+    const MOVEMENT: Movement = Movement::Any;
 
     /// Reference implementation, which should be short and simple. Tests compare the CUDA text and
     /// [`apply`](Self::apply) with it.
@@ -74,6 +81,18 @@ pub trait ImageFormula: 'static {
     }
 }
 
+/// How an [`ImageFormula`] moves pixels.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Movement {
+    /// Pixels stay where they are.
+    Nothing,
+    /// The columns and rows of [`ImageFormula::origin`] are independent of each other.
+    Axes,
+    /// By any function.
+    Any,
+}
+
 /// Kind of the actions that one [`ImageFormula`] executes.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -81,7 +100,7 @@ pub struct ImageKind {
     pub(super) facts: Facts,
     demand: fn(&mut ParamBytes, Wanted) -> Roi,
     trace: fn(&ParamBytes, Size, &mut Trace),
-    follow: fn(&ParamBytes, &mut Origins),
+    follow: fn(&ParamBytes, Size, &mut OriginMap),
     reference: fn(&ParamBytes, &HostImage, &mut HostImage),
     apply: fn(&ParamBytes, &HostImage, &mut HostImage),
 }
@@ -102,11 +121,17 @@ impl ImageKind {
                 },
                 demand: |params, wanted| F::demand(params.get_mut(), wanted),
                 trace: |params, output, trace| F::trace(params.get(), output, trace),
-                follow: |params, origins| {
-                    origins.follow(|x, y| {
-                        let origin = F::origin(params.get(), x as u32, y as u32);
-                        origin.map(|(x, y)| (x as i32, y as i32))
-                    });
+                follow: |params, output, origins| match F::MOVEMENT {
+                    Movement::Nothing => {}
+                    Movement::Axes => {
+                        let at = |x, y| F::origin(params.get(), x, y);
+                        let columns = (0..output.width).map(|x| Some(at(x, 0)?.0 as i32));
+                        let rows = (0..output.height).map(|y| Some(at(0, y)?.1 as i32));
+                        origins.add_axes(columns, rows);
+                    }
+                    Movement::Any => {
+                        origins.add_formula(|params, x, y| F::origin(params.get(), x, y), *params)
+                    }
                 },
                 reference: |params, src, out| F::reference(params.get(), src, out),
                 apply: |params, src, out| F::apply(params.get(), src, out),
@@ -140,8 +165,8 @@ impl ActionKind for Params {
         (self.formula.trace)(&self.params, output, trace);
     }
 
-    fn follow(&self, _: &[i32], _: Size, origins: &mut Origins) {
-        (self.formula.follow)(&self.params, origins);
+    fn follow(&self, _: Range<usize>, output: Size, origins: &mut OriginMap) {
+        (self.formula.follow)(&self.params, output, origins);
     }
 
     fn executor(&self) -> Executor<'_> {

@@ -23,6 +23,7 @@
 
 use std::any::TypeId;
 use std::fmt::Debug;
+use std::ops::Range;
 
 use serde_json::Value;
 
@@ -30,19 +31,18 @@ use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image, PixelType};
 use crate::tensor::CHANNELS;
 
-use super::{Origins, Trace, Wanted};
+use super::{OriginMap, Trace, Wanted};
 
+pub use super::param_bytes::ParamBytes;
 pub use cuda::{Cases, Codes, Cuda, ProgramRole, Tiling};
-pub use image::{ImageFormula, ImageKind};
+pub use image::{ImageFormula, ImageKind, Movement};
 pub use kinds::Kinds;
-pub use param_bytes::ParamBytes;
 pub use pixel::{Channel, ColourFormula, PixelKind, PositionFormula, RowPosition};
 pub use statistics::{StatisticsFormula, StatisticsKind};
 pub use stencil::{StencilFormula, StencilKind};
 
 mod cuda;
 mod kinds;
-mod param_bytes;
 
 /// List of the kinds: the name, the field with the formula if the kind has one, and the file.
 macro_rules! kinds {
@@ -319,10 +319,11 @@ pub trait ActionKind {
         let _ = (output, trace);
     }
 
-    /// Replaces places of the output by the places of the input that they show with nearest
-    /// interpolation, whatever the interpolation of the action is. `output` is the size of the
-    /// whole output, and `table` is the table of the action. Default: pixels stay where they are.
-    fn follow(&self, table: &[i32], output: Size, origins: &mut Origins) {
+    /// Adds the step from pixels of the output to the pixels of the input that they show with
+    /// nearest interpolation, whatever the interpolation of the action is. `output` is the size of
+    /// the whole output, and `table` is the range of the action's table. Default: pixels stay where
+    /// they are.
+    fn follow(&self, table: Range<usize>, output: Size, origins: &mut OriginMap) {
         let _ = (table, output, origins);
     }
 
@@ -409,7 +410,7 @@ impl ActionParams {
     }
 
     /// [`ActionKind::follow`].
-    pub(in crate::op) fn follow(&self, table: &[i32], output: Size, origins: &mut Origins) {
+    pub(in crate::op) fn follow(&self, table: Range<usize>, output: Size, origins: &mut OriginMap) {
         self.get().follow(table, output, origins);
     }
 

@@ -1,12 +1,14 @@
 //! Actions that resample an image: they compute weighted sums along rows and columns. The weights
 //! are in a table of coefficients. `op/resample/` computes the sums.
 
+use std::ops::Range;
+
 use serde_json::{Value, json};
 
 use crate::geometry::{Roi, Size};
 use crate::image::HostImage;
 use crate::op::resample::{self, TableBounds, Weights};
-use crate::op::{Origins, Trace, Wanted};
+use crate::op::{OriginMap, Trace, Wanted};
 
 use super::mix::Mixer;
 use super::{
@@ -69,9 +71,10 @@ impl ActionKind for Params {
     }
 
     /// A blur moves no pixels.
-    fn follow(&self, _: &[i32], _: Size, origins: &mut Origins) {
+    fn follow(&self, _: Range<usize>, _: Size, origins: &mut OriginMap) {
         if let Weights::Filter(_) = self.weights {
-            origins.follow_axes(self.axes.nearest_columns(), self.axes.nearest_rows());
+            let (columns, rows) = (self.axes.nearest_columns(), self.axes.nearest_rows());
+            origins.add_axes(columns.map(|at| Some(at as i32)), rows.map(|at| Some(at as i32)));
         }
     }
 

@@ -1,13 +1,15 @@
 //! Warps: each pixel of the output is read at a position of the input that a map gives. `op/warp/`
 //! implements them.
 
+use std::ops::Range;
+
 use serde_json::{Value, json};
 
 use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image};
 use crate::op::warp::field::{Field, Smoothness};
 use crate::op::warp::{self, Warp};
-use crate::op::{Origins, Trace, Wanted};
+use crate::op::{OriginMap, Trace, Wanted};
 use crate::tensor::CHANNELS;
 
 use super::mix::Mixer;
@@ -60,8 +62,8 @@ impl ActionKind for Params {
         }
     }
 
-    fn follow(&self, table: &[i32], output: Size, origins: &mut Origins) {
-        self.warp.nearest(output).follow(table, output, origins);
+    fn follow(&self, table: Range<usize>, output: Size, origins: &mut OriginMap) {
+        origins.add_warp(&self.warp, table, output);
     }
 
     fn executor(&self) -> Executor<'_> {

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image};
-use crate::op::kind::{ActionKind, ImageFormula, Kind, Kinds, crop};
+use crate::op::kind::{ActionKind, ImageFormula, Kind, Kinds, Movement, crop};
 use crate::op::shared::padding::{Direction, PadMode, PaddedAxis, Padding, Run};
 use crate::op::wide::{Instructions, bytes};
 use crate::op::{Cuda, Draw, FieldError, Trace, Wanted};
@@ -111,6 +111,7 @@ impl Params {
 impl ImageFormula for Border {
     type Params = Params;
     const TAKES_DECODED_FLOATS: bool = true;
+    const MOVEMENT: Movement = Movement::Axes;
     const CUDA: Option<Cuda> =
         Some(Cuda::new("Border", include_str!("../../../kernels/border.cu")));
 

@@ -23,6 +23,9 @@ use crate::geometry::{Orientation, Plane, Size};
 
 pub use demand::demand;
 pub use floats::row as row_of_floats;
+pub use origin_map::OriginMap;
+pub(in crate::op) use origin_map::Step;
+pub use origin_rows::OriginRows;
 pub use rows::row;
 pub use starts::START_ENTRIES;
 
@@ -31,7 +34,9 @@ mod demand;
 pub mod field;
 mod floats;
 mod nearest;
-mod origins;
+mod origin_map;
+mod origin_rows;
+pub mod origins;
 mod pixels;
 mod rows;
 mod starts;

@@ -2,7 +2,6 @@
 
 use super::{Interpolation, Positions, Warp, displacement};
 use crate::geometry::Size;
-use crate::op::Origins;
 
 impl Warp {
     /// Returns the same map with nearest interpolation. Its positions are those of Pillow's
@@ -17,49 +16,62 @@ impl Warp {
         Self::affine(input, output, matrix, Interpolation::Nearest, self.fill)
     }
 
-    /// Replaces places of the output by those of the input. The map has nearest interpolation, and
-    /// `table` is its table of displacements.
-    pub fn follow(&self, table: &[i32], output: Size, origins: &mut Origins) {
-        let inside = |x: i32, y: i32| {
-            let is_inside = (0..self.width).contains(&x) && (0..self.height).contains(&y);
-            is_inside.then_some((x, y))
+    /// Origins of the columns and the rows of an output of this size, if they are independent of
+    /// each other. `None` for an origin outside of the input. The map has nearest interpolation.
+    pub fn axes(
+        &self,
+        output: Size,
+    ) -> Option<(impl Iterator<Item = Option<i32>>, impl Iterator<Item = Option<i32>>)> {
+        let is_sum = self.positions() == Positions::Summed;
+        if !is_sum || self.real(1) != 0.0 || self.real(3) != 0.0 {
+            return None;
+        }
+        let axis = |first: usize, step: usize, len: u32, input: i32| {
+            let halves = (self.real(first + 1) * 0.5, self.real(first) * 0.5);
+            let (mut at, step) = (self.real(first + 2) + halves.0 + halves.1, self.real(step));
+            (0..len).map(move |_| {
+                let sum = at;
+                at += step;
+                whole(sum, input)
+            })
         };
-        // A position that is NaN is outside.
-        let whole = |at: f64, len: i32| (at >= 0.0 && at < f64::from(len)).then_some(at as i32);
+        let columns = axis(0, 0, output.width, self.width);
+        Some((columns, axis(3, 4, output.height, self.height)))
+    }
+
+    /// Column and row of the input that output pixel `(x, y)` shows. `None` if it is outside. The
+    /// map has nearest interpolation, and `table` is its table of displacements.
+    pub fn origin(&self, table: &[i32], x: i32, y: i32) -> Option<(i32, i32)> {
+        let inside = |x: i32, y: i32| self.is_inside(x, y).then_some((x, y));
         match self.positions() {
-            Positions::Whole | Positions::Fixed => origins.follow(|x, y| {
+            Positions::Whole | Positions::Fixed => {
                 let (x, y) = self.integer_position(x, y);
                 inside(x, y)
-            }),
-            Positions::Displaced => origins.follow(|x, y| {
+            }
+            Positions::Displaced => {
                 let (dx, dy) = displacement(self, table, x, y);
-                let rounded = |by: i32| by.saturating_add(1 << 15) >> 16;
                 inside(x + rounded(dx), y + rounded(dy))
-            }),
-            Positions::Summed if self.real(1) == 0.0 && self.real(3) == 0.0 => {
-                // Columns and rows are independent of each other, so each is summed up once.
-                let sums = |first: usize, step: usize, len: u32| {
-                    let halves = (self.real(first + 1) * 0.5, self.real(first) * 0.5);
-                    let mut at = self.real(first + 2) + halves.0 + halves.1;
-                    (0..len).map(move |_| {
-                        let sum = at;
-                        at += self.real(step);
-                        sum
-                    })
-                };
-                const OUTSIDE: u32 = u32::MAX;
-                let columns = sums(0, 0, output.width).map(|at| whole(at, self.width));
-                let rows = sums(3, 4, output.height).map(|at| whole(at, self.height));
-                let mark = |at: Option<i32>| at.map_or(OUTSIDE, |at| at as u32);
-                origins.follow_axes(columns.map(mark), rows.map(mark));
-                origins.follow(inside);
             }
             Positions::Summed | Positions::Affine | Positions::Perspective => {
-                origins.follow(|x, y| {
-                    let (x, y) = self.real_position(x, y);
-                    Some((whole(x, self.width)?, whole(y, self.height)?))
-                });
+                let (x, y) = self.real_position(x, y);
+                Some((whole(x, self.width)?, whole(y, self.height)?))
             }
         }
     }
+
+    /// Whether the map has a table of displacements.
+    pub fn is_displaced(&self) -> bool {
+        self.positions() == Positions::Displaced
+    }
+}
+
+/// Rounds a displacement in units of 1/65536 pixel to whole pixels, from -32768 to 32767.
+pub fn rounded(by: i32) -> i32 {
+    by.saturating_add(1 << 15) >> 16
+}
+
+/// Pixel of an axis of `len` pixels that contains a position. `None` for positions outside, and for
+/// NaN.
+fn whole(at: f64, len: i32) -> Option<i32> {
+    (at >= 0.0 && at < f64::from(len)).then_some(at as i32)
 }

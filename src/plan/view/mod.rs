@@ -441,6 +441,17 @@ impl Plan {
         views.fold(self.shape.bytes(), usize::saturating_add)
     }
 
+    /// Columns of masks, each with the number of the view that it follows. `None` means the main
+    /// chain.
+    pub(crate) fn mask_columns(&self) -> impl Iterator<Item = (&ColumnPlan, Option<usize>)> {
+        self.columns.iter().filter_map(|column| {
+            let ColumnRole::Field(number) = column.role else { return None };
+            let settings = &self.settings.columns[number];
+            let is_mask = settings.kind == ColumnKind::Mask;
+            is_mask.then(|| (column, ViewPlan::followed(settings, &self.views)))
+        })
+    }
+
     /// Whether masks follow the view with this number, or the main chain if it is `None`.
     pub(super) fn has_masks(&self, view: Option<usize>) -> bool {
         self.settings.columns.iter().any(|column| {

@@ -7,7 +7,7 @@ use crate::decode::{DecodeMemory, ValueImage};
 use crate::error::DataError;
 use crate::geometry::{BoundingBox, Roi, Size};
 use crate::header::Header;
-use crate::op::{DrawnOperator, Origins};
+use crate::op::{DrawnOperator, OriginMap, OriginRows};
 use crate::plan::windows::{Stage, bytes_of};
 use crate::plan::{Plan, SampleMemory, SamplePlan};
 use crate::random::SampleKey;
@@ -217,9 +217,9 @@ impl Plan {
 
     /// Maximum memory to apply the chain's geometry to a mask of the size of its image, in bytes.
     pub(in crate::plan) fn mask_bytes(&self, image: Size, stages: &[Stage]) -> u64 {
-        let images = stages.iter().map(|stage| stage.largest).chain([image]);
-        let lines = images.map(|it| u64::from(it.width) + u64::from(it.height)).max();
-        let origins = Origins::most_bytes(self.shape.width, lines.unwrap_or(0));
+        let (lines, others) = self.mask_bounds(image, stages);
+        let rows = OriginRows::most_bytes(self.shape.width);
+        let origins = OriginMap::most_bytes(lines, others).saturating_add(rows);
         ValueImage::most_bytes(image).saturating_add(origins)
     }
 }

@@ -5,14 +5,14 @@ use std::task::Poll;
 use feedwater::ElementType;
 use feedwater::handoff::CudaArrayInterface;
 use feedwater::handoff::dlpack::{self, ConsumerStream};
-use feedwater::loader::{Batch, Column, Outcome};
+use feedwater::loader::{Batch, Column, Outcome, PairOutcome};
 use feedwater::op::{Normalize, RandomResizedCrop, View};
 use feedwater::plan::{BoxFormat, CellKind, ColumnKind, ColumnSettings, DefaultValue};
 
 use super::*;
 
-/// Images and targets are on the device, labels on the host. All have the bytes of a batch on the
-/// CPU. A copy of a batch has all columns on the host.
+/// Images and targets are on the device, labels on the host and on the device. All have the bytes
+/// of a batch on the CPU. A copy of a batch has all columns on the host.
 #[test]
 fn columns_are_on_the_device_or_on_the_host_and_equal_those_of_the_cpu() {
     let Some(machine) = machine() else { return };
@@ -44,11 +44,9 @@ fn columns_are_on_the_device_or_on_the_host_and_equal_those_of_the_cpu() {
             if let Some(copied) = copied {
                 assert!(copied.column(column.name()).unwrap().bytes().unwrap() == expected);
             }
-            let on_host = column.name() == "label";
-            assert_eq!(
-                (column.bytes().is_some(), column.device_ptr().is_none()),
-                (on_host, on_host)
-            );
+            // Labels are in both memories.
+            assert_eq!(column.bytes().is_some(), column.name() == "label");
+            check_copy(column, &gpu);
         }
         assert_eq!(gpu.labels(), cpu.labels());
         assert_eq!(gpu.images().device_ptr(), gpu.device_ptr());
@@ -288,31 +286,38 @@ fn mixed_masks_equal_those_of_the_cpu() {
         let builder = Loader::builder(source, chain).batch_size(4).epochs(Some(1)).device(device);
         let builder = builder.shuffle(true).runtime(&runtime()).configure(|it| {
             it.targets.classes = Some(2);
-            it.columns = vec![ColumnSettings::mask("mask")];
+            let mask = |name: &str, dtype| ColumnSettings {
+                field: Some("mask".into()),
+                dtype: Some(dtype),
+                ..ColumnSettings::mask(name)
+            };
+            it.columns = vec![
+                mask("mask", ElementType::U8),
+                mask("i64", ElementType::I64),
+                mask("f32", ElementType::F32),
+            ];
         });
         builder.build().unwrap()
     };
     let (mut cpu, mut gpu) = (make(DeviceChoice::Cpu), make(DeviceChoice::Gpu(0)));
-    let mut compared = 0;
+    let (mut compared, mut mixed) = (0, 0);
     for (gpu, cpu) in gpu.epoch().zip(cpu.epoch()) {
         let (gpu, cpu) = (gpu.unwrap(), cpu.unwrap());
         for (column, expected) in gpu.columns().zip(cpu.columns()) {
             assert!(column.to_host().unwrap() == expected.to_host().unwrap(), "{column:?}");
+            check_copy(column, &gpu);
         }
-        check_copy(gpu.column("mask").unwrap(), &gpu);
+        mixed += gpu.pairs().iter().filter(|it| it.outcome() == PairOutcome::Mixed).count();
         compared += 1;
     }
-    assert_eq!(compared, 2);
+    assert!(compared == 2 && mixed > 0, "{compared} {mixed}");
     drop((cpu, gpu));
     assert_eq!(machine.counts().live(), 0);
 }
 
-/// Checks that a column of numbers that is made from a field has a copy on the device, with the
-/// offsets of its lists, in the order of the batch's events. Texts have none.
+/// Checks that a column of numbers is on the device, with the offsets of its lists, in the order of
+/// the batch's events. Texts are not.
 fn check_copy(column: Column<'_>, batch: &Batch) {
-    if ["image", "label"].contains(&column.name()) {
-        return;
-    }
     let is_text = column.kind() == CellKind::Text;
     assert_eq!(column.device_ptr().is_none(), is_text, "{column:?}");
     let Some(address) = column.device_ptr() else { return };
@@ -347,16 +352,28 @@ fn check_copy(column: Column<'_>, batch: &Batch) {
 #[test]
 fn every_column_is_exported_from_its_own_memory() {
     let Some(machine) = machine() else { return };
-    let builder = builder(jpegs(4), training()).configure(|it| it.targets.classes = Some(9));
+    let folder = tempfile::tempdir().unwrap();
+    let mut lines = "path,label,text\n".to_string();
+    for (number, (bytes, label)) in jpegs(4).into_iter().enumerate() {
+        std::fs::write(folder.path().join(format!("{number}.jpg")), bytes).unwrap();
+        lines += &format!("{number}.jpg,{label},words\n");
+    }
+    let list = folder.path().join("list.csv");
+    std::fs::write(&list, lines).unwrap();
+    let source = feedwater::source::FileList::open(&list).unwrap();
+    let builder = settled(Loader::builder(source, training())).configure(|it| {
+        it.targets.classes = Some(9);
+        it.columns = vec![ColumnSettings::text("text")];
+    });
     let mut loader = builder.device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
     let batch = Arc::new(loader.epoch().next().unwrap().unwrap());
     let stream = ConsumerStream::default();
     for column in batch.columns() {
         let exported = dlpack::export_column(batch.clone(), column.name(), &stream).unwrap();
         let tensor = exported.tensor();
-        let (address, device_type) = match column.bytes() {
-            Some(bytes) => (bytes.as_ptr() as u64, 1),
-            None => (column.device_ptr().unwrap(), 2),
+        let (address, device_type) = match column.device_ptr() {
+            None => (column.bytes().unwrap().as_ptr() as u64, 1),
+            Some(address) => (address, 2),
         };
         assert_eq!((tensor.data as u64, tensor.device.device_type), (address, device_type));
         assert_eq!(tensor.ndim as usize, column.shape().len());
@@ -368,7 +385,7 @@ fn every_column_is_exported_from_its_own_memory() {
                 assert_eq!((interface.data.0, interface.shape), (address, column.shape()));
                 assert_eq!(device_type, 2, "{column:?}");
             }
-            Err(error) => assert!(error.to_string().contains("\"label\""), "{error}"),
+            Err(error) => assert!(error.to_string().contains("\"text\""), "{error}"),
         }
     }
     let error = dlpack::export_column(batch.clone(), "mask", &stream).map(|_| ()).unwrap_err();

@@ -22,7 +22,7 @@ fn batches_are_added_on_the_device_within_its_limit() {
     let mut loader = on_gpu(make());
     let planned = loader.footprint().total_bytes(MemoryKind::Device);
     let row = |name| loader.footprint().row(name).unwrap().each_bytes;
-    let each = row("output slots") + row("soft targets");
+    let each = row("output slots") + row("soft targets") + row("column copies");
     let look = loop {
         if let Poll::Ready(batch) = loader.peek_within(Duration::from_secs(1)) {
             break batch.unwrap().unwrap();

@@ -15,6 +15,7 @@ mod devices;
 mod hardware;
 mod held;
 mod launches;
+mod masks;
 mod passes;
 mod programs;
 mod routes;

@@ -4,11 +4,12 @@
 use feedwater::internals::geometry::{Roi, Size};
 use feedwater::internals::gpu::host_kernel::{Guarded, HostCompiler};
 use feedwater::internals::op::batch::{
-    PairParams, TargetCoding, mix_kernel_text, plain_row, target_rows,
+    ExchangeParams, PairParams, TargetCoding, exchange_kernel_text, mix_kernel_text, plain_row,
+    target_rows,
 };
 use feedwater::internals::random::{SampleKey, SampleRng};
 use feedwater::internals::tensor::{DType, Layout, TensorShape};
-use feedwater::internals::transform::blend_pair::{blend, reference};
+use feedwater::internals::transform::blend_pair::{blend, exchange, reference};
 use feedwater::op::{BatchOperator, Blends, PairDraw};
 
 const CLASSES: u32 = 1003;
@@ -116,6 +117,39 @@ fn the_kernel_equals_the_reference_and_the_fast_path() {
                 row.write(&mut expected);
                 assert_eq!(made.bytes_mut(), bytemuck::cast_slice::<f32, u8>(&expected), "{what}");
             }
+        }
+    }
+    assert_eq!(most, Blends::MOST);
+}
+
+/// The kernel `exchange` exchanges the elements of two masks like the function for the CPU, also in
+/// windows that overlap.
+#[test]
+fn the_kernel_exchanges_parts_of_masks() {
+    let kernel = HostCompiler::of_process().compile("exchange", &exchange_kernel_text());
+    let kernel = kernel.unwrap_or_else(|error| panic!("{error:?}"));
+    let operators: [std::sync::Arc<dyn BatchOperator>; 1] = [std::sync::Arc::new(Anything)];
+    let sizes = [Size::new(1, 1), Size::new(37, 11), Size::new(64, 40)];
+    let mut most = 0;
+    for (number, size) in (0..24u64).zip(sizes.iter().cycle()) {
+        let key = SampleKey { seed: 4, epoch: 0, index: number };
+        let blends = Blends::draw(&operators, *size, key);
+        most = most.max(blends.len());
+        for element_bytes in [1, 4, 8] {
+            let rng = &mut SampleRng::new(key, 1);
+            let bytes = size.pixels() as usize * element_bytes;
+            let mut masks = [(); 2].map(|()| {
+                let mut memory = Guarded::new(bytes);
+                memory.bytes_mut().fill_with(|| rng.bits() as u8);
+                memory
+            });
+            let mut expected = masks.each_mut().map(|it| it.bytes_mut().to_vec());
+            exchange(*size, element_bytes, &blends, expected.each_mut().map(|it| &mut it[..]));
+            let addresses = masks.each_ref().map(|it| it.as_ptr() as u64);
+            let params = ExchangeParams::new(addresses, element_bytes, &blends);
+            kernel.launch_named("exchange", bytemuck::bytes_of(&params), 1, *size, (32, 8));
+            let made = masks.each_mut().map(|it| it.bytes_mut().to_vec());
+            assert!(made == expected, "{element_bytes} {size} {:?}", &blends[..]);
         }
     }
     assert_eq!(most, Blends::MOST);

@@ -104,7 +104,7 @@ fn a_batch_of_256_needs_less_than_350_mib_of_device_memory() {
 }
 
 /// The number of samples between decoder and kernel depends on the chain and the routes, not on the
-/// batch size.
+/// batch size. Besides images, only the copies of labels grow with the batch.
 #[test]
 fn only_the_slots_grow_with_the_batch() {
     let (chain, settings) = job();
@@ -113,7 +113,9 @@ fn only_the_slots_grow_with_the_batch() {
         settings.loader.batch_size = batch;
         let plan = Plan::new(&chain, &settings, &facts(Size::new(500, 375), 120_000)).unwrap();
         let slots = plan.footprint.row(rows::OUTPUT_SLOTS).unwrap().total_bytes();
-        (total(&plan, Memory::Device) - slots, total(&plan, Memory::Pinned))
+        let labels = plan.footprint.row(rows::COLUMN_COPIES).unwrap().total_bytes();
+        assert_eq!(labels, 3 * 8 * batch as u64);
+        (total(&plan, Memory::Device) - slots - labels, total(&plan, Memory::Pinned) - labels)
     };
     assert_eq!(without_slots(64), without_slots(1024));
 }
@@ -251,13 +253,15 @@ fn automatic_prefetch_stays_within_the_limit() {
     assert_eq!(plan.ahead_batches, Bounds { least: most, start: most, most });
 }
 
-/// Slots are in device memory, so a limit of pinned memory does not reduce prefetch.
+/// Slots are in device memory, so a limit of pinned memory does not reduce prefetch, except by the
+/// copies of labels.
 #[test]
 fn a_limit_of_pinned_memory_leaves_prefetch_alone() {
     let free = limited(None, None).unwrap();
     let error = limited(None, Some(1)).unwrap_err();
     let least = named(&error, "limits.pinned_memory").unwrap();
-    for limit in [least, total(&free, Memory::Pinned) / 2] {
+    let labels = free.footprint.row(rows::COLUMN_COPIES).unwrap().each_bytes;
+    for limit in [least + labels, total(&free, Memory::Pinned) / 2] {
         let plan = limited(None, Some(limit)).unwrap();
         assert!(total(&plan, Memory::Pinned) <= limit);
         assert_eq!(plan.prefetch, 2, "{plan}");

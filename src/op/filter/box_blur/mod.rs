@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image, PixelType};
-use crate::op::kind::ImageFormula;
+use crate::op::kind::{ImageFormula, Movement};
 use crate::op::wide::Instructions;
 use crate::op::{Cuda, Draw, Wanted};
 use crate::tensor::CHANNELS;
@@ -66,6 +66,7 @@ type Pixel = [u8; CHANNELS];
 
 impl ImageFormula for BoxBlurred {
     type Params = Params;
+    const MOVEMENT: Movement = Movement::Nothing;
     const CUDA: Option<Cuda> =
         Some(Cuda::new("BoxBlurred", include_str!("../../../../kernels/box_blur.cu")));
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image, PixelType};
-use crate::op::kind::ImageFormula;
+use crate::op::kind::{ImageFormula, Movement};
 use crate::op::settings::one_or_each;
 use crate::op::wide::Instructions;
 use crate::op::{BuiltIn, Draw, FieldError, Kind, Kinds, Operator, Wanted};
@@ -89,6 +89,7 @@ impl Params {
 
 impl ImageFormula for JpegDistortion {
     type Params = Params;
+    const MOVEMENT: Movement = Movement::Nothing;
 
     fn reference(params: &Params, src: &HostImage, out: &mut HostImage) {
         let (src, out) = of_bytes(src, out);

@@ -1,0 +1,114 @@
+// Masks: one thread per pixel of the result, blocks of 32 x 8 pixels, one grid layer per mask. A thread follows its
+// pixel back to the stored mask and writes the number there. Same results as src/transform/masks.rs. The host prepends
+// MASK_BYTES and STEP_BYTES.
+
+// Step from the pixels of an image to those of an earlier image, in which `warp` is nearest interpolation. A column or
+// row of -1 shows no pixel.
+struct Step {
+    const int *columns, *rows;      // origins of all columns and rows, or null for a warp
+    int transposed;                 // whether columns of the result are rows of the earlier image
+    int unused;
+    WarpParams warp;                // the table of WARP_DISPLACED has pairs of whole pixels as `short`
+};
+
+enum Element { ELEMENT_U8, ELEMENT_U16, ELEMENT_I64, ELEMENT_F32 };
+
+struct Mask {
+    const unsigned char* values;    // stored numbers, row by row
+    const Step* steps;
+    unsigned long long fill;        // bits of an element, for pixels that show no number
+    int count;                      // number of steps
+    int stored, element;            // Element of `values` and of the result
+    int columns;                    // width of the stored mask
+    int width, height;              // size of the result
+};
+
+struct Sample {
+    unsigned char* out;
+    const Mask* mask;
+};
+
+static_assert(sizeof(Step) == STEP_BYTES && sizeof(Mask) == MASK_BYTES, "masks are laid out differently on the host");
+
+struct NoImage {
+    typedef Bytes Pixel;
+};
+
+// Replaces a pixel by its origin. Returns false if the pixel shows nothing.
+__device__ inline bool follow(const Step& step, int& x, int& y) {
+    if (step.columns) {
+        const int column = step.columns[x], row = step.rows[y];
+        x = step.transposed ? row : column;
+        y = step.transposed ? column : row;
+        return column >= 0 && row >= 0;
+    }
+    const Warp<NoImage> warp = {NoImage(), step.warp};
+    if (warp.p.kind == WARP_DISPLACED) {
+        const int* of = warp.p.data.integer;
+        const long long pair = 2 * ((long long)(y - of[1]) * of[2] + (x - of[0]));
+        const short* by = (const short*)warp.p.data.table[8] + pair;
+        x += by[0];
+        y += by[1];
+        return warp.inside(x, y);
+    }
+    if (warp.p.kind == WARP_WHOLE || warp.p.kind == WARP_FIXED) {
+        const int column = warp.whole(0, x, y), row = warp.whole(3, x, y);
+        x = column;
+        y = row;
+        return warp.inside(x, y);
+    }
+    double column, row;
+    warp.position(x, y, column, row);
+    // False for positions that are not numbers.
+    if (!(column >= 0.0 && row >= 0.0 && column < warp.p.width && row < warp.p.height)) return false;
+    x = (int)column;
+    y = (int)row;
+    return true;
+}
+
+extern "C" __global__ void mask(const Sample* masks, int count, int, int) {
+    if ((int)blockIdx.z >= count) return;
+    const Sample& sample = masks[blockIdx.z];
+    const Mask& mask = *sample.mask;
+    const int column = blockIdx.x * blockDim.x + threadIdx.x, row = blockIdx.y * blockDim.y + threadIdx.y;
+    if (column >= mask.width || row >= mask.height) return;
+    int x = column, y = row;
+    bool shown = true;
+    for (int at = 0; shown && at < mask.count; at++) shown = follow(mask.steps[at], x, y);
+    const long long place = (long long)row * mask.width + column, from = (long long)y * mask.columns + x;
+    // A mask that is already finished has elements of the result.
+    const bool finished = mask.stored == mask.element;
+    unsigned value = 0;
+    if (shown && !finished)
+        value = mask.stored == ELEMENT_U8 ? mask.values[from] : ((const unsigned short*)mask.values)[from];
+    if (mask.element == ELEMENT_U8)
+        sample.out[place] = shown ? mask.values[from] : (unsigned char)mask.fill;
+    else if (mask.element == ELEMENT_I64) {
+        long long number = (long long)mask.fill;
+        if (shown) number = finished ? ((const long long*)mask.values)[from] : (long long)value;
+        ((long long*)sample.out)[place] = number;
+    } else {
+        union {
+            unsigned bits;
+            float number;
+        } both;
+        both.bits = (unsigned)mask.fill;
+        if (shown) both.number = finished ? ((const float*)mask.values)[from] : (float)value;
+        ((float*)sample.out)[place] = both.number;
+    }
+}
+
+#ifndef __CUDACC__
+// Launch on the host, like `fused__host`.
+extern "C" void mask__host(void** params, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                           unsigned bz) {
+    gridDim = {gx, gy, gz};
+    blockDim = {bx, by, bz};
+    for (unsigned block = 0; block < gx * gy * gz; block++)
+        for (unsigned thread = 0; thread < bx * by * bz; thread++) {
+            blockIdx = {block % gx, block / gx % gy, block / gx / gy};
+            threadIdx = {thread % bx, thread / bx % by, thread / bx / by};
+            mask(*(const Sample**)params[0], *(int*)params[1], *(int*)params[2], *(int*)params[3]);
+        }
+}
+#endif

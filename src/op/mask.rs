@@ -1,0 +1,183 @@
+//! The kernel that moves masks, and its parameters.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::kernel_text::Text;
+use super::warp::origins::rounded;
+use super::warp::{OriginMap, Step, Warp};
+use crate::geometry::Size;
+use crate::tensor::ElementType;
+
+/// Text of the kernel `mask(const Sample* masks, int count, int width, int height)`. The grid
+/// covers the largest of `count` masks. A [`MaskSample`] describes each mask.
+pub fn mask_kernel_text() -> String {
+    let sizes = format!(
+        "#define MASK_BYTES {}\n#define STEP_BYTES {}",
+        size_of::<MaskParams>(),
+        size_of::<StepParams>()
+    );
+    let mut text = Text::default();
+    text.add("image", include_str!("../../kernels/image.cu"));
+    text.add("warp", include_str!("../../kernels/warp.cu"));
+    text.add("sizes", &sizes);
+    text.add("mask", include_str!("../../kernels/mask.cu"));
+    text.source
+}
+
+/// A mask for the kernel, with the layout of `Sample` in `kernels/mask.cu`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct MaskSample {
+    /// Address of the result.
+    pub out: u64,
+    /// Address of a [`MaskParams`].
+    pub mask: u64,
+}
+
+/// Parameters of one result of a mask, with the layout of `Mask` in `kernels/mask.cu`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct MaskParams {
+    values: u64,
+    steps: u64,
+    fill: u64,
+    count: i32,
+    stored: i32,
+    element: i32,
+    columns: i32,
+    width: i32,
+    height: i32,
+}
+
+impl MaskParams {
+    /// Parameters of a finished result at the address `values`, which the kernel copies.
+    pub fn finished(values: u64, element: ElementType, result: Size) -> Self {
+        let code = Code::of(element) as i32;
+        Self {
+            values,
+            steps: 0,
+            fill: 0,
+            count: 0,
+            stored: code,
+            element: code,
+            columns: result.width as i32,
+            width: result.width as i32,
+            height: result.height as i32,
+        }
+    }
+
+    /// Parameters of a result of size `result`, whose elements are `element`. `values` is the
+    /// address of the stored numbers, which have one byte each or `is_wide` two bytes, and
+    /// `columns` their number per row. `steps` is the address and the number of the steps. `fill`
+    /// is the number of pixels that show nothing.
+    pub fn new(
+        (values, is_wide, columns): (u64, bool, u32),
+        (steps, count): (u64, usize),
+        (element, result): (ElementType, Size),
+        fill: f64,
+    ) -> Self {
+        let stored = if is_wide { Code::U16 } else { Code::U8 };
+        let fill = match element {
+            ElementType::U8 => u64::from(fill as u8),
+            ElementType::I64 => fill as i64 as u64,
+            _ => u64::from((fill as f32).to_bits()),
+        };
+        let (count, columns) = (count as i32, columns as i32);
+        let finished = Self::finished(values, element, result);
+        Self { steps, fill, count, stored: stored as i32, columns, ..finished }
+    }
+}
+
+/// Element types of the kernel: `Element` in `kernels/mask.cu`.
+#[derive(Clone, Copy)]
+enum Code {
+    U8,
+    U16,
+    I64,
+    F32,
+}
+
+impl Code {
+    fn of(element: ElementType) -> Self {
+        match element {
+            ElementType::U8 => Code::U8,
+            ElementType::I64 => Code::I64,
+            _ => Code::F32,
+        }
+    }
+}
+
+/// Step for the kernel, with the layout of `Step` in `kernels/mask.cu`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+struct StepParams {
+    columns: u64,
+    rows: u64,
+    transposed: i32,
+    unused: i32,
+    warp: Warp,
+}
+
+impl OriginMap {
+    /// Maximum memory in bytes that [`write`](Self::write) needs. `lines` and `others` are as for
+    /// [`most_bytes`](Self::most_bytes). All warps have at most `displaced` displacements together.
+    pub fn most_kernel_bytes(lines: u64, others: u64, displaced: u64) -> u64 {
+        let runs = others.saturating_add(1);
+        let steps = (2 * runs).saturating_mul(size_of::<StepParams>() as u64);
+        let axes = lines.saturating_mul(runs).saturating_mul(size_of::<i32>() as u64);
+        steps.saturating_add(axes).saturating_add(displaced.saturating_mul(PAIR_BYTES as u64))
+    }
+
+    /// Number of steps.
+    pub fn steps(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Writes the steps for the kernel to the beginning of `out`, which is at `address` on the
+    /// device. `table` has the tables of all actions. Returns the number of bytes, a multiple of 8.
+    /// `None` if they do not fit, or if the kernel cannot follow a step.
+    pub fn write(&self, table: &[i32], address: u64, out: &mut [u8]) -> Option<usize> {
+        let mut end = self.steps.len() * size_of::<StepParams>();
+        let mut add = |bytes: usize| {
+            let first = end;
+            end = (first + bytes).next_multiple_of(8);
+            first
+        };
+        for (number, step) in self.steps.iter().enumerate() {
+            let mut params = StepParams::zeroed();
+            match step {
+                Step::Axes(axes) => {
+                    let lines = &self.axes[axes.first..][..axes.columns + axes.rows];
+                    let bytes: &[u8] = bytemuck::cast_slice(lines);
+                    let at = add(bytes.len());
+                    out.get_mut(at..at + bytes.len())?.copy_from_slice(bytes);
+                    params.columns = address + at as u64;
+                    params.rows = params.columns + (axes.columns * size_of::<i32>()) as u64;
+                    params.transposed = axes.transposed.into();
+                }
+                Step::Warp(warp, range) => {
+                    params.warp = *warp;
+                    if warp.is_displaced() {
+                        let displacements = &table[range.clone()];
+                        let bytes = displacements.len() * size_of::<i16>();
+                        let at = add(bytes);
+                        let pairs = out.get_mut(at..at + bytes)?.as_chunks_mut().0;
+                        for (place, &by) in pairs.iter_mut().zip(displacements) {
+                            *place = (rounded(by) as i16).to_ne_bytes();
+                        }
+                        params.warp.set_table(address + at as u64);
+                    }
+                }
+                Step::Formula(..) => return None,
+            }
+            let at = number * size_of::<StepParams>();
+            out.get_mut(at..)?
+                .get_mut(..size_of::<StepParams>())?
+                .copy_from_slice(bytemuck::bytes_of(&params));
+        }
+        (end <= out.len()).then_some(end)
+    }
+}
+
+/// Size of the displacement of one pixel for the kernel, in bytes.
+const PAIR_BYTES: usize = 2 * size_of::<i16>();
