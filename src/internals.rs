@@ -173,6 +173,7 @@ pub mod plan {
     pub use crate::plan::device_facts::DeviceFacts;
     pub use crate::plan::device_pick::DevicePick;
     pub use crate::plan::facts::{Facts, ScannedSample};
+    pub use crate::plan::mask::MaskPlan;
     pub use crate::plan::need::{SampleMemory, SampleRoom};
     pub use crate::plan::offload::Offload;
     pub use crate::plan::route::{DecoderMemory, MeasuredMemory};

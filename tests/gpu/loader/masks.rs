@@ -297,3 +297,34 @@ fn masks_that_fail_or_are_missing_equal_those_of_the_cpu() {
     }
     assert_eq!(machine.counts().live(), 0);
 }
+
+/// The memory of masks is in the plan, and nothing is allocated after the start.
+#[test]
+fn memory_of_masks_equals_the_plan() {
+    let Some(machine) = machine() else { return };
+    let chain = chain_of(&[MOVES[0], MOVES[14]], (25, 20)).then_batch(op::CutMix::default());
+    let builder = settled(Loader::builder(source(1), chain)).configure(|it| {
+        it.targets.classes = Some(2);
+        it.columns = columns();
+    });
+    let mut loader = builder.device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
+    for memory in [MemoryKind::Device, MemoryKind::Pinned] {
+        let of_memory = loader.footprint().rows.iter().filter(|row| row.memory == memory);
+        let names: Vec<_> = of_memory.map(|row| &row.name[..]).collect();
+        for name in ["masks", "mask parameters", "pair parameters"] {
+            assert!(names.contains(&name), "{name} {names:?}");
+        }
+        let of_columns = names.iter().filter(|name| **name == "columns").count();
+        assert_eq!(of_columns, if memory == MemoryKind::Device { columns().len() } else { 0 });
+    }
+    let taken = machine.counts();
+    for batch in loader.epoch() {
+        batch.unwrap();
+    }
+    let after = machine.counts();
+    assert_eq!(taken.device.peak_bytes, after.device.peak_bytes);
+    assert_eq!(taken.pinned.peak_bytes, after.pinned.peak_bytes);
+    let memory = loader.stats().memory;
+    assert_eq!(memory.device_bytes_predicted, after.device.bytes);
+    assert_eq!(memory.pinned_bytes_predicted, after.pinned.bytes);
+}
