@@ -204,6 +204,7 @@ impl<F: Format> Records<F> {
             end,
             record,
             packed,
+            for_fields: self.for_fields,
         };
         let before = self.check_before(file, entry.offset, entry.crc);
         before.map_err(|error| not_read(error, entry.offset))?;

@@ -77,15 +77,14 @@ pub trait Format:
         Ok(None)
     }
 
-    /// Changes the settings for a source whose fields are read, but not its images and labels. The
-    /// default changes nothing.
-    fn for_fields(&mut self) {}
-
     /// Whether [`walk`](Self::walk) adds samples in file order, with all samples before an error.
     const IN_ORDER: bool = false;
 
     /// Adds every sample of the file to the table, and counts skipped items. Must not allocate
     /// memory for a size only because the file states it, because the size may be wrong.
+    ///
+    /// If the table [is for fields](Entries::is_for_fields), a sample needs no image and no label.
+    /// The entry of a sample without an image is an empty range within its record.
     fn walk(
         &self,
         window: &mut Window,

@@ -24,7 +24,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::{
     Exclusion, Exclusions, Expected, Fields, Hints, Identity, Notes, Page, RemoteReads, Sealed,
-    Source,
+    Source, without_images,
 };
 use crate::error::{DataError, Reason, Redacted, Result};
 use crate::field::Field;
@@ -95,6 +95,8 @@ pub struct Records<F> {
     listed: OnceLock<Vec<Field>>,
     /// Warning about bad shards.
     warning: Option<String>,
+    /// Whether the source was opened for its fields, so samples may have no image.
+    for_fields: bool,
     format: F,
 }
 
@@ -141,6 +143,9 @@ impl<F: Format> Records<F> {
         page: &mut dyn Page,
         limit: u64,
     ) -> Result<(), DataError> {
+        if self.for_fields {
+            return Err(without_images());
+        }
         let (number, Entry { offset, len, crc, .. }) = self.find(index);
         let shard = &self.shards[number];
         if len == DAMAGED {

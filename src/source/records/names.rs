@@ -31,6 +31,8 @@ pub struct Entries {
     pub(super) has_hard_links: bool,
     /// Whether the names and the extents of the samples are stored.
     keeps_names: bool,
+    /// Whether samples need no image and no label.
+    for_fields: bool,
 }
 
 /// Number of names per block.
@@ -141,14 +143,20 @@ fn next(text: &[u8]) -> Option<(usize, &[u8], &[u8])> {
 
 impl Entries {
     /// Creates an empty list.
-    pub(super) fn new(keeps_names: bool) -> Self {
+    pub(super) fn new(keeps_names: bool, for_fields: bool) -> Self {
         Self {
             list: Vec::new(),
             names: Names::default(),
             extents: ExtentList::default(),
             has_hard_links: false,
             keeps_names,
+            for_fields,
         }
+    }
+
+    /// Whether only the fields of the samples will be read, so samples need no image and no label.
+    pub fn is_for_fields(&self) -> bool {
+        self.for_fields
     }
 
     /// Whether the names and the extents of the samples are stored.
@@ -181,7 +189,7 @@ impl Entries {
 
     /// Removes all samples.
     pub(super) fn clear(&mut self) {
-        *self = Self::new(self.keeps_names);
+        *self = Self::new(self.keeps_names, self.for_fields);
     }
 }
 

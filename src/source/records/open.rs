@@ -47,6 +47,17 @@ impl<F: Format> Records<F> {
         storage: &Storage,
         bad: BadShards,
     ) -> Result<Self> {
+        Self::opened(paths, format, storage, bad, false)
+    }
+
+    /// Opens the files. With `for_fields`, samples need no image and no label.
+    fn opened(
+        paths: &[PathBuf],
+        format: &F,
+        storage: &Storage,
+        bad: BadShards,
+        for_fields: bool,
+    ) -> Result<Self> {
         if bad == BadShards::UntilDamage && !F::IN_ORDER {
             let problem = format!(
                 "is \"until_damage\", but {} files are not read from beginning to end; write \
@@ -65,7 +76,7 @@ impl<F: Format> Records<F> {
         let mut bad_shards = BadShardList::default();
         let unpacker = Unpacker::new(storage.clone(), Limits::default());
         let table = |number, path: &PathBuf| {
-            let opened = table_of(storage, path, number, format, &unpacker, bad);
+            let opened = table_of(storage, path, number, format, &unpacker, bad, for_fields);
             opened.or_else(|unopened| match unopened {
                 Unopened::File(error) => {
                     Ok(Opened { table: None, bad: Some(bad.allow(path, error)?) })
@@ -136,6 +147,7 @@ impl<F: Format> Records<F> {
             spans: Arc::default(),
             listed: OnceLock::new(),
             warning,
+            for_fields,
             format,
         })
     }
@@ -169,8 +181,6 @@ impl<F: Format> Configured for Records<F> {
         storage: &Storage,
         bad: BadShards,
     ) -> Result<Self> {
-        let mut settings = settings.clone();
-        settings.for_fields();
-        Self::open_shards(paths, &settings, storage, bad)
+        Self::opened(paths, settings, storage, bad, true)
     }
 }

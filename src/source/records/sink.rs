@@ -40,6 +40,9 @@ pub struct FieldPlace<'a> {
     /// Names under which `feedwater pack` has stored the fields of the file; `None` for other
     /// files.
     pub packed: Option<&'a PackedFields>,
+    /// Whether the source was opened for its fields. The sample may then have no image, and what
+    /// other sources read as the image may be the field [`VALUE`](crate::source::VALUE).
+    pub for_fields: bool,
 }
 
 impl<'a> FieldPlace<'a> {

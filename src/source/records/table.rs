@@ -82,6 +82,7 @@ pub fn table_of<F: Format>(
     format: &F,
     unpacker: &Arc<Unpacker>,
     bad: BadShards,
+    for_fields: bool,
 ) -> Result<Opened, Unopened> {
     let io = |error: io::Error| Error::io(path, &error);
     let file = storage.open_pooled(path).map_err(io)?;
@@ -93,8 +94,11 @@ pub fn table_of<F: Format>(
         true => stamp.to_string(),
         false => format!("{stamp}, {identity}"),
     };
-    let settings = serde_json::to_string(format)
+    let mut settings = serde_json::to_string(format)
         .map_err(|error| Error::config(format!("source.{}", F::KEY), error.to_string()))?;
+    if for_fields {
+        settings += "\nfor fields";
+    }
     let index = |packing: Option<Packing>| {
         let packed = packing.map_or(String::new(), |packing| format!("\n{packing:?}"));
         index::Index::new(storage, path, F::KEY, &format!("{settings}{packed}"))
@@ -115,7 +119,7 @@ pub fn table_of<F: Format>(
     }
     let packing = packing::<F>(&file).map_err(io)?;
     let (file, len) = opened(file, packing);
-    let mut entries = Entries::new(is_remote || packing.is_some());
+    let mut entries = Entries::new(is_remote || packing.is_some(), for_fields);
     let mut excluded = Exclusions::default();
     let mut first = Window::new(&file, len);
     let classes = format.classes(&mut first);

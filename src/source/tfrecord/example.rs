@@ -12,6 +12,7 @@
 use std::ops::Range;
 
 use super::TfRecordSettings;
+use crate::source::NO_LABEL;
 use crate::source::label::{self, MOST_NAME_BYTES};
 use crate::source::records::protobuf::{Fields, Value};
 use crate::source::records::{FileError, MOST_CLASSES_BYTES, Window};
@@ -23,11 +24,13 @@ pub const INT64_LIST: u64 = 3;
 
 const FLOAT_BYTES: u64 = 4;
 
-/// Returns the byte range of a record's image in the file, and the record's label.
+/// Returns the byte range of a record's image in the file, and the record's label. With
+/// `for_fields`, a record needs no image: the range is empty then, and there is no label.
 pub fn find(
     window: &mut Window,
     record: Range<u64>,
     settings: &TfRecordSettings,
+    for_fields: bool,
 ) -> Result<(Range<u64>, i64), FileError> {
     let TfRecordSettings { image, label: label_name } = settings;
     let (mut encoded, mut class) = (None, None);
@@ -55,13 +58,17 @@ pub fn find(
         );
         Err(FileError::new(record.start, problem))
     };
+    if for_fields {
+        let image = encoded.and_then(|encoded| one_bytes(window, encoded, image).ok());
+        return Ok((image.unwrap_or(record.start..record.start), NO_LABEL));
+    }
     let Some(encoded) = encoded else {
         return missing(window, image, "image", "");
     };
     let encoded = one_bytes(window, encoded, image)?;
     let class = match class {
         Some(class) => one_number(window, class, label_name)?,
-        None if label_name.is_empty() => -1,
+        None if label_name.is_empty() => NO_LABEL,
         None => return missing(window, label_name, "label", " or none (\"\")"),
     };
     Ok((encoded, class))

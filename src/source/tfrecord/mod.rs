@@ -127,7 +127,7 @@ impl Format for TfRecordSettings {
             // Loads the whole record with one read if it fits into the window. The calls below then
             // read from memory.
             window.at(start, len.min(Window::BYTES))?;
-            let found = example::find(window, start..end, self);
+            let found = example::find(window, start..end, self, table.is_for_fields());
             // A damaged record may contain anything, so the checksum is verified before an error of
             // the parser is reported.
             let whole = window.crc32c(start..end)?;

@@ -139,13 +139,6 @@ impl Format for WebDatasetSettings {
         Ok(String::from_utf8(group(place)?.0).ok())
     }
 
-    /// Samples are those of all keys, also without an image or a label.
-    fn for_fields(&mut self) {
-        self.image = ANY.into();
-        self.label = String::new();
-        self.label_key = String::new();
-    }
-
     const HAS_REMOTE_FIELDS: bool = true;
 
     /// The files of a sample, named by their extensions. They follow each other, before or after
@@ -196,9 +189,12 @@ impl Format for WebDatasetSettings {
         excluded: &mut Exclusions,
     ) -> Result<(), FileError> {
         window.read_ahead(tar::AHEAD_BYTES);
+        // For fields, samples are those of all keys, also without an image or a label.
+        let any = Self { image: ANY.into(), label: String::new(), label_key: String::new() };
+        let settings = if table.is_for_fields() { &any } else { self };
         let images: Vec<String> =
-            self.image.split(';').map(|it| it.trim().to_lowercase()).collect();
-        let wanted = self.label.to_lowercase();
+            settings.image.split(';').map(|it| it.trim().to_lowercase()).collect();
+        let wanted = settings.label.to_lowercase();
         let mut members = tar::Members::default();
         let mut group = Group::default();
         while let Some(member) = members.next(window)? {
@@ -237,7 +233,7 @@ impl Format for WebDatasetSettings {
             // In concatenated archives, the first key of an archive may equal the last key of the
             // previous archive. The two keys belong to different samples.
             if key != group.key || archive != group.archive {
-                std::mem::take(&mut group).finish(self, table, excluded)?;
+                std::mem::take(&mut group).finish(settings, table, excluded)?;
                 group = Group { key: key.to_vec(), archive, start, offset, ..Group::default() };
             }
             let twice = || {
@@ -267,7 +263,7 @@ impl Format for WebDatasetSettings {
                 group.other = extension;
             }
         }
-        group.finish(self, table, excluded)
+        group.finish(settings, table, excluded)
     }
 }
 
