@@ -6,11 +6,13 @@ use serde::Serialize;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CacheStats {
-    /// `encoded`, `decoded` or `row_index`.
+    /// `encoded`, `decoded`, `fields` or `row_index`.
     pub cache: &'static str,
-    /// Maximum memory of the cache, in bytes. The footprint has a row with this number.
+    /// Maximum memory of the cache, in bytes. The footprint has a row with this number. 0 for
+    /// `fields`, which are part of the cache `encoded`, or of `decoded` if there is no other.
     pub limit_bytes: u64,
-    /// Allocated memory, in bytes, including the table and blocks that are not full yet.
+    /// Allocated memory, in bytes, including the table and blocks that are not full yet. 0 for
+    /// `fields`, whose memory counts in the cache that they are part of.
     pub taken_bytes: u64,
     /// Size of the cached samples, in bytes.
     pub kept_bytes: u64,
