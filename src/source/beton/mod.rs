@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::largest::{from_16_bits, in_16_bits};
-use super::records::{Entries, Entry, FieldPlace, FieldSink, FileError, Format, Records, Window};
+use super::records::{
+    Entries, Entry, FieldPlace, FieldSink, FieldTables, FileError, Format, Records, Window,
+};
 use super::{Exclusions, NO_LABEL, label};
 use crate::error::DataError;
 use crate::geometry::Size;
@@ -85,6 +87,16 @@ impl Format for BetonSettings {
     }
 
     const HAS_OPEN_FIELDS: bool = false;
+    const HAS_REMOTE_FIELDS: bool = true;
+
+    /// The row of a sample has its numbers, and the positions of its other values.
+    fn field_tables(&self, window: &mut Window) -> Result<Option<FieldTables>, FileError> {
+        let head = Head::read(window)?;
+        let fields = Field::read_all(window, &head)?;
+        let samples = Samples::new(window, &head, &fields)?;
+        let head = samples.start;
+        Ok(Some(FieldTables { head, rows: samples.start, stride: samples.stride }))
+    }
 
     fn fields(
         &self,

@@ -3,8 +3,10 @@
 
 use std::ops::Range;
 
-use super::Entry;
+#[cfg(doc)]
+use super::Format;
 use super::extents::ExtentList;
+use super::{Entry, StoredField, StoredFields};
 
 /// List of names that stores common beginnings once, because neighbouring names usually differ only
 /// in a few digits. Names are grouped into blocks. The first name of a block is stored completely,
@@ -27,6 +29,8 @@ pub struct Entries {
     pub(super) list: Vec<Entry>,
     pub(super) names: Names,
     pub(super) extents: ExtentList,
+    /// Names under which the samples store fields, if [`Format::LISTS_FIELDS`].
+    pub(super) fields: StoredFields,
     /// Whether several samples may have their image at the same position.
     pub(super) has_hard_links: bool,
     /// Whether the names and the extents of the samples are stored.
@@ -148,6 +152,7 @@ impl Entries {
             list: Vec::new(),
             names: Names::default(),
             extents: ExtentList::default(),
+            fields: StoredFields::default(),
             has_hard_links: false,
             keeps_names,
             for_fields,
@@ -179,6 +184,16 @@ impl Entries {
                 self.names.push(name);
             }
         }
+    }
+
+    /// Whether a field of a sample need not be added.
+    pub fn has_field(&self, name: &str) -> bool {
+        self.fields.has(name)
+    }
+
+    /// Adds a field of a sample.
+    pub fn add_field(&mut self, field: StoredField) {
+        self.fields.add(field);
     }
 
     /// Records that several samples may have their image at the same position. Their fields cannot

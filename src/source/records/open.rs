@@ -104,6 +104,11 @@ impl<F: Format> Records<F> {
             let path = path.clone();
             let names = (!names.bytes().is_empty()).then(|| Box::new(names));
             let extents = (!extents.stored().0.is_empty()).then(|| Box::new(extents));
+            let before = shards.last().map(|shard: &Shard| &shard.stored_fields);
+            let stored_fields = match before {
+                Some(before) if before[..] == facts.fields[..] => before.clone(),
+                _ => facts.fields.into(),
+            };
             let shard = Shard {
                 path,
                 file,
@@ -114,6 +119,7 @@ impl<F: Format> Records<F> {
                 names,
                 extents,
                 has_hard_links: facts.hard_links,
+                stored_fields,
                 packed: (!facts.packed.is_empty()).then(|| Box::new(facts.packed)),
                 end,
                 fields: Default::default(),

@@ -162,11 +162,12 @@ pub fn table_of<F: Format>(
         let problem = "was changed while it was indexed; wait until it is written";
         return Err(io(io::Error::other(problem)).into());
     }
-    let Entries { list, mut names, extents, has_hard_links, .. } = entries;
+    let Entries { list, mut names, extents, fields, has_hard_links, .. } = entries;
     names.finish();
     let extents = extents.finish();
     let (excluded, end) = (excluded.into_list(), extents.stored().1);
-    let facts = Facts { excluded, classes, packed, hard_links: has_hard_links, end };
+    let fields = fields.finish();
+    let facts = Facts { excluded, classes, packed, fields, hard_links: has_hard_links, end };
     let contents = (list.into_boxed_slice(), names, extents, facts);
     // A table with only the samples before the damage is not stored. After a repair of the shard,
     // or with another policy, the next scan must find all samples.

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::measure::{EPOCHS, push_latest};
+
 /// Contents, hits and misses of one cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -41,4 +43,31 @@ pub struct CacheEpoch {
     pub hits: u64,
     /// Number of lookups that did not find the sample.
     pub misses: u64,
+}
+
+/// Hits and misses of a store, in total and by epoch.
+#[derive(Default)]
+pub struct Asked {
+    pub hits: u64,
+    pub misses: u64,
+    /// Latest epochs, in the order in which they began.
+    pub epochs: Vec<CacheEpoch>,
+}
+
+impl Asked {
+    /// Counts a lookup in an epoch.
+    pub fn count(&mut self, epoch: u32, hit: bool) {
+        self.hits += u64::from(hit);
+        self.misses += u64::from(!hit);
+        // Workers are at most a few epochs apart, so the search begins with the latest epoch.
+        if !self.epochs.iter().rev().any(|it| it.epoch == epoch) {
+            let begun = CacheEpoch { epoch, ..CacheEpoch::default() };
+            push_latest(&mut self.epochs, EPOCHS, begun);
+        }
+        let counts = self.epochs.iter_mut().rev().find(|it| it.epoch == epoch);
+        if let Some(counts) = counts {
+            counts.hits += u64::from(hit);
+            counts.misses += u64::from(!hit);
+        }
+    }
 }

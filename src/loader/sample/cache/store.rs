@@ -10,10 +10,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockW
 
 use bytes::{Bytes, BytesMut};
 
-use super::stats::{CacheEpoch, CacheStats};
+use super::stats::{Asked, CacheStats};
 use crate::error::{Tolerated, reserve};
 use crate::geometry::{Orientation, Size};
-use crate::measure::{EPOCHS, push_latest};
 
 /// A block has `limit / BLOCK_PART` bytes, where `limit` is the limit of the store. The result is
 /// clamped to the following range.
@@ -47,15 +46,6 @@ pub(in crate::loader) struct Store {
     state: RwLock<StoreState>,
     /// Lookups of samples, and of their fields.
     asked: [Mutex<Asked>; 2],
-}
-
-/// Hits and misses of a store, in total and by epoch.
-#[derive(Default)]
-struct Asked {
-    hits: u64,
-    misses: u64,
-    /// Latest epochs, in the order in which they began.
-    epochs: Vec<CacheEpoch>,
 }
 
 /// A cached sample.
@@ -249,23 +239,6 @@ impl Store {
     }
 }
 
-impl Asked {
-    fn count(&mut self, epoch: u32, hit: bool) {
-        self.hits += u64::from(hit);
-        self.misses += u64::from(!hit);
-        // Workers are at most a few epochs apart, so the search begins with the latest epoch.
-        if !self.epochs.iter().rev().any(|it| it.epoch == epoch) {
-            let begun = CacheEpoch { epoch, ..CacheEpoch::default() };
-            push_latest(&mut self.epochs, EPOCHS, begun);
-        }
-        let counts = self.epochs.iter_mut().rev().find(|it| it.epoch == epoch);
-        if let Some(counts) = counts {
-            counts.hits += u64::from(hit);
-            counts.misses += u64::from(!hit);
-        }
-    }
-}
-
 impl StoreState {
     fn find(&self, number: u64) -> Option<&Entry> {
         self.place(number).and_then(|place| self.entry(place))
@@ -390,7 +363,9 @@ const fn segment_cost() -> u64 {
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    use super::super::stats::CacheEpoch;
     use super::*;
+    use crate::measure::EPOCHS;
 
     const SIZE: Size = Size::new(1, 1);
 
