@@ -16,7 +16,7 @@ use feedwater::source::{
 };
 
 use images::{both, decode, floats, header, hostile_index, values};
-use sources::{npy_field, npz_arrays, opened, source, tar, tfrecord};
+use sources::{joined, npy_field, npz_arrays, opened, source, tar, tfrecord};
 
 #[path = "targets/images.rs"]
 mod images;
@@ -71,6 +71,11 @@ pub const TARGETS: &[Target] = &[
     Target("lmdb-named", &[("lmdb", ".mdb")], |it| source::<Lmdb>(it, &named())),
     Target("recordio", &[("recordio", ".rec")], |it| source::<RecordIo>(it, &Default::default())),
     Target("recordio-first", &[("recordio", ".rec")], |it| source::<RecordIo>(it, &first())),
+    Target("beton-join", &[("beton", ".beton")], joined::<Beton>),
+    Target("tfrecord-join", &[("records", "-of-00002")], |it| joined::<TfRecord>(&tfrecord(it))),
+    Target("lmdb-join", &[("lmdb", ".mdb"), ("lmdb/image", ".mdb")], joined::<Lmdb>),
+    Target("recordio-join", &[("recordio", ".rec")], joined::<RecordIo>),
+    Target("npy-join", &[("npy", ".npy")], joined::<Npy>),
     Target("list", &[], |it| opened::<FileList>(it, &Default::default())),
     Target("list-csv", &[], |it| opened::<FileList>(it, &list(ListFormat::Csv))),
     Target("list-jsonl", &[], |it| opened::<FileList>(it, &list(ListFormat::Jsonl))),

@@ -11,7 +11,8 @@ use feedwater::internals::source::Configured;
 use feedwater::plan::CellKind;
 use feedwater::source::custom::HostPage;
 use feedwater::source::settings::NpySettings;
-use feedwater::source::{Npy, Source};
+use feedwater::source::{BadShards, Npy, Source};
+use feedwater::storage::Storage;
 
 /// Opens a file with these bytes as a source and reads all its samples.
 pub fn source<S: Configured>(bytes: &[u8], settings: &S::Settings) -> String {
@@ -70,6 +71,16 @@ pub fn npz_arrays(bytes: &[u8]) -> String {
 /// the files that the source lists.
 pub fn opened<S: Configured>(bytes: &[u8], settings: &S::Settings) -> String {
     with_file(bytes, |path| match S::open(&[path], settings) {
+        Ok(source) => source.len().to_string() + &fields(&source),
+        Err(error) => error.to_string(),
+    })
+}
+
+/// Opens a file with these bytes as the second source of a join, which needs no images, and reads
+/// the fields of its samples.
+pub fn joined<S: Configured>(bytes: &[u8]) -> String {
+    let (settings, storage) = (S::Settings::default(), Storage::default());
+    with_file(bytes, |path| match S::open_fields(&[path], &settings, &storage, BadShards::Error) {
         Ok(source) => source.len().to_string() + &fields(&source),
         Err(error) => error.to_string(),
     })

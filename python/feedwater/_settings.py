@@ -190,12 +190,13 @@ class Source(_Fixed):
         missing: Literal["keep", "drop"] | None = None,
     ) -> Source:
         """Returns a source whose samples also have the fields of the samples of ``other`` that have the same key, for ``columns`` of the loader.
-        Order, images and labels do not change. The images of ``other`` are not read: a table (:func:`file_list`), a Parquet file and the archives of
-        :func:`webdataset` need none.
+        Order, images and labels do not change. The images of ``other`` are not read, so it needs none: a table (:func:`file_list`), a TFRecord file
+        of captions, an LMDB environment of texts, an array of embeddings, a folder of text files. What they have in place of an image is their
+        field ``value``.
 
         * ``key``: field of this source with the key of a sample, a text or an integer, such as ``"id"`` or ``"meta:id"``. Default:
           ``"__key__"``, the own key of a sample. It is the name of its file without folder and last extension, or in :func:`webdataset` the name in
-          the archive up to the first dot of the last part, with folders.
+          the archive up to the first dot of the last part, with folders. ``"__index__"`` is the position of a sample in its source, from 0.
         * ``other_key``: field of ``other`` with the key. Default: the same as ``key``.
         * ``prefix``: text before the names of the fields of ``other``. Default: empty. A field that both sources have is an error.
         * ``missing``: handling of samples whose key ``other`` does not have. With ``"keep"``, the default, they have no values of these fields, so

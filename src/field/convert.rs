@@ -83,7 +83,7 @@ fn value(
         }
         FieldValue::Integer(number) => to.number(Number::Integer(number)).map(|()| true),
         FieldValue::Float(number) => to.number(Number::Float(number)).map(|()| true),
-        FieldValue::Bytes(bytes) if bytes.starts_with(b"[") && takes_several(to) => {
+        FieldValue::Bytes(bytes) if takes_several(to) && json::may_be_texts(bytes) => {
             json(bytes, None, path, to, draw).map_err(text_with_bracket)
         }
         FieldValue::Bytes(bytes) | FieldValue::Npz(bytes) => to.bytes(bytes).map(|()| true),
@@ -181,20 +181,19 @@ fn text_with_bracket(error: DataError) -> DataError {
         return error;
     }
     let problem = format!(
-        "{}; a text that begins with [ is read as a list of texts in JSON, so write such a text as \
-         [\"…\"]",
+        "{}; a text that begins with a bracket and a quote is read as a list of texts in JSON, so \
+         write such a text as [\"…\"]",
         error.problem
     );
     DataError::new(error.reason, problem)
 }
 
 /// Writes a text that is not JSON. In a column of numbers, it is a number, or JSON that begins
-/// with a bracket. For a column of several texts, it is one text, or JSON that begins with a
-/// bracket.
+/// with a bracket. For a column of several texts, it is one text, or a list of texts in JSON.
 fn text_or_number(to: &mut Writer<'_>, text: &str, draw: u64) -> Result<bool, DataError> {
     match to.format.kind {
         CellKind::Text | CellKind::Texts
-            if takes_several(to) && text.trim_start().starts_with('[') =>
+            if takes_several(to) && json::may_be_texts(text.as_bytes()) =>
         {
             json(text.as_bytes(), None, &[], to, draw).map_err(text_with_bracket)
         }

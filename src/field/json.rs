@@ -43,6 +43,15 @@ pub fn write(
     }
 }
 
+/// Whether a text is probably meant as a list of texts: valid JSON that begins with a bracket, or a
+/// bracket and a quote. Other texts may begin with a bracket too, such as captions with `[sic]`.
+pub fn may_be_texts(text: &[u8]) -> bool {
+    let Some(inside) = text.trim_ascii_start().strip_prefix(b"[") else { return false };
+    // What begins like a list of texts, but is not JSON, is a mistake of its writer.
+    matches!(inside.trim_ascii_start().first(), Some(b'"' | b'\''))
+        || serde_json::from_slice::<IgnoredAny>(text).is_ok()
+}
+
 /// Destination of the value.
 struct Target<'w, 'a> {
     to: &'w mut Writer<'a>,

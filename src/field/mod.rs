@@ -81,6 +81,13 @@ pub enum FieldValue<'a> {
     Entries(Flat<'a>, &'a [usize]),
 }
 
+impl<'a> FieldValue<'a> {
+    /// A text if the bytes are UTF-8, and otherwise bytes.
+    pub(crate) fn of_bytes(bytes: &'a [u8]) -> Self {
+        str::from_utf8(bytes).map_or(FieldValue::Bytes(bytes), FieldValue::Text)
+    }
+}
+
 /// Numbers of a tensor, or of entries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]

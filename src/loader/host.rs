@@ -120,11 +120,11 @@ impl Worker {
         caches: Arc<Caches>,
         large: Arc<LargeImages>,
     ) -> Self {
+        let fields = FieldReader::new(&plan, caches.clone());
         let pipeline =
             SamplePipeline::new(source.clone(), plan.clone(), meter.clone(), caches, large);
         let column = |role| plan.column(role).map(|column| column.slot);
         let (images, targets) = (column(ColumnRole::Image), column(ColumnRole::Target));
-        let fields = FieldReader::new(&plan);
         let masks = plan.masks();
         Self { source, meter, pipeline, fields, images: images.unwrap_or(0), targets, masks, plan }
     }

@@ -1,5 +1,8 @@
 //! Memory footprint, computed from the settings and a few facts about the source.
 
+use std::collections::BTreeSet;
+
+use crate::field::FieldPath;
 use crate::footprint::{Footprint, Memory, counted};
 use crate::measure::{OTHER_TRACKS, trace_bytes};
 
@@ -26,6 +29,9 @@ pub(crate) const PAIR_BYTES: u64 = 256;
 /// Code, stacks, allocator overhead and fixed memory of the decoders, in bytes. The value was
 /// measured.
 const PROCESS_BYTES: u64 = 13 << 20;
+
+/// Maximum memory of a field's value in a cache besides its bytes, in bytes: its kind and its shape.
+const FIELD_HEAD_BYTES: u64 = 256;
 
 /// Name of the row for samples that need more than their worker's share.
 pub const LARGE_IMAGES: &str = "large images";
@@ -92,7 +98,11 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
         let masks = plan.settings.columns.iter().filter(|it| it.kind == ColumnKind::Mask).count();
         let bytes =
             plan.settings.limits.max_field_bytes.saturating_mul((3 + masks + image_fields) as u64);
-        let note = "limits.max_field_bytes, read and parsed";
+        let bytes = bytes.saturating_add(plan.cached_field_bytes());
+        let note = match plan.cached_field_bytes() {
+            0 => "limits.max_field_bytes, read and parsed",
+            _ => "limits.max_field_bytes, read and parsed; values of a sample for a cache",
+        };
         rows.add(Memory::Host, "fields", bytes, workers, note);
     }
     let records = plan.record_bytes();
@@ -143,6 +153,22 @@ impl Plan {
 
 /// Adds the rows for the caches, which are assumed to be full, and for the memory in which workers
 /// decode whole images for the caches.
+impl Plan {
+    /// Maximum size of the fields of a sample as a cache stores them, in bytes. 0 if no cache
+    /// stores fields.
+    pub(crate) fn cached_field_bytes(&self) -> u64 {
+        let CacheSettings { encoded, decoded, .. } = self.settings.cache;
+        if !self.reads_fields || encoded.or(decoded).is_none() {
+            return 0;
+        }
+        let columns = self.settings.columns.iter().filter_map(|it| it.field_path().ok());
+        let images = self.view_groups().into_iter().filter_map(|it| it.field?.parse().ok());
+        let names: BTreeSet<String> = columns.chain(images).map(|it: FieldPath| it.name).collect();
+        let each = self.settings.limits.max_field_bytes.saturating_add(FIELD_HEAD_BYTES);
+        each.saturating_mul(names.len() as u64)
+    }
+}
+
 fn add_caches(plan: &Plan, facts: &Facts, rows: &mut Footprint) {
     let CacheSettings { encoded, decoded, .. } = plan.settings.cache;
     let note = "maximum: grows as images are cached, never shrinks";

@@ -64,6 +64,18 @@ impl BadShards {
         }
     }
 
+    /// Returns an error if a policy is set for the source `key`, which has no shards of its own.
+    pub(super) fn check_unset(self, key: &str) -> Result<(), Error> {
+        if self == BadShards::Error {
+            return Ok(());
+        }
+        let problem = format!(
+            "the source {key} has no shards of its own; remove on_bad_shard, or, if {key} combines \
+             other sources, set it in those sources"
+        );
+        Err(Error::config(format!("source.{}", BadShards::KEY), problem))
+    }
+
     /// Converts an error that affects only this shard to a bad shard, if the policy permits bad
     /// shards. Returns other errors, such as a server that does not answer.
     ///
@@ -127,12 +139,4 @@ impl BadShardList {
             )
         })
     }
-}
-
-pub(super) fn no_shards(key: &str) -> Error {
-    let problem = format!(
-        "the source {key} has no shards of its own; remove on_bad_shard, or, if {key} combines \
-         other sources, set it in those sources"
-    );
-    Error::config(format!("source.{}", BadShards::KEY), problem)
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Source;
-use super::bad_shards::{BadShards, no_shards};
+use super::bad_shards::BadShards;
 use super::page::Sealed;
 use crate::error::Result;
 use crate::storage::Storage;
@@ -59,10 +59,8 @@ pub trait Configured: Source + Sealed + Sized + 'static {
         storage: &Storage,
         bad: BadShards,
     ) -> Result<Self> {
-        match bad {
-            BadShards::Error => Self::open_with(paths, settings, storage),
-            _ => Err(no_shards(Self::KEY)),
-        }
+        bad.check_unset(Self::KEY)?;
+        Self::open_with(paths, settings, storage)
     }
 
     /// Like [`open_shards`](Self::open_shards), for a source whose fields and keys are read, but

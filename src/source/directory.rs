@@ -3,15 +3,13 @@
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::file::{self, Files};
 use super::side_files::SideFiles;
 use super::{
-    Configured, Exclusion, ExclusionReason, Exclusions, Fields, Heads, Hints, Identity, Notes,
+    BadShards, Configured, Exclusion, ExclusionReason, Exclusions, Fields, Heads, Hints, Identity, Notes,
     Page, RemoteReads, Sealed, Source,
 };
 use super::{exclusion, settings};
@@ -22,9 +20,11 @@ use crate::storage::{self, Stamp, Storage};
 pub use classes::DirectorySettings;
 
 use classes::Classes;
+use folders::{Entries, identity, list, walk};
 
 mod classes;
 mod fields;
+mod folders;
 
 /// Images in class folders, in the order of torchvision's `ImageFolder`.
 ///
@@ -49,6 +49,8 @@ mod fields;
 /// * The setting `side_files` makes [`Fields`](super::custom::Fields) of files beside the images. A
 ///   file ending in `.json` is JSON. Any other file is text if it is UTF-8, and bytes otherwise. A
 ///   file that does not exist is a missing value. A file that cannot be read is a sample error.
+/// * The second source of a join needs no images. Without `side_files`, the samples there are all
+///   files, or those with the given `extensions`, and the contents of a file are the field `value`.
 pub struct Directory {
     storage: Storage,
     root: PathBuf,
@@ -64,6 +66,8 @@ pub struct Directory {
     excluded: Vec<Exclusion>,
     warnings: Vec<String>,
     side_files: SideFiles,
+    /// Whether the source was opened for its fields, and each file is the field `value`.
+    has_values: bool,
 }
 
 /// Consecutive samples in one folder.
@@ -102,8 +106,20 @@ impl Directory {
         settings: &DirectorySettings,
         storage: &Storage,
     ) -> Result<Self> {
+        Self::listed(path.as_ref(), settings, storage, false)
+    }
+
+    /// Lists the directory. With `for_fields`, classes may be empty, and files need not be images
+    /// unless side files are beside them.
+    fn listed(
+        root: &Path,
+        settings: &DirectorySettings,
+        storage: &Storage,
+        for_fields: bool,
+    ) -> Result<Self> {
         settings.check()?;
-        let root = path.as_ref();
+        let changed = for_fields.then(|| settings.for_fields());
+        let settings = changed.as_ref().unwrap_or(settings);
         let mut listing = Listing {
             settings,
             classes: Classes::default(),
@@ -120,7 +136,9 @@ impl Directory {
                 excluded: Vec::new(),
                 warnings: Vec::new(),
                 side_files: SideFiles::new(&settings.side_files, root)?,
+                has_values: for_fields && settings.side_files.is_empty(),
             },
+            for_fields,
         };
         match storage::is_url(root) {
             true => {
@@ -155,6 +173,8 @@ struct Listing<'a> {
     classes: Classes,
     excluded: Exclusions,
     found: Directory,
+    /// Whether images and classes are not needed.
+    for_fields: bool,
 }
 
 impl Listing<'_> {
@@ -283,19 +303,22 @@ impl Listing<'_> {
     }
 
     fn finish(self) -> Result<Directory> {
-        let Self { settings, classes, excluded, mut found } = self;
+        let Self { settings, classes, excluded, mut found, for_fields } = self;
         found.excluded = excluded.into_list();
         if found.ends.is_empty() {
             let (root, endings) = (Redacted::path(&found.root), settings.extensions.join(", "));
+            let what = if for_fields { "files" } else { "images" };
             let problem =
-                format!("no images in {root} or its folders (with the extensions {endings})");
+                format!("no {what} in {root} or its folders (with the extensions {endings})");
             let problem = exclusion::none_but(problem, &found.excluded);
             return Err(Error::config("source.directory", problem));
         }
         found.classes = classes.names(&found.root, settings)?;
-        found.warnings = classes.warning(&found.root).into_iter().collect();
+        if !for_fields {
+            found.warnings.extend(classes.warning(&found.root));
+        }
         found.warnings.extend(found.check_side_files()?);
-        if found.stamps.is_empty() {
+        if found.stamps.is_empty() && !for_fields {
             let path = |index| found.path(index);
             found.largest_bytes = file::largest(&found.storage, found.len(), path);
         }
@@ -315,6 +338,17 @@ impl Configured for Directory {
         storage: &Storage,
     ) -> Result<Self> {
         Self::open_with(settings::only(Self::KEY, paths)?, settings, storage)
+    }
+
+    /// Lists the directory. Without side files, its files are the field `value`.
+    fn open_fields(
+        paths: &[PathBuf],
+        settings: &DirectorySettings,
+        storage: &Storage,
+        bad: BadShards,
+    ) -> Result<Self> {
+        bad.check_unset(Self::KEY)?;
+        Self::listed(settings::only(Self::KEY, paths)?, settings, storage, true)
     }
 }
 
@@ -346,7 +380,7 @@ impl Source for Directory {
     }
 
     fn fields(&self) -> Option<&dyn Fields> {
-        (!self.side_files.is_empty()).then_some(self)
+        (self.has_values || !self.side_files.is_empty()).then_some(self)
     }
 
     fn remote(&self) -> Option<&dyn RemoteReads> {
@@ -423,46 +457,4 @@ fn folder_of(name: &str) -> &str {
 fn in_order_of_a_walk(a: &str, b: &str) -> Ordering {
     let key = |name| (class_of(name), folder_of(name));
     key(a).cmp(&key(b)).then_with(|| a.cmp(b))
-}
-
-/// Lists a folder and all folders below it.
-fn walk(
-    storage: &Storage,
-    path: PathBuf,
-    above: &mut HashSet<(u64, u64)>,
-    folders: &mut Vec<(PathBuf, Entries)>,
-) -> Result<()> {
-    let identity = identity(&path)?;
-    if !above.insert(identity) {
-        return Ok(());
-    }
-    let mut entries = list(storage, &path)?;
-    let below = std::mem::take(&mut entries.folders);
-    folders.push((path.clone(), entries));
-    below.into_iter().try_for_each(|name| walk(storage, path.join(name), above, folders))?;
-    above.remove(&identity);
-    Ok(())
-}
-
-struct Entries {
-    files: Vec<OsString>,
-    folders: Vec<OsString>,
-    /// Names of the pipes, sockets and devices in the folder.
-    special: Vec<OsString>,
-}
-
-/// Device and inode of a folder, which identify it independently of its path.
-fn identity(path: &Path) -> Result<(u64, u64)> {
-    let metadata = fs::metadata(path).map_err(|error| Error::io(path, &error))?;
-    Ok((metadata.dev(), metadata.ino()))
-}
-
-/// Lists the files and the folders in a folder, without hidden entries. Both lists are in byte
-/// order of names. A dangling link is listed, and becomes a sample error when it is read.
-fn list(storage: &Storage, path: &Path) -> Result<Entries> {
-    let listed = storage.list_all_kinds(path).map_err(|error| Error::io(path, &error))?;
-    let (entries, special) = listed;
-    let (folders, files): (Vec<_>, Vec<_>) = entries.into_iter().partition(|it| it.folder);
-    let names = |entries: Vec<storage::Entry>| entries.into_iter().map(|it| it.name).collect();
-    Ok(Entries { files: names(files), folders: names(folders), special })
 }

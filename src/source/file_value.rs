@@ -14,14 +14,11 @@ pub fn kind(extension: &str) -> FieldKind {
 
 /// Value of the field that is the file `bytes` with this extension.
 pub fn value<'a>(extension: &str, bytes: &'a [u8]) -> FieldValue<'a> {
-    match (kind(extension), str::from_utf8(bytes)) {
-        (FieldKind::Json, _) => FieldValue::Json(bytes),
-        (FieldKind::List, _) if last(extension).eq_ignore_ascii_case("npz") => {
-            FieldValue::Npz(bytes)
-        }
-        (FieldKind::List, _) => FieldValue::Npy(bytes),
-        (_, Ok(text)) => FieldValue::Text(text),
-        (_, Err(_)) => FieldValue::Bytes(bytes),
+    match kind(extension) {
+        FieldKind::Json => FieldValue::Json(bytes),
+        FieldKind::List if last(extension).eq_ignore_ascii_case("npz") => FieldValue::Npz(bytes),
+        FieldKind::List => FieldValue::Npy(bytes),
+        _ => FieldValue::of_bytes(bytes),
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer};
 
-use crate::error::{DataError, Result};
+use crate::error::{DataError, Reason, Result};
 use crate::footprint::counted;
 
 pub use bad_shards::BadShards;
@@ -226,6 +226,22 @@ pub struct Sample {
 /// Label of a sample that has no class, in [`Source::label`] and
 /// [`Batch::labels`](crate::loader::Batch::labels).
 pub const NO_LABEL: i64 = -1;
+
+/// Name of the field with what another source reads as the image, in a source without images that
+/// was opened for its fields: a file of a folder, a value of LMDB, the contents of a record, an
+/// element of an array.
+#[cfg_attr(
+    not(feature = "all-sources"),
+    allow(dead_code, reason = "only some sources have this field")
+)]
+pub(crate) const VALUE: &str = "value";
+
+/// Error for the image of a sample of a source that was opened for its fields.
+#[cfg_attr(not(feature = "all-sources"), allow(dead_code, reason = "only some sources need it"))]
+pub(crate) fn without_images() -> DataError {
+    let problem = "the source was opened for its fields, without images";
+    DataError::new(Reason::Unsupported, problem)
+}
 
 /// Returns the label of a sample, if it has one.
 pub(crate) fn own_label(source: &dyn Source, index: u64) -> Option<i64> {

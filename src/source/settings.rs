@@ -7,7 +7,6 @@ use std::sync::Arc;
 use serde::Serialize;
 use toml::{Table, Value};
 
-use super::bad_shards::no_shards;
 use super::configured::Configured;
 use super::{BadShards, Source};
 use crate::error::{Error, Redacted, Result};
@@ -47,11 +46,11 @@ pub(super) trait Any: Debug + Send + Sync {
     fn table(&self) -> Result<Table>;
     fn open(&self, storage: &Storage) -> Result<Arc<dyn Source>>;
 
-    /// Opens the source with a policy for bad shards. The default returns an error, for sources
+    /// Opens the source with a policy for bad shards. By default, a policy is an error, for sources
     /// without shards.
     fn open_shards(&self, storage: &Storage, bad: BadShards) -> Result<Arc<dyn Source>> {
-        let _ = (storage, bad);
-        Err(no_shards(self.key()))
+        bad.check_unset(self.key())?;
+        self.open(storage)
     }
 
     /// Opens the source for its fields and keys only, as in [`Configured::open_fields`]. The

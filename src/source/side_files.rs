@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::{PutField, file_value};
 use crate::error::{DataError, Error, Reason, Redacted, Result, reserve};
 use crate::field::Field;
-use crate::storage::{self, Fetch, Storage};
+use crate::storage::{self, Fetch, Stamp, Storage};
 use template::{Part, Replace, Template};
 
 mod template;
@@ -184,7 +184,7 @@ impl SideFiles {
                 let problem = format!("{KEY}.{name} is the path of the image itself");
                 return Err(failed(DataError::new(Reason::Field, problem)));
             }
-            if !read(storage, &path, buffer, limit).map_err(failed)? {
+            if !read(storage, (&path, None), buffer, limit).map_err(failed)? {
                 continue;
             }
             let extension = path.extension().and_then(|it| it.to_str()).unwrap_or_default();
@@ -291,10 +291,11 @@ impl SideFiles {
     }
 }
 
-/// Reads a whole file. Returns false if it does not exist.
-fn read(
+/// Reads a whole file. Returns false if it does not exist. With `stamp`, an object with another
+/// version is an error.
+pub fn read(
     storage: &Storage,
-    path: &Path,
+    (path, stamp): (&Path, Option<Stamp>),
     buffer: &mut Vec<u8>,
     limit: u64,
 ) -> Result<bool, DataError> {
@@ -303,7 +304,7 @@ fn read(
         DataError::new(Reason::Oversized, problem)
     };
     if storage::is_url(path) {
-        let fetched = match storage.fetch(path, None, limit).and_then(Fetch::wait) {
+        let fetched = match storage.fetch(path, stamp, limit).and_then(Fetch::wait) {
             Ok(fetched) => fetched,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
             Err(error) if error.kind() == ErrorKind::FileTooLarge => {

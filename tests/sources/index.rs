@@ -128,7 +128,12 @@ fn a_forged_table_gives_an_error_of_the_sample_and_takes_no_memory() {
     assert_eq!(fs::read(&index).unwrap(), whole);
     // The table ends with the facts below, and its last entry precedes them. An entry has the
     // fields offset, label, length and note.
-    let facts = br#"{"excluded":[],"classes":[],"packed":{},"hard_links":false,"end":0}"#;
+    let facts = concat!(
+        r#"{"excluded":[],"classes":[],"packed":{},"#,
+        r#""fields":[{"name":"jpg","is_list":false},{"name":"cls","is_list":false}],"#,
+        r#""hard_links":false,"end":0}"#
+    );
+    let facts = facts.as_bytes();
     assert!(whole.ends_with(facts));
     for (field, value) in [(0, 0u64), (0, 1024), (0, 100), (20, 0)] {
         let mut forged = whole.clone();

@@ -365,8 +365,12 @@ fn counts(counts: &BTreeMap<&'static str, u64>) -> String {
 /// Formats how full a cache is, and how many hits it had in the latest epochs.
 fn held(cache: &CacheStats) -> String {
     const SHOWN: usize = 8;
-    let CacheStats { cache, limit_bytes, taken_bytes, samples, epochs, .. } = cache;
-    let (taken, limit) = (bytes(*taken_bytes), bytes(*limit_bytes));
+    let CacheStats { cache, limit_bytes, taken_bytes, kept_bytes, samples, epochs, .. } = cache;
+    let taken = match limit_bytes {
+        // Fields are part of another cache.
+        0 => bytes(*kept_bytes),
+        limit => format!("{} of {} taken", bytes(*taken_bytes), bytes(*limit)),
+    };
     let latest = &epochs[epochs.len().saturating_sub(SHOWN)..];
     let from = match latest.first().map_or(0, |it| it.epoch) {
         0 => String::new(),
@@ -375,7 +379,7 @@ fn held(cache: &CacheStats) -> String {
     let hits = latest.iter().map(|it| format!("{} of {}", it.hits, it.hits + it.misses));
     let hits = hits.collect::<Vec<_>>().join(", ");
     let samples = counted(*samples, "sample");
-    format!("{cache}: {samples}, {taken} of {limit} taken; hits by epoch{from}: {hits}")
+    format!("{cache}: {samples}, {taken}; hits by epoch{from}: {hits}")
 }
 
 /// Formats the share of images and the utilization of each route that decoded images.

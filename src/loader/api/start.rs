@@ -92,8 +92,12 @@ impl Loader {
         let meters = Arc::new(Meters::watched(plan.slots(), watching));
         meters.thread("feedwater-list").add_time(Stage::List, builder.opened_in, 0);
         let counters = Arc::new(Counters::new(meters.clone(), &plan.settings.columns));
-        let caches =
-            Arc::new(Caches::open(&plan.settings.cache, plan.row_index_bytes, &*builder.source));
+        let caches = Arc::new(Caches::open(
+            &plan.settings.cache,
+            plan.row_index_bytes,
+            &*builder.source,
+            plan.reads_fields,
+        ));
         let end_epoch = builder.epochs.map(|epochs| builder.start_epoch.saturating_add(epochs));
         let space = tuning::space(&plan);
         let first = space.first();

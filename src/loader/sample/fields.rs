@@ -1,5 +1,8 @@
 //! Reads the fields of samples into the columns of their batch.
 
+use std::sync::Arc;
+
+use super::cache::Caches;
 use crate::error::{DataError, Error, Reason, Result, nearest};
 use crate::field::{
     CellFormat, DefaultValue, FieldPath, FieldValue, Pick, SampleContext, TooLong, Written,
@@ -14,7 +17,10 @@ use crate::source::{Fields, Source};
 use crate::transform::{DeviceMask, Followed, MaskOutputs, Masks};
 
 mod array_file;
+mod cached;
 mod encoded;
+
+use cached::{Record, Scratch};
 
 /// Set of columns that are made from fields: bit `n` stands for entry `n` of
 /// [`Settings::columns`](crate::plan::Settings::columns).
@@ -58,10 +64,18 @@ pub(in crate::loader) struct FieldReader {
     files: Vec<ImageFile>,
     /// Name of the field of each column.
     wanted: Vec<String>,
+    /// Each name in `wanted` once, with its positions there.
+    fields: Vec<(String, Vec<usize>)>,
     /// Field and path of each column, for messages.
     shown: Vec<String>,
     buffer: Vec<u8>,
     limit: u64,
+    /// `None` before the reader is created.
+    caches: Option<Arc<Caches>>,
+    /// Largest size of the fields of a sample in a cache, in bytes.
+    most_cached: u64,
+    record: Record,
+    scratch: Scratch,
 }
 
 /// File of an image in a field.
@@ -94,7 +108,7 @@ struct FieldColumn {
 }
 
 impl FieldReader {
-    pub fn new(plan: &Plan) -> Self {
+    pub fn new(plan: &Plan, caches: Arc<Caches>) -> Self {
         let mut lists = 0;
         let on_host = plan.columns_in(Memory::Host).count();
         let mut device_masks = on_host..;
@@ -143,28 +157,64 @@ impl FieldReader {
         };
         let files: Vec<ImageFile> = plan.view_groups().iter().filter_map(file).collect();
         wanted.extend(files.iter().map(|file| file.field.name.clone()));
-        Self { columns, views, files, wanted, shown, buffer: Vec::new(), limit }
+        let mut fields: Vec<(String, Vec<usize>)> = Vec::new();
+        for (number, name) in wanted.iter().enumerate() {
+            match fields.iter_mut().find(|(known, _)| known == name) {
+                Some((_, positions)) => positions.push(number),
+                None => fields.push((name.clone(), vec![number])),
+            }
+        }
+        let (buffer, record, scratch) = Default::default();
+        let most_cached = plan.cached_field_bytes();
+        Self {
+            columns,
+            views,
+            files,
+            wanted,
+            fields,
+            shown,
+            buffer,
+            limit,
+            caches: Some(caches),
+            most_cached,
+            record,
+            scratch,
+        }
     }
 
-    /// Reads the fields of the sample of a key into its cell. Returns two sets of columns: those
-    /// whose value was cut, and those with their default.
+    /// Reads the fields of the sample of a key into its cell, from a cache or from the source.
+    /// Returns two sets of columns: those whose value was cut, and those with their default.
     pub fn read(
         &mut self,
         source: &dyn Source,
         key: SampleKey,
         cell: &mut impl Cell,
     ) -> Result<[ColumnSet; 2], FieldError> {
-        let Self { columns, files, wanted, shown, buffer, limit, views: _ } = self;
+        let Self {
+            columns,
+            files,
+            wanted,
+            fields,
+            shown,
+            buffer,
+            limit,
+            caches,
+            most_cached,
+            record,
+            scratch,
+            views: _,
+        } = self;
         let (index, limit) = (key.index, *limit);
         if wanted.is_empty() {
             return Ok([0; 2]);
         }
         files.iter_mut().for_each(|file| file.bytes.clear());
         columns.iter_mut().for_each(|column| column.written = None);
-        if let Some(fields) = source.fields() {
-            let names: Vec<&str> = wanted.iter().map(String::as_str).collect();
+        let mut is_recorded = false;
+        if let Some(source) = source.fields() {
+            let names: Vec<&str> = fields.iter().map(|(name, _)| name.as_str()).collect();
             let mut skip = false;
-            let result = fields.read_fields(index, &names, buffer, limit, &mut |number, value| {
+            let mut put_in = |number: usize, value: FieldValue<'_>| {
                 let Some(column) = columns.get_mut(number) else {
                     let Some(file) = files.get_mut(number - columns.len()) else { return Ok(()) };
                     let ImageFile { field, pixels, bytes, .. } = &mut *file;
@@ -188,7 +238,22 @@ impl FieldReader {
                     column.error(&shown[number], error)
                 })?;
                 Ok(())
-            });
+            };
+            let mut put = |field: usize, value: FieldValue<'_>| {
+                fields[field].1.iter().try_for_each(|&number| put_in(number, value))
+            };
+            let kept = caches.as_ref().and_then(|it| it.get_fields(index, key.epoch));
+            let result = match kept {
+                Some(kept) => cached::each(&kept, scratch, &mut put),
+                None => {
+                    is_recorded = caches.as_ref().is_some_and(|it| it.have_room_for_fields(index));
+                    record.begin(*most_cached);
+                    source.read_fields(index, &names, buffer, limit, &mut |field, value| {
+                        put(field, value)?;
+                        if is_recorded { record.add(field, value) } else { Ok(()) }
+                    })
+                }
+            };
             match result {
                 Err(error) if skip => return Err(FieldError { error, skip }),
                 result => result?,
@@ -215,6 +280,10 @@ impl FieldReader {
             column.finish(written, cell);
             truncated |= u64::from(written.truncated) << number;
             defaulted |= u64::from(column.written.is_none()) << number;
+        }
+        // A sample that fails is not stored, so it fails in the same way each time.
+        if let (Some(caches), Some(bytes), true) = (caches, record.bytes(), is_recorded) {
+            caches.keep_fields(index, bytes);
         }
         Ok([truncated, defaulted])
     }

@@ -9,7 +9,7 @@
 //!   position has continued with another position. The request of a late worker is not cancelled,
 //!   however late it is. Otherwise the sample would be fetched twice, and the server might still be
 //!   sending the first response while all connections are in use.
-//! * Cached samples are not requested. Some samples have several upcoming positions, such as one at
+//! * Cached samples are not requested, and neither are cached fields. Some samples have several upcoming positions, such as one at
 //!   the end of an epoch and one at the start of the next. Such a sample is requested for each
 //!   position, or only once if a cache may hold the sample by the time of its second position.
 //! * At most `window` samples are in flight or waiting to be read, within the memory of the plan.
@@ -192,9 +192,10 @@ impl Prefetcher {
             state.ahead.push_back((at, index));
             let once = self.caches.are_there() && state.expected.contains_key(&index);
             let image = !once && !self.caches.hold(self.source.original(index));
-            if image || self.reads_fields {
+            let fields = self.reads_fields && !once && !self.caches.hold_fields(index);
+            if image || fields {
                 let arrival = Arc::new(Arrival::new());
-                let expect = || match self.reads_fields {
+                let expect = || match fields {
                     true => self.source.expect_with_fields(index, image, self.limit),
                     false => self.source.expect(index, self.limit),
                 };

@@ -26,8 +26,14 @@ pub fn pass(
         return Err(changed());
     }
     let row = window.at(samples.place(place.number), samples.stride)?.to_vec();
-    let image = settings.image(&fields)?.start + 5;
-    if u64::from_le_bytes(layout::bytes(&row, image)) != place.entry.offset {
+    let offset = match place.for_fields {
+        true => samples.place(place.number),
+        false => {
+            let image = settings.image(&fields)?.start + 5;
+            u64::from_le_bytes(layout::bytes(&row, image))
+        }
+    };
+    if offset != place.entry.offset {
         return Err(changed());
     }
     let values = (0..).zip(&fields).filter(|(_, field)| field.kind != Kind::Image);
@@ -63,13 +69,12 @@ pub fn pass(
             }
             Kind::Bytes | Kind::Json => {
                 to.read(place, name, region(number_at(start + 8))?, buffer)?;
-                let value = match (kind, str::from_utf8(buffer)) {
-                    (Kind::Json, _) => {
+                let value = match kind {
+                    Kind::Json => {
                         let end = buffer.iter().position(|&byte| byte == JSON_END);
                         FieldValue::Json(&buffer[..end.unwrap_or(buffer.len())])
                     }
-                    (_, Ok(text)) => FieldValue::Text(text),
-                    (_, Err(_)) => FieldValue::Bytes(buffer),
+                    _ => FieldValue::of_bytes(buffer),
                 };
                 to.put(name, value)?;
             }

@@ -3,8 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::largest::{from_16_bits, in_16_bits};
-use super::records::{Entries, Entry, FieldPlace, FieldSink, FileError, Format, Records, Window};
-use super::{Exclusions, label};
+use super::records::{
+    Entries, Entry, FieldPlace, FieldSink, FieldTables, FileError, Format, Records, Window,
+};
+use super::{Exclusions, NO_LABEL, label};
 use crate::error::DataError;
 use crate::geometry::Size;
 use crate::header::PnmHead;
@@ -25,7 +27,7 @@ mod layout;
 ///   size.
 /// * All fields but images are fields of the samples, by the names in the file, which have at most
 ///   16 bytes: numbers, JSON, arrays as flat lists, and a `BytesField` as a text if it is UTF-8 and
-///   otherwise as bytes.
+///   otherwise as bytes. The second source of a join needs no image.
 /// * A label that is stored as a float must be a whole number, as in all sources: `3.0` is 3. Any
 ///   other float is an error.
 /// * An image is a JPEG or raw pixels. The writer chooses for each sample (`write_mode` of `jpg`,
@@ -85,6 +87,16 @@ impl Format for BetonSettings {
     }
 
     const HAS_OPEN_FIELDS: bool = false;
+    const HAS_REMOTE_FIELDS: bool = true;
+
+    /// The row of a sample has its numbers, and the positions of its other values.
+    fn field_tables(&self, window: &mut Window) -> Result<Option<FieldTables>, FileError> {
+        let head = Head::read(window)?;
+        let fields = Field::read_all(window, &head)?;
+        let samples = Samples::new(window, &head, &fields)?;
+        let head = samples.start;
+        Ok(Some(FieldTables { head, rows: samples.start, stride: samples.stride }))
+    }
 
     fn fields(
         &self,
@@ -105,6 +117,15 @@ impl Format for BetonSettings {
     ) -> Result<(), FileError> {
         let head = Head::read(window)?;
         let fields = Field::read_all(window, &head)?;
+        if table.is_for_fields() {
+            // The entry of a sample is an empty range at its row in the sample table.
+            let samples = Samples::new(window, &head, &fields)?;
+            for number in 0..samples.count {
+                let row = samples.place(number);
+                table.push(Entry::new(row..row, NO_LABEL, 0)?);
+            }
+            return Ok(());
+        }
         let image = self.image(&fields)?;
         let label = self.label(&fields)?;
         let samples = Samples::new(window, &head, &fields)?;
@@ -203,6 +224,10 @@ struct Samples {
 
 impl Samples {
     fn new(window: &Window, head: &Head, fields: &[Field]) -> Result<Self, FileError> {
+        if fields.is_empty() {
+            let problem = "the file has no fields: it is damaged; write it again";
+            return Err(FileError::new(0, problem));
+        }
         let start = HEAD_BYTES + FIELD_BYTES * fields.len() as u64;
         let stride = layout::stride(fields);
         let bytes = stride.checked_mul(head.samples);

@@ -305,6 +305,7 @@ impl Document {
             starts: self.annotations.into_iter().map(|annotation| annotation.1).collect(),
             pool: self.pool,
             largest_bytes: 0,
+            for_fields: false,
             excluded: self.excluded.into_list(),
             extras: Extras::new(stamp, settings.captions_file(json)),
             captions,

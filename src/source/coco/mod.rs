@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::file::{self, Files};
 use super::largest::largest;
 use super::{
-    Annotations, Configured, Exclusion, Fields, Heads, Hints, Identity, Notes, Page, RemoteReads,
-    Sealed, Source, settings,
+    Annotations, BadShards, Configured, Exclusion, Fields, Heads, Hints, Identity, Notes, Page,
+    RemoteReads, Sealed, Source, settings, without_images,
 };
 use crate::annotation::{Canvas, Frame, Object};
 use crate::error::{DataError, Error, Redacted, Result};
@@ -33,7 +33,8 @@ use pool::Pool;
 ///
 /// * The samples are the `images` in file order, including images without annotations (`skip_empty`
 ///   skips and counts these). The `file_name` of an image is relative to the folder `images`. This
-///   folder must exist and contain at least one of the images. A missing image is a sample error.
+///   folder must exist and contain at least one of the images, except in the second source of a
+///   join. A missing image is a sample error.
 /// * [`Annotations::objects`] returns the `annotations` of an image in file order: box, category,
 ///   `iscrowd`, `area` (default: the area of the box), `id`, and polygons or run lengths, including
 ///   pycocotools' compressed form. The label of an object is the position of its category among all
@@ -91,6 +92,8 @@ pub struct Coco {
     starts: Vec<u64>,
     pool: Pool,
     largest_bytes: u64,
+    /// Whether the source was opened for its fields, so the images need not exist.
+    for_fields: bool,
     excluded: Vec<Exclusion>,
     /// Number of annotations in the file that are captions.
     captions: usize,
@@ -171,14 +174,7 @@ impl Coco {
     ) -> Result<Self> {
         let json = json.as_ref();
         settings.check(json)?;
-        let mut this = document::read(json, settings, storage)?;
-        if this.images.is_empty() {
-            let problem = match settings.skip_empty {
-                true => format!("no image of {} has an annotation", json.display()),
-                false => format!("{} has no images", json.display()),
-            };
-            return Err(Error::config("source.coco", problem));
-        }
+        let mut this = Self::parsed(json, settings, storage)?;
         let allowed = storage.settings().allowed(&this.folder);
         for index in 0..this.len() {
             allowed.check(this.name(index)).map_err(|problem| {
@@ -198,6 +194,19 @@ impl Coco {
                 json.display()
             );
             return Err(Error::config("source.images", problem));
+        }
+        Ok(this)
+    }
+
+    /// Reads the JSON file. Does not check the paths of the images.
+    fn parsed(json: &Path, settings: &CocoSettings, storage: &Storage) -> Result<Self> {
+        let this = document::read(json, settings, storage)?;
+        if this.images.is_empty() {
+            let problem = match settings.skip_empty {
+                true => format!("no image of {} has an annotation", json.display()),
+                false => format!("{} has no images", json.display()),
+            };
+            return Err(Error::config("source.coco", problem));
         }
         Ok(this)
     }
@@ -299,6 +308,19 @@ impl Configured for Coco {
     fn open_with(paths: &[PathBuf], settings: &CocoSettings, storage: &Storage) -> Result<Self> {
         Self::open_with(settings::only(Self::KEY, paths)?, settings, storage)
     }
+
+    /// Reads the JSON file. The images need not exist.
+    fn open_fields(
+        paths: &[PathBuf],
+        settings: &CocoSettings,
+        storage: &Storage,
+        bad: BadShards,
+    ) -> Result<Self> {
+        bad.check_unset(Self::KEY)?;
+        let mut this = Self::parsed(settings::only(Self::KEY, paths)?, settings, storage)?;
+        this.for_fields = true;
+        Ok(this)
+    }
 }
 
 impl Source for Coco {
@@ -315,6 +337,10 @@ impl Source for Coco {
     }
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
+        if self.for_fields {
+            // The paths of the images were not checked.
+            return Err(without_images());
+        }
         file::read_sample(self, index, page, limit)
     }
 

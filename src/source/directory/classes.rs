@@ -58,6 +58,16 @@ impl DirectorySettings {
         self.class_to_index.as_ref().map_or(Ok(()), |it| ClassTable::of_indices(it).map(drop))
     }
 
+    /// The settings for a source whose fields are read, but not its images. Without side files, the
+    /// default extensions become those of all files, because there may be no images.
+    pub fn for_fields(&self) -> Self {
+        let mut settings = Self { allow_empty: true, ..self.clone() };
+        if self.side_files.is_empty() && self.extensions == Self::default().extensions {
+            settings.extensions = vec!["*".into()];
+        }
+        settings
+    }
+
     /// Whether the file name has the extension of an image.
     pub fn is_image(&self, name: &OsStr) -> bool {
         let name = name.as_bytes();

@@ -5,8 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use super::Directory;
 use crate::error::{DataError, Result};
 use crate::field::Field;
-use crate::source::side_files::ImagePath;
-use crate::source::{Fields, PutField, Source};
+use crate::source::file::Files;
+use crate::source::side_files::{self, ImagePath};
+use crate::source::{Fields, PutField, Source, VALUE, file_value};
 
 impl Directory {
     /// Checks the templates of the side files. Returns warnings.
@@ -22,10 +23,14 @@ impl Directory {
     }
 }
 
-/// The side files.
+/// The side files, or the files themselves.
 impl Fields for Directory {
     fn schema(&self) -> Vec<Field> {
-        self.side_files.schema().collect()
+        let value = self.has_values.then(|| {
+            let kind = file_value::kind(&String::from_utf8_lossy(self.name(0)));
+            Field { name: VALUE.into(), kind }
+        });
+        value.into_iter().chain(self.side_files.schema()).collect()
     }
 
     fn file_name(&self, name: &str) -> Option<String> {
@@ -44,6 +49,21 @@ impl Fields for Directory {
         limit: u64,
         put: &mut PutField<'_>,
     ) -> Result<(), DataError> {
+        if self.has_values {
+            for (number, _) in wanted.iter().enumerate().filter(|(_, name)| **name == VALUE) {
+                let path = self.path(index);
+                let stamp = Files::stamp(self, index);
+                let read = side_files::read(&self.storage, (&path, stamp), buffer, limit);
+                let is_there = read.map_err(|error| {
+                    let problem = format!("the field {VALUE:?}: {}", error.problem);
+                    error.reworded(problem)
+                })?;
+                if is_there {
+                    let name = String::from_utf8_lossy(self.name(index));
+                    put(number, file_value::value(&name, buffer))?;
+                }
+            }
+        }
         let image = self.image_path(index);
         self.side_files.read(&self.storage, image, wanted, buffer, limit, put)
     }

@@ -286,10 +286,8 @@ impl Configured for FileList {
         storage: &Storage,
         bad: BadShards,
     ) -> Result<Self> {
-        match bad {
-            BadShards::Error => Self::table(settings::only(Self::KEY, paths)?, settings, storage),
-            bad => Self::open_shards(paths, settings, storage, bad),
-        }
+        bad.check_unset(Self::KEY)?;
+        Self::table(settings::only(Self::KEY, paths)?, settings, storage)
     }
 }
 

@@ -28,12 +28,21 @@ pub const OTHERWISE: &str = "the value is not a Datum of Caffe; write source.val
 const COLOUR: u32 = 1 << 31;
 const MOST_SIDE: u64 = (1 << 15) - 1;
 
+/// Size of an element of `float_data` in bytes.
+pub const FLOAT_BYTES: u64 = 4;
+
 /// Number of pixels per plane that are interleaved at a time.
 const AT_ONCE: usize = 16 << 10;
 
-/// Parses the Datum in a value and returns the sample's entry.
-pub fn find(window: &mut Window, value: Range<u64>) -> Result<Entry, FileError> {
-    let start = value.start;
+/// Parses the Datum in a value and returns the sample's entry. With `for_fields`, a Datum of floats
+/// needs no image: the entry is empty then.
+pub fn find(
+    window: &mut Window,
+    value: Range<u64>,
+    for_fields: bool,
+) -> Result<Entry, FileError> {
+    let (start, end) = (value.start, value.end);
+    let mut floats = 0;
     let (mut shape, mut data, mut label, mut encoded) = ([0; 3], None, 0, false);
     let mut fields = Fields::of(value, OTHERWISE);
     while let Some(field) = fields.next(window)? {
@@ -42,11 +51,18 @@ pub fn find(window: &mut Window, value: Range<u64>) -> Result<Entry, FileError> 
             (4, Value::Bytes(bytes)) => data = Some(bytes),
             // `label` is an int32, so the upper bits have no meaning.
             (5, Value::Number(number)) => label = i64::from(number as i32),
+            (6, Value::Bytes(bytes) | Value::Fixed(bytes)) => {
+                floats += (bytes.end - bytes.start) / FLOAT_BYTES;
+            }
             (7, Value::Number(number)) => encoded = number != 0,
             _ => {}
         }
     }
     let Some(data) = data else {
+        let expected = shape.iter().try_fold(1u64, |count, &side| count.checked_mul(side));
+        if for_fields && floats > 0 && expected == Some(floats) {
+            return Entry::new(end..end, label, 0);
+        }
         let problem = "the Datum has no data: floats (float_data) are not read; write encoded images \
                        (convert_imageset --encoded)";
         return Err(FileError::new(start, problem));

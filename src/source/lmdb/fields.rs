@@ -2,17 +2,15 @@
 
 use std::ops::Range;
 
-use super::datum::OTHERWISE;
+use super::datum::{FLOAT_BYTES, OTHERWISE};
 use super::pages::Environment;
 use crate::error::{DataError, reserve};
 use crate::source::records::protobuf::{Fields, Value};
 use crate::source::records::{FieldPlace, FieldSink, FileError, Window, changed};
-use crate::source::{FieldKind, FieldValue};
+use crate::source::{FieldKind, FieldValue, VALUE};
 
 /// Number of bytes that are read at once while images are skipped.
 const AHEAD_BYTES: u64 = 4096;
-
-const FLOAT_BYTES: u64 = 4;
 
 /// Fields of a Datum that are integers: number and name.
 const INTEGERS: [(u64, &str); 4] = [(1, "channels"), (2, "height"), (3, "width"), (5, "label")];
@@ -21,7 +19,11 @@ const INTEGERS: [(u64, &str); 4] = [(1, "channels"), (2, "height"), (3, "width")
 const FLOATS: (u64, &str) = (6, "float_data");
 
 /// Passes the fields of a sample to `to`.
-pub fn pass(place: &FieldPlace<'_>, to: &mut FieldSink<'_>) -> Result<(), DataError> {
+pub fn pass(
+    place: &FieldPlace<'_>,
+    to: &mut FieldSink<'_>,
+    buffer: &mut Vec<u8>,
+) -> Result<(), DataError> {
     let mut window = place.window(AHEAD_BYTES);
     let (key, value) = Environment::open(&mut window)?.node(&mut window, place.record)?;
     let image = place.entry.offset..place.entry.end();
@@ -30,11 +32,17 @@ pub fn pass(place: &FieldPlace<'_>, to: &mut FieldSink<'_>) -> Result<(), DataEr
     }
     if to.wants("key", FieldKind::Text) {
         to.check_len("key", key.len() as u64)?;
-        let key = str::from_utf8(&key).map_or(FieldValue::Bytes(&key), FieldValue::Text);
-        to.put("key", key)?;
+        to.put("key", FieldValue::of_bytes(&key))?;
     }
     // An image that is the whole value has no Datum.
-    if value == image { Ok(()) } else { pass_datum(&mut window, value, to) }
+    if value != image {
+        return pass_datum(&mut window, value, to);
+    }
+    if place.for_fields && to.wants(VALUE, FieldKind::Bytes) {
+        to.read(place, VALUE, value, buffer)?;
+        to.put(VALUE, FieldValue::of_bytes(buffer))?;
+    }
+    Ok(())
 }
 
 fn pass_datum(

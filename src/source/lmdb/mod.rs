@@ -35,7 +35,8 @@ use pages::{Environment, Node, Value};
 ///   value decides whether all values are Datums or encoded images. A Datum of raw pixels (blue,
 ///   green and red planes, or gray) becomes a PNM of RGB or gray. A Datum of floats is an error.
 /// * The fields of a sample are its `key`, and `label`, `channels`, `height`, `width` and
-///   `float_data` if its Datum has them. When fields are first read, the keys are read again, and
+///   `float_data` if its Datum has them. In the second source of a join, values need no image, and
+///   a value that is no Datum is the field `value`: a text if it is UTF-8, and otherwise bytes. When fields are first read, the keys are read again, and
 ///   the position of each key is stored (8 bytes).
 /// * On first use, the pages of keys and the beginning of each value are read. The resulting table
 ///   is stored beside each file (hidden, ending in `.feedwater1`) or in the cache directory.
@@ -142,9 +143,9 @@ impl Format for LmdbSettings {
         &self,
         place: &FieldPlace<'_>,
         to: &mut FieldSink<'_>,
-        _: &mut Vec<u8>,
+        buffer: &mut Vec<u8>,
     ) -> Result<(), DataError> {
-        fields::pass(place, to)
+        fields::pass(place, to, buffer)
     }
 
     fn is_plain(note: u32) -> bool {
@@ -238,12 +239,17 @@ impl LmdbSettings {
             excluded.add(ExclusionReason::OtherKey, "", 1, &shown(key));
             return Ok(());
         }
+        let for_fields = table.is_for_fields();
         if *values == LmdbValues::Auto {
-            let datum = datum::is_datum(window, value.clone())?;
+            let mut datum = datum::is_datum(window, value.clone())?;
+            if for_fields {
+                // A value may be any text, which may begin like a Datum.
+                datum &= datum::find(window, value.clone(), for_fields).is_ok();
+            }
             *values = if datum { LmdbValues::Datum } else { LmdbValues::Image };
         }
         let entry = match *values {
-            LmdbValues::Datum => datum::find(window, value),
+            LmdbValues::Datum => datum::find(window, value, for_fields),
             LmdbValues::Auto | LmdbValues::Image => Entry::new(value, -1, 0),
         };
         table.push(entry.map_err(|wrong| {

@@ -1,6 +1,6 @@
 //! Fields in `.npy` files, one value per sample.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::array;
 use super::{Npy, read, wrong};
@@ -32,9 +32,8 @@ struct FieldFile {
 }
 
 impl FieldArrays {
-    /// Opens the files of a field. Returns an error unless they have `count` values together.
-    pub fn open(storage: &Storage, name: &str, paths: &[PathBuf], count: u64) -> Result<Self> {
-        let key = format!("fields.{name}");
+    /// Opens the files of a field. `key` is the setting that names them.
+    pub fn open(storage: &Storage, name: &str, key: &str, paths: &[PathBuf]) -> Result<Self> {
         let mut files: Vec<FieldFile> = Vec::new();
         for path in paths {
             let io = |error| Error::io(path, &error);
@@ -48,20 +47,51 @@ impl FieldArrays {
             let opened = array.and_then(|array| {
                 FieldFile::new(path.clone(), storage.map(file), stamp, array, first)
             });
-            files.push(opened.map_err(|it| wrong(&key, path, it))?);
-        }
-        let found = files.last().map_or(0, |file| file.end);
-        if found != count {
-            let shown = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
-            let problem = format!(
-                "{shown} has {}, but the files of images have {}; name a file with one value per \
-                 sample",
-                counted(found, "value"),
-                counted(count, "sample")
-            );
-            return Err(Error::config(format!("source.{key}"), problem));
+            files.push(opened.map_err(|it| wrong(key, path, it))?);
         }
         Ok(Self { name: name.into(), files })
+    }
+
+    /// Name of the field.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Number of values.
+    pub fn count(&self) -> u64 {
+        self.files.last().map_or(0, |file| file.end)
+    }
+
+    /// Returns an error unless there are `count` values, as many as `others` have.
+    pub fn check_count(&self, count: u64, others: &str) -> Result<()> {
+        if self.count() == count {
+            return Ok(());
+        }
+        let shown = self.files.first().map(|it| it.path.display().to_string()).unwrap_or_default();
+        let problem = format!(
+            "{shown} has {}, but {others} have {}; name a file with one value per sample",
+            counted(self.count(), "value"),
+            counted(count, "sample")
+        );
+        Err(Error::config(format!("source.fields.{}", self.name), problem))
+    }
+
+    /// Path of the file that has the value of a sample, and the position of the value there.
+    pub fn location(&self, index: u64) -> (&Path, u64) {
+        let (file, first) = self.file(index);
+        (&file.path, index - first)
+    }
+
+    /// Paths of the files.
+    pub fn paths(&self) -> impl ExactSizeIterator<Item = &PathBuf> {
+        self.files.iter().map(|file| &file.path)
+    }
+
+    /// The file that has the value of a sample, and the index of its first sample.
+    fn file(&self, index: u64) -> (&FieldFile, u64) {
+        let number = self.files.partition_point(|file| file.end <= index);
+        let first = number.checked_sub(1).map_or(0, |before| self.files[before].end);
+        (&self.files[number], first)
     }
 
     /// Memory in bytes.
@@ -88,9 +118,7 @@ impl FieldArrays {
         put: &mut dyn FnMut(FieldValue<'_>) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
         let name = &self.name;
-        let number = self.files.partition_point(|file| file.end <= index);
-        let file = &self.files[number];
-        let first = number.checked_sub(1).map_or(0, |before| self.files[before].end);
+        let (file, first) = self.file(index);
         let FieldFile { item, elements, .. } = *file;
         let count = elements.unwrap_or(1);
         let bytes = if item.is_number() { item.value_bytes() } else { item.bytes };
@@ -115,7 +143,7 @@ impl FieldArrays {
             (b'S', _) => {
                 let end = buffer.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
                 let bytes = &buffer[..end];
-                put(str::from_utf8(bytes).map_or(FieldValue::Bytes(bytes), FieldValue::Text))
+                put(FieldValue::of_bytes(bytes))
             }
             (b'U', _) => put(FieldValue::Text(&text(name, buffer, item.big_endian)?)),
             (_, None) => item.pass_one(buffer, put),

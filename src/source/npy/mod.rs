@@ -9,7 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::largest::largest;
 use super::records::{FileError, expand};
-use super::{Configured, Fields, Hints, Identity, Page, Sealed, Source, settings};
+use super::{
+    BadShards, Configured, Fields, Hints, Identity, Page, Sealed, Source, VALUE, settings,
+    without_images,
+};
 use crate::error::{DataError, Error, Reason, Redacted, Result};
 use crate::field::numpy::{Array, Item, words};
 use crate::footprint::counted;
@@ -46,12 +49,15 @@ mod labels;
 ///   its images. Labels have the same size in memory as in their file.
 /// * The fields of a sample are the values of the arrays in the setting `fields`. Elements are
 ///   booleans, integers, floats of 16, 32 or 64 bits, or texts (`U`, `S`), in any byte order. The
-///   first axis of an array has the samples. An array of texts has no other axis.
+///   first axis of an array has the samples. An array of texts has no other axis. In the second
+///   source of a join, no files of images are needed: arrays that are not in `fields` are the field
+///   `value`.
 /// * Opening fails with the byte offset if the length of a file does not match its shape. If the
 ///   file changes after opening, its samples are errors. The format has no checksums, so this
 ///   source does not detect damaged pixels.
 pub struct Npy {
     storage: Storage,
+    /// Files of images. None if the source was opened for its fields.
     stacks: Vec<Stack>,
     labels: Option<Labels>,
     fields: Vec<FieldArrays>,
@@ -120,20 +126,7 @@ impl Configured for Npy {
     }
 
     fn open_with(paths: &[PathBuf], settings: &NpySettings, storage: &Storage) -> Result<Self> {
-        let mut files = expand(storage, Self::KEY, paths, ".npy")?;
-        let folder = files.first().and_then(|path| path.parent()).unwrap_or(Path::new(""));
-        let beside =
-            |key: &str, path: &Path| expand(storage, key, &[storage::join(folder, path)], ".npy");
-        let labels = match settings.labels.as_os_str().is_empty() {
-            true => Vec::new(),
-            false => beside("labels", &settings.labels)?,
-        };
-        let fields = settings.fields.iter();
-        let fields =
-            fields.map(|(name, path)| Ok((name, beside(&format!("fields.{name}"), path)?)));
-        let fields = fields.collect::<Result<Vec<(&String, Vec<PathBuf>)>>>()?;
-        let others = || fields.iter().flat_map(|(_, paths)| paths).chain(&labels);
-        files.retain(|path| others().all(|other| path != other));
+        let AllFiles { images: files, labels, fields } = AllFiles::find(paths, settings, storage)?;
         let mut stacks: Vec<Stack> = Vec::new();
         for path in files {
             let first = stacks.last().map_or(0, |stack| stack.samples.end);
@@ -148,6 +141,7 @@ impl Configured for Npy {
             );
             return Err(Error::config("source.npy", problem));
         }
+        fields.iter().try_for_each(|it| it.check_count(count, "the files of images"))?;
         let labels = (!labels.is_empty()).then(|| Labels::open(storage, &labels)).transpose()?;
         if let Some(labels) = &labels
             && labels.count() != count
@@ -161,10 +155,64 @@ impl Configured for Npy {
             );
             return Err(Error::config("source.labels", problem));
         }
-        let fields =
-            fields.iter().map(|(name, paths)| FieldArrays::open(storage, name, paths, count));
-        let fields = fields.collect::<Result<_>>()?;
         Ok(Self { storage: storage.clone(), stacks, labels, fields })
+    }
+
+    /// Opens the arrays of the fields. Files that would have the images are the field `value`. There
+    /// may be none of them, and they may have elements of any type and shape.
+    fn open_fields(
+        paths: &[PathBuf],
+        settings: &NpySettings,
+        storage: &Storage,
+        bad: BadShards,
+    ) -> Result<Self> {
+        bad.check_unset(Self::KEY)?;
+        let AllFiles { images: files, mut fields, .. } = AllFiles::find(paths, settings, storage)?;
+        if !files.is_empty() {
+            if fields.iter().any(|field| field.name() == VALUE) {
+                let problem = "is the name of the arrays of source.npy in a join; choose another";
+                return Err(Error::config(format!("source.fields.{VALUE}"), problem));
+            }
+            fields.insert(0, FieldArrays::open(storage, VALUE, Self::KEY, &files)?);
+        }
+        let first = fields.first().filter(|field| field.count() > 0);
+        let Some(first) = first else {
+            let shown = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
+            let problem = format!("no sample was found; the first path is {shown}");
+            return Err(Error::config("source.npy", problem));
+        };
+        let others = format!("the files of the field {:?}", first.name());
+        fields.iter().try_for_each(|field| field.check_count(first.count(), &others))?;
+        Ok(Self { storage: storage.clone(), stacks: Vec::new(), labels: None, fields })
+    }
+}
+
+/// Files of a source.
+struct AllFiles {
+    images: Vec<PathBuf>,
+    labels: Vec<PathBuf>,
+    fields: Vec<FieldArrays>,
+}
+
+impl AllFiles {
+    /// Lists the files, and opens those of the fields.
+    fn find(paths: &[PathBuf], settings: &NpySettings, storage: &Storage) -> Result<Self> {
+        let mut images = expand(storage, Npy::KEY, paths, ".npy")?;
+        let folder = images.first().and_then(|path| path.parent()).unwrap_or(Path::new(""));
+        let beside =
+            |key: &str, path: &Path| expand(storage, key, &[storage::join(folder, path)], ".npy");
+        let labels = match settings.labels.as_os_str().is_empty() {
+            true => Vec::new(),
+            false => beside("labels", &settings.labels)?,
+        };
+        let fields = settings.fields.iter().map(|(name, path)| {
+            let key = format!("fields.{name}");
+            FieldArrays::open(storage, name, &key, &beside(&key, path)?)
+        });
+        let fields = fields.collect::<Result<Vec<FieldArrays>>>()?;
+        let others = || fields.iter().flat_map(FieldArrays::paths).chain(&labels);
+        images.retain(|path| others().all(|other| path != other));
+        Ok(Self { images, labels, fields })
     }
 }
 
@@ -176,7 +224,8 @@ impl Npy {
 
 impl Source for Npy {
     fn len(&self) -> u64 {
-        self.stacks.last().map_or(0, |stack| stack.samples.end)
+        let of_fields = || self.fields.first().map_or(0, FieldArrays::count);
+        self.stacks.last().map_or_else(of_fields, |stack| stack.samples.end)
     }
 
     fn label(&self, index: u64) -> i64 {
@@ -185,11 +234,20 @@ impl Source for Npy {
 
     /// Path of the file, followed by the index of the image within the file in brackets.
     fn location(&self, index: u64) -> String {
-        let stack = self.stack(index);
-        format!("{}[{}]", Redacted::path(&stack.path), index - stack.samples.start)
+        let (path, number) = match (&self.stacks[..], &self.fields[..]) {
+            ([], [first, ..]) => first.location(index),
+            _ => {
+                let stack = self.stack(index);
+                (&*stack.path, index - stack.samples.start)
+            }
+        };
+        format!("{}[{number}]", Redacted::path(path))
     }
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
+        if self.stacks.is_empty() {
+            return Err(without_images());
+        }
         let stack = self.stack(index);
         let (head, bytes) = (stack.head(), stack.bytes());
         super::check_size(head.bytes().len() as u64 + bytes, limit)?;
@@ -205,7 +263,11 @@ impl Source for Npy {
 
     /// Path of the first file, number of further files, and number of samples.
     fn describe(&self) -> String {
-        let (first, more) = (Redacted::path(&self.stacks[0].path), self.stacks.len() - 1);
+        let (first, more) = match (&self.stacks[..], &self.fields[..]) {
+            ([], [first, ..]) => (first.location(0).0, first.paths().len() - 1),
+            (stacks, _) => (&*stacks[0].path, stacks.len() - 1),
+        };
+        let first = Redacted::path(first);
         let samples = counted(self.len(), "sample");
         match more {
             0 => format!("{first}: {samples}"),
@@ -253,6 +315,9 @@ impl Hints for Npy {
 
 impl Identity for Npy {
     fn version(&self, index: u64) -> Option<String> {
+        if self.stacks.is_empty() {
+            return None;
+        }
         let Stack { stamp, file, .. } = self.stack(index);
         match file.is_remote() {
             true => Some(stamp.to_string()),

@@ -7,14 +7,15 @@ use super::{
 };
 use crate::error::{DataError, reserve};
 use crate::source::records::{FieldPlace, FieldSink, FileError, Window, changed};
-use crate::source::{FieldKind, FieldValue};
+use crate::source::{FieldKind, FieldValue, VALUE};
 
 /// Number of bytes that are read at once, enough for the headers of most records.
 const AHEAD_BYTES: u64 = 256;
 
 const FLOAT_BYTES: usize = 4;
 
-/// Passes the label or labels, and the id of a sample to `to`.
+/// Passes the label or labels, and the id of a sample to `to`. For fields, also passes the contents
+/// of the record.
 pub fn pass(
     place: &FieldPlace<'_>,
     to: &mut FieldSink<'_>,
@@ -39,6 +40,12 @@ pub fn pass(
     if to.wants("id", FieldKind::Number) {
         let id = record.head[8..].first_chunk().expect("the header has 24 bytes");
         to.put("id", FieldValue::Integer(u64::from_le_bytes(*id).into()))?;
+    }
+    if place.for_fields && to.wants(VALUE, FieldKind::Bytes) {
+        let start = before_image(&record.head, record.len).ok_or_else(changed)?;
+        to.check_len(VALUE, record.len - start)?;
+        contents(&mut window, record.bytes.start, start..record.len, buffer)?;
+        to.put(VALUE, FieldValue::of_bytes(buffer))?;
     }
     Ok(())
 }

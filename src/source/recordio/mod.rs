@@ -34,7 +34,9 @@ const IN_PARTS: u32 = 1;
 ///   write records in the order of the index.
 /// * A label is an integer that is stored as a float. If records have lists of labels, the settings
 ///   must select one label.
-/// * The fields of a sample are `label`, a flat list of one or all of its labels, and `id`.
+/// * The fields of a sample are `label`, a flat list of one or all of its labels, and `id`. In the
+///   second source of a join, records need no image, and their contents are the field `value`: a
+///   text if it is UTF-8, and otherwise bytes.
 /// * Records without an image are skipped and counted
 ///   ([`Source::excluded`](super::Notes::excluded)). InsightFace's files have one such record at
 ///   the start and one for each identity.
@@ -106,14 +108,16 @@ impl Format for RecordIoSettings {
             // Records are padded to 4 bytes. The padding after the last record may be missing, so
             // `at` may be after the end of the file.
             at = record.bytes.end.next_multiple_of(4);
-            if before_image(&record.head, record.len) == Some(record.len) {
+            let is_empty = before_image(&record.head, record.len) == Some(record.len);
+            if is_empty && !table.is_for_fields() {
                 // InsightFace's files have records without an image: the first record, and one
                 // record for each identity.
                 let example = format!("byte {}", record.bytes.start);
                 excluded.add(ExclusionReason::EmptyRecord, "", 1, &example);
                 continue;
             }
-            table.push(self.entry(window, &record)?);
+            let label = if table.is_for_fields() { RecordIoLabel::None } else { self.label };
+            table.push(entry(window, &record, label)?);
         }
         Ok(())
     }
@@ -145,34 +149,33 @@ impl Format for RecordIoSettings {
     }
 }
 
-impl RecordIoSettings {
-    fn entry(&self, window: &mut Window, record: &Record) -> Result<Entry, FileError> {
-        let start = record.bytes.start;
-        let skipped = before_image(&record.head, record.len).ok_or_else(|| {
-            let problem =
-                format!("a record of {} bytes is too short for MXNet's image header", record.len);
-            FileError::new(start, problem)
-        })?;
-        let labels = u32_at(&record.head, 0);
-        let label = match (self.label, labels) {
-            (RecordIoLabel::None, _) => -1,
-            (RecordIoLabel::One, 2..) => {
-                let problem = format!(
-                    "the record has {labels} labels, but a sample can have one; set source.label \
-                     to \"first\" or \"none\""
-                );
-                return Err(FileError::new(start, problem));
-            }
-            (_, 0) => integer(u32_at(&record.head, 4), start)?,
-            (_, _) => integer(u32_at(&record.head, IR_BYTES), start)?,
-        };
-        if record.parts > 1 {
-            return Entry::new(record.bytes.clone(), label, IN_PARTS);
+/// Returns the entry of a record.
+fn entry(window: &mut Window, record: &Record, label: RecordIoLabel) -> Result<Entry, FileError> {
+    let start = record.bytes.start;
+    let skipped = before_image(&record.head, record.len).ok_or_else(|| {
+        let problem =
+            format!("a record of {} bytes is too short for MXNet's image header", record.len);
+        FileError::new(start, problem)
+    })?;
+    let labels = u32_at(&record.head, 0);
+    let label = match (label, labels) {
+        (RecordIoLabel::None, _) => -1,
+        (RecordIoLabel::One, 2..) => {
+            let problem = format!(
+                "the record has {labels} labels, but a sample can have one; set source.label to \
+                 \"first\" or \"none\""
+            );
+            return Err(FileError::new(start, problem));
         }
-        let image = start + HEAD_BYTES + skipped;
-        let before = window.at(image - BEFORE_BYTES as u64, BEFORE_BYTES as u64)?;
-        Entry::new(image..record.bytes.end, label, check_of(before))
+        (_, 0) => integer(u32_at(&record.head, 4), start)?,
+        (_, _) => integer(u32_at(&record.head, IR_BYTES), start)?,
+    };
+    if record.parts > 1 {
+        return Entry::new(record.bytes.clone(), label, IN_PARTS);
     }
+    let image = start + HEAD_BYTES + skipped;
+    let before = window.at(image - BEFORE_BYTES as u64, BEFORE_BYTES as u64)?;
+    Entry::new(image..record.bytes.end, label, check_of(before))
 }
 
 impl Record {

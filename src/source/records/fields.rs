@@ -4,11 +4,14 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use bytes::Bytes;
+
 use super::sink::Target;
 use super::spans::{Parts, Span};
+use super::stored_fields::MOST_FIELDS;
 use super::{
-    DAMAGED, FieldPlace, FieldSink, FileError, Format, Records, Shard, Window, changed, damaged,
-    not_read, unreadable,
+    DAMAGED, FieldPlace, FieldSink, FieldTables, FileError, Format, PackedName, Records, Shard,
+    Window, changed, damaged, not_read, unreadable,
 };
 use crate::error::{DataError, Error, Reason, Redacted, Result};
 use crate::field::Field;
@@ -25,6 +28,9 @@ const REQUESTED: u64 = 16;
 /// more, only those that are needed are fetched, one after another.
 const MOST_BESIDE: u64 = 4 << 20;
 
+/// Number of bytes that are read at once to find the tables of a file at a URL.
+const TABLES_AHEAD: u64 = 16 << 10;
+
 /// Size of an image in bytes up to which it is fetched with the fields around it, even if only the
 /// fields are needed. Two requests would take longer.
 const SMALL_IMAGE: u64 = 256 << 10;
@@ -34,7 +40,9 @@ const SMALL_IMAGE: u64 = 256 << 10;
 pub(super) struct ShardFields {
     /// Starts of the samples' records.
     starts: OnceLock<Vec<u64>>,
-    /// Held while `starts` is determined, so that threads wait instead of scanning the file too.
+    /// Tables of a file at a URL with the bytes that all samples need. `None` if fields have none.
+    tables: OnceLock<Option<(FieldTables, Bytes)>>,
+    /// Held while one of these is determined, so that threads wait instead of reading the file too.
     scan: Mutex<()>,
 }
 
@@ -42,6 +50,11 @@ impl ShardFields {
     /// Number of records whose start is stored.
     fn len(&self) -> usize {
         self.starts.get().map_or(0, Vec::len)
+    }
+
+    /// The tables of a file at a URL, if they are known.
+    fn known_tables(&self) -> Option<&(FieldTables, Bytes)> {
+        self.tables.get()?.as_ref()
     }
 }
 
@@ -76,6 +89,35 @@ impl Shard {
         Ok(self.fields.starts.get_or_init(|| starts))
     }
 
+    /// Returns the tables of a file at a URL, and the bytes that all samples need.
+    fn tables<F: Format>(&self, format: &F) -> Result<Option<&(FieldTables, Bytes)>, DataError> {
+        if let Some(tables) = self.fields.tables.get() {
+            return Ok(tables.as_ref());
+        }
+        // Single ranges are requested, because a scan would request much more.
+        let Some(file) = self.file.with_fetched(Vec::new()) else { return Ok(None) };
+        let _scan = self.fields.scan.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tables) = self.fields.tables.get() {
+            return Ok(tables.as_ref());
+        }
+        let mut window = Window::new(&file, self.stamp.len);
+        window.read_ahead(TABLES_AHEAD);
+        let found = match format.field_tables(&mut window)? {
+            None => None,
+            Some(tables) if tables.head > Window::BYTES => {
+                let problem = format!(
+                    "the descriptions of the fields have {} bytes; for files at URLs the maximum \
+                     is {} bytes; copy the file to a local disk",
+                    tables.head,
+                    Window::BYTES
+                );
+                return Err(DataError::new(Reason::Unsupported, problem));
+            }
+            Some(tables) => Some((tables, Bytes::copy_from_slice(window.at(0, tables.head)?))),
+        };
+        Ok(self.fields.tables.get_or_init(|| found).as_ref())
+    }
+
     /// Returns the range in which a sample lies with its fields. `None` if it is not known.
     fn extent(&self, number: u64) -> Result<Option<Range<u64>>, DataError> {
         let extents = self.extents.as_ref();
@@ -90,10 +132,15 @@ impl Shard {
 
     /// Returns the ranges of a file at a URL that are fetched for the fields of a sample, and for
     /// its image if `image`. `None` if they are too large, or if the sample has no fields.
-    fn ranges<F: Format>(&self, number: u64, image: bool) -> Option<Vec<Range<u64>>> {
+    fn ranges<F: Format>(&self, format: &F, number: u64, image: bool) -> Option<Vec<Range<u64>>> {
         let entry = self.entries[number as usize];
         if entry.len == DAMAGED || self.check_fields::<F>().is_err() {
             return None;
+        }
+        if let Some((tables, _)) = self.tables(format).ok()? {
+            let row = tables.rows + tables.stride * number;
+            let all = [Some(row..row + tables.stride), image.then(|| entry.offset..entry.end())];
+            return Some(all.into_iter().flatten().filter(|it| !it.is_empty()).collect());
         }
         let whole = self.extent(number).ok()?;
         let previous = || self.previous(number).min(entry.offset)..entry.end();
@@ -123,15 +170,18 @@ impl<F: Format> Records<F> {
     /// all files will be.
     pub(super) fn field_bytes(&self) -> u64 {
         let is_used = self.shards.iter().any(|shard| shard.fields.len() > 0);
-        if is_used { self.len() * size_of::<u64>() as u64 } else { 0 }
+        let starts = if is_used { self.len() * size_of::<u64>() as u64 } else { 0 };
+        let tables = self.shards.iter().filter_map(|shard| shard.fields.known_tables());
+        starts + tables.map(|(_, head)| head.len() as u64).sum::<u64>()
     }
 
-    /// Size in bytes of the largest part of a file that [`request`](Self::request) fetches.
+    /// Largest number of bytes that [`request`](Self::request) fetches for a sample.
     pub(super) fn largest_request(&self) -> u64 {
         let of_shard = |shard: &Shard| {
             let numbers = 0..shard.entries.len() as u64;
-            let ranges = numbers.filter_map(|number| shard.ranges::<F>(number, true));
-            ranges.flatten().map(|it| it.end - it.start).max().unwrap_or(0)
+            let ranges = numbers.filter_map(|number| shard.ranges(&self.format, number, true));
+            let bytes = |ranges: Vec<Range<u64>>| ranges.iter().map(|it| it.end - it.start).sum();
+            ranges.map(bytes).max().unwrap_or(0)
         };
         let remote = self.shards.iter().filter(|shard| shard.file.is_remote());
         remote.map(of_shard).max().unwrap_or(0)
@@ -144,7 +194,7 @@ impl<F: Format> Records<F> {
         if !shard.file.is_remote() {
             return None;
         }
-        let ranges = shard.ranges::<F>(index - shard.first(), image)?;
+        let ranges = shard.ranges(&self.format, index - shard.first(), image)?;
         let bytes: u64 = ranges.iter().map(|it| it.end - it.start).sum();
         if bytes > limit { None } else { self.spans.request(index, &shard.file, ranges) }
     }
@@ -163,7 +213,12 @@ impl<F: Format> Records<F> {
             return Err(damaged(entry.offset));
         }
         let fetched = match shard.file.is_remote() {
-            true => shard.file.with_fetched(self.fetched(index)?),
+            true => {
+                let mut parts = self.fetched(index)?;
+                let head = shard.tables(&self.format)?.map(|(_, head)| (0, head.clone()));
+                parts.extend(head);
+                shard.file.with_fetched(parts)
+            }
             false => None,
         };
         let file = fetched.as_ref().unwrap_or(&shard.file);
@@ -204,6 +259,7 @@ impl<F: Format> Records<F> {
             end,
             record,
             packed,
+            for_fields: self.for_fields,
         };
         let before = self.check_before(file, entry.offset, entry.crc);
         before.map_err(|error| not_read(error, entry.offset))?;
@@ -286,7 +342,19 @@ impl<F: Format> Fields for Records<F> {
         if !F::HAS_OPEN_FIELDS {
             return Ok(self.schema());
         }
-        let mut fields = Vec::new();
+        let mut fields: Vec<Field> = Vec::new();
+        if F::LISTS_FIELDS {
+            for shard in &self.shards {
+                let packed = shard.packed.as_deref();
+                for stored in &*shard.stored_fields {
+                    let meaning = packed.map_or(PackedName::Own, |it| it.find(&stored.name));
+                    let listed = F::listed(stored, meaning);
+                    let new = listed.filter(|it| fields.iter().all(|known| known.name != it.name));
+                    fields.extend(new.filter(|_| fields.len() < MOST_FIELDS));
+                }
+            }
+            return Ok(fields);
+        }
         for index in 0..self.len() {
             // A sample that cannot be read is an error when it is loaded.
             let _ = self.pass_fields(index, Target::Schema(&mut fields), &mut Vec::new());

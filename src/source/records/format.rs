@@ -6,11 +6,25 @@ use std::io;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Entries, FieldPlace, FieldSink, FileError, PackedFields, Window};
+use super::{
+    Entries, FieldPlace, FieldSink, FileError, PackedFields, PackedName, StoredField, Window,
+};
 use crate::error::DataError;
+use crate::field::Field;
 use crate::header::PnmHead;
 use crate::source::Exclusions;
 use crate::storage::File;
+
+/// Tables of a file from which the fields of samples are read, if they are not beside the images.
+#[derive(Clone, Copy)]
+pub struct FieldTables {
+    /// Number of bytes at the start of the file that the fields of all samples need.
+    pub head: u64,
+    /// Offset of the row of the first sample.
+    pub rows: u64,
+    /// Size of a row in bytes.
+    pub stride: u64,
+}
 
 /// Format of files with many samples, with its settings in a pipeline file. The table of a file
 /// must depend only on the file, the key and the settings.
@@ -77,15 +91,14 @@ pub trait Format:
         Ok(None)
     }
 
-    /// Changes the settings for a source whose fields are read, but not its images and labels. The
-    /// default changes nothing.
-    fn for_fields(&mut self) {}
-
     /// Whether [`walk`](Self::walk) adds samples in file order, with all samples before an error.
     const IN_ORDER: bool = false;
 
     /// Adds every sample of the file to the table, and counts skipped items. Must not allocate
     /// memory for a size only because the file states it, because the size may be wrong.
+    ///
+    /// If the table [is for fields](Entries::is_for_fields), a sample needs no image and no label.
+    /// The entry of a sample without an image is an empty range within its record.
     fn walk(
         &self,
         window: &mut Window,
@@ -103,6 +116,13 @@ pub trait Format:
     /// Whether the fields of files at URLs can be read. If not, the fields of a sample are in
     /// several places of the file. Default false.
     const HAS_REMOTE_FIELDS: bool = false;
+
+    /// Returns the tables of a file from which the fields of samples are read. `None`, the default,
+    /// if the fields of a sample are beside its image. Called when the fields of a file at a URL
+    /// are first read.
+    fn field_tables(&self, _window: &mut Window) -> Result<Option<FieldTables>, FileError> {
+        Ok(None)
+    }
 
     /// Returns the starts of the records of the first `count` samples, for formats that cannot find
     /// the record of an image otherwise. Called when the fields of an uncompressed local file are
@@ -124,6 +144,17 @@ pub trait Format:
     /// Whether the field may be the image of the sample itself. Default false.
     fn may_be_image(&self, _name: &str) -> bool {
         false
+    }
+
+    /// Whether [`walk`](Self::walk) adds the fields of all samples to the table. If not, and if a
+    /// sample may have fields that the first samples do not have, all samples are read for a list of
+    /// all fields. Default false.
+    const LISTS_FIELDS: bool = false;
+
+    /// Returns the field that samples store under this name. `None` if it is not a field. Called if
+    /// [`LISTS_FIELDS`](Self::LISTS_FIELDS).
+    fn listed(_stored: &StoredField, _meaning: PackedName<'_>) -> Option<Field> {
+        None
     }
 
     /// Whether a sample may have fields that the first samples do not have.

@@ -23,17 +23,17 @@ use sha2::{Digest, Sha256};
 use super::extents::Extents;
 use super::names::{self, Names};
 use super::packed::MOST_BYTES as MOST_PACKED_BYTES;
-use super::{DAMAGED, Entry, Exclusion, MOST_CLASSES_BYTES, PackedFields, Window};
+use super::{DAMAGED, Entry, Exclusion, MOST_CLASSES_BYTES, PackedFields, StoredField, Window};
 use crate::error::Redacted;
 use crate::file::{AtomicFile, create_private_folder, open_unfollowed};
 use crate::storage::{self, Identity, IndexFiles, Stamp, Storage};
 
 /// First bytes of a table. The last character is the version of the table's layout and of the data
 /// that scans collect: version 5 added the identity and the checksum of the file, version 6 the
-/// names, version 7 the extents, hard links and names of packed fields. Big-endian machines use
-/// another character, because numbers are stored in the machine's byte order.
+/// names, version 7 the extents, hard links and names of packed fields, version 8 the names of all
+/// fields. Big-endian machines use another character, because numbers are stored in the machine's byte order.
 const MAGIC: &[u8; 16] =
-    if cfg!(target_endian = "little") { b"feedwater index7" } else { b"feedwater index'" };
+    if cfg!(target_endian = "little") { b"feedwater index8" } else { b"feedwater index(" };
 /// Size of the header: magic, checksum of the rest, hash, key, lengths of the names and of the
 /// extents, and length of the JSON text with the [`Facts`].
 const HEAD_BYTES: usize = 16 + 4 + 32 + 24 + 24 + 4 + 8 + 8 + 8;
@@ -61,6 +61,8 @@ pub struct Facts {
     pub classes: Vec<String>,
     /// Names under which `feedwater pack` has stored fields.
     pub packed: PackedFields,
+    /// Names under which the samples store fields.
+    pub fields: Vec<StoredField>,
     /// Whether several samples may have their image at the same position.
     pub hard_links: bool,
     /// End of the last sample, if the table has extents.

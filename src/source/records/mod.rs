@@ -24,7 +24,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::{
     Exclusion, Exclusions, Expected, Fields, Hints, Identity, Notes, Page, RemoteReads, Sealed,
-    Source,
+    Source, without_images,
 };
 use crate::error::{DataError, Reason, Redacted, Result};
 use crate::field::Field;
@@ -37,10 +37,11 @@ pub use classes::CLASSES_NAME;
 pub use entry::Entry;
 pub use file_error::FileError;
 pub use files::matches;
-pub use format::Format;
+pub use format::{FieldTables, Format};
 pub use names::Entries;
 pub use packed::{FIELDS_NAME, FORMS, PackedFields, PackedName, each_packed, form_kind};
 pub use sink::{FieldPlace, FieldSink};
+pub use stored_fields::{StoredField, StoredFields};
 pub use window::Window;
 
 use entry::DAMAGED;
@@ -71,6 +72,7 @@ mod packed;
 pub(in crate::source) mod protobuf;
 mod sink;
 mod spans;
+mod stored_fields;
 mod table;
 mod window;
 
@@ -95,6 +97,8 @@ pub struct Records<F> {
     listed: OnceLock<Vec<Field>>,
     /// Warning about bad shards.
     warning: Option<String>,
+    /// Whether the source was opened for its fields, so samples may have no image.
+    for_fields: bool,
     format: F,
 }
 
@@ -114,6 +118,9 @@ struct Shard {
     has_hard_links: bool,
     /// Names under which `feedwater pack` has stored fields, if there are any.
     packed: Option<Box<PackedFields>>,
+    /// Names under which the samples store fields, if [`Format::LISTS_FIELDS`]. Successive files
+    /// with equal names share them.
+    stored_fields: Arc<[StoredField]>,
     /// Index after the file's last sample.
     end: u64,
     fields: ShardFields,
@@ -141,6 +148,9 @@ impl<F: Format> Records<F> {
         page: &mut dyn Page,
         limit: u64,
     ) -> Result<(), DataError> {
+        if self.for_fields {
+            return Err(without_images());
+        }
         let (number, Entry { offset, len, crc, .. }) = self.find(index);
         let shard = &self.shards[number];
         if len == DAMAGED {
@@ -209,16 +219,24 @@ impl<F: Format> Records<F> {
         let (number, Entry { offset, len, crc, .. }) = self.find(index);
         let file = self.shards[number].file.with_fetched(Vec::new())?;
         let span = self.request(index, image, limit)?;
+        let format = self.format.clone();
         Some(Box::new(move |page, most| {
-            super::check_size(len.into(), most)?;
+            let head = F::head(crc);
+            let prefix = head.as_ref().map_or(&[][..], |head| head.bytes());
+            super::check_size(prefix.len() as u64 + u64::from(len), most)?;
             let end = offset + u64::from(len);
             let parts = span.parts().unwrap_or_else(|| Ok(Vec::new()));
             let parts = parts.map_err(|error| not_read(error, end))?;
             // Bytes that were not prefetched are requested now.
             let file = file.with_fetched(parts).unwrap_or(file);
-            let space = page.space(len as usize)?;
-            file.read_exact_at(space, offset).map_err(|error| not_read(error, end))?;
-            verify::<F>(space, offset, crc)
+            let whole = page.space(prefix.len() + len as usize)?;
+            let (before, space) = whole.split_at_mut(prefix.len());
+            before.copy_from_slice(prefix);
+            let filled = format.fill(crc, &file, offset, space);
+            let kept = filled.map_err(|error| not_read(error, end))?;
+            verify::<F>(space, offset, crc)?;
+            page.truncate(prefix.len() + kept);
+            Ok(())
         }))
     }
 
@@ -348,10 +366,9 @@ impl<F: Format> RemoteReads for Records<F> {
         }
     }
 
-    /// One request for the fields and the image, if at most 4 MiB of the file belong to the fields.
+    /// One request for the fields and the image, if at most 4 MiB of the file belong to the fields
+    /// and are beside the image. Two requests if the fields have a table of their own.
     fn expect_with_fields(&self, index: u64, image: bool, limit: u64) -> Option<Expected> {
-        let note = self.find(index).1.crc;
-        let image = image && F::is_plain(note) && F::head(note).is_none();
         self.expect_whole(index, image, limit)
             .or_else(|| if image { self.expect(index, limit) } else { None })
     }
@@ -393,7 +410,11 @@ impl<F: Format> Hints for Records<F> {
         let shards = self.shards.capacity() * size_of::<Shard>();
         let files: u64 = self.shards.iter().map(|shard| shard.file.memory_bytes()).sum();
         let classes = self.classes.iter().map(|name| name.capacity() + size_of::<String>());
-        let within = within + classes.sum::<usize>();
+        let mut lists: Vec<_> = self.shards.iter().map(|shard| &shard.stored_fields).collect();
+        lists.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        let names = lists.iter().flat_map(|list| list.iter());
+        let names = names.map(|it| it.name.capacity() + size_of::<StoredField>());
+        let within = within + classes.chain(names).sum::<usize>();
         let unpacker = if self.packed() == 0 { 0 } else { self.unpacker.memory_bytes() };
         (within + shards) as u64 + files + unpacker + self.field_bytes()
     }

@@ -3,8 +3,10 @@
 
 use std::ops::Range;
 
-use super::Entry;
+#[cfg(doc)]
+use super::Format;
 use super::extents::ExtentList;
+use super::{Entry, StoredField, StoredFields};
 
 /// List of names that stores common beginnings once, because neighbouring names usually differ only
 /// in a few digits. Names are grouped into blocks. The first name of a block is stored completely,
@@ -27,10 +29,14 @@ pub struct Entries {
     pub(super) list: Vec<Entry>,
     pub(super) names: Names,
     pub(super) extents: ExtentList,
+    /// Names under which the samples store fields, if [`Format::LISTS_FIELDS`].
+    pub(super) fields: StoredFields,
     /// Whether several samples may have their image at the same position.
     pub(super) has_hard_links: bool,
     /// Whether the names and the extents of the samples are stored.
     keeps_names: bool,
+    /// Whether samples need no image and no label.
+    for_fields: bool,
 }
 
 /// Number of names per block.
@@ -141,14 +147,21 @@ fn next(text: &[u8]) -> Option<(usize, &[u8], &[u8])> {
 
 impl Entries {
     /// Creates an empty list.
-    pub(super) fn new(keeps_names: bool) -> Self {
+    pub(super) fn new(keeps_names: bool, for_fields: bool) -> Self {
         Self {
             list: Vec::new(),
             names: Names::default(),
             extents: ExtentList::default(),
+            fields: StoredFields::default(),
             has_hard_links: false,
             keeps_names,
+            for_fields,
         }
+    }
+
+    /// Whether only the fields of the samples will be read, so samples need no image and no label.
+    pub fn is_for_fields(&self) -> bool {
+        self.for_fields
     }
 
     /// Whether the names and the extents of the samples are stored.
@@ -173,6 +186,16 @@ impl Entries {
         }
     }
 
+    /// Whether a field of a sample need not be added.
+    pub fn has_field(&self, name: &str) -> bool {
+        self.fields.has(name)
+    }
+
+    /// Adds a field of a sample.
+    pub fn add_field(&mut self, field: StoredField) {
+        self.fields.add(field);
+    }
+
     /// Records that several samples may have their image at the same position. Their fields cannot
     /// be read then.
     pub fn set_hard_links(&mut self) {
@@ -181,7 +204,7 @@ impl Entries {
 
     /// Removes all samples.
     pub(super) fn clear(&mut self) {
-        *self = Self::new(self.keeps_names);
+        *self = Self::new(self.keeps_names, self.for_fields);
     }
 }
 

@@ -47,6 +47,17 @@ impl<F: Format> Records<F> {
         storage: &Storage,
         bad: BadShards,
     ) -> Result<Self> {
+        Self::opened(paths, format, storage, bad, false)
+    }
+
+    /// Opens the files. With `for_fields`, samples need no image and no label.
+    fn opened(
+        paths: &[PathBuf],
+        format: &F,
+        storage: &Storage,
+        bad: BadShards,
+        for_fields: bool,
+    ) -> Result<Self> {
         if bad == BadShards::UntilDamage && !F::IN_ORDER {
             let problem = format!(
                 "is \"until_damage\", but {} files are not read from beginning to end; write \
@@ -65,7 +76,7 @@ impl<F: Format> Records<F> {
         let mut bad_shards = BadShardList::default();
         let unpacker = Unpacker::new(storage.clone(), Limits::default());
         let table = |number, path: &PathBuf| {
-            let opened = table_of(storage, path, number, format, &unpacker, bad);
+            let opened = table_of(storage, path, number, format, &unpacker, bad, for_fields);
             opened.or_else(|unopened| match unopened {
                 Unopened::File(error) => {
                     Ok(Opened { table: None, bad: Some(bad.allow(path, error)?) })
@@ -93,6 +104,11 @@ impl<F: Format> Records<F> {
             let path = path.clone();
             let names = (!names.bytes().is_empty()).then(|| Box::new(names));
             let extents = (!extents.stored().0.is_empty()).then(|| Box::new(extents));
+            let before = shards.last().map(|shard: &Shard| &shard.stored_fields);
+            let stored_fields = match before {
+                Some(before) if before[..] == facts.fields[..] => before.clone(),
+                _ => facts.fields.into(),
+            };
             let shard = Shard {
                 path,
                 file,
@@ -103,6 +119,7 @@ impl<F: Format> Records<F> {
                 names,
                 extents,
                 has_hard_links: facts.hard_links,
+                stored_fields,
                 packed: (!facts.packed.is_empty()).then(|| Box::new(facts.packed)),
                 end,
                 fields: Default::default(),
@@ -136,6 +153,7 @@ impl<F: Format> Records<F> {
             spans: Arc::default(),
             listed: OnceLock::new(),
             warning,
+            for_fields,
             format,
         })
     }
@@ -169,8 +187,6 @@ impl<F: Format> Configured for Records<F> {
         storage: &Storage,
         bad: BadShards,
     ) -> Result<Self> {
-        let mut settings = settings.clone();
-        settings.for_fields();
-        Self::open_shards(paths, &settings, storage, bad)
+        Self::opened(paths, settings, storage, bad, true)
     }
 }

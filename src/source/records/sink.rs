@@ -2,14 +2,12 @@
 
 use std::ops::Range;
 
+use super::stored_fields::MOST_FIELDS;
 use super::{Entry, PackedFields, PackedName, Shard, Window, not_read};
 use crate::error::{DataError, Reason, reserve};
 use crate::field::{Field, FieldKind, FieldValue};
 use crate::source::PutField;
 use crate::storage::File;
-
-/// Maximum number of fields that are listed.
-const MOST_NAMES: usize = 1000;
 
 /// Number of bytes that are read at once from a file at a URL, for a sample that was not fetched
 /// with its fields.
@@ -40,6 +38,9 @@ pub struct FieldPlace<'a> {
     /// Names under which `feedwater pack` has stored the fields of the file; `None` for other
     /// files.
     pub packed: Option<&'a PackedFields>,
+    /// Whether the source was opened for its fields. The sample may then have no image, and what
+    /// other sources read as the image may be the field [`VALUE`](crate::source::VALUE).
+    pub for_fields: bool,
 }
 
 impl<'a> FieldPlace<'a> {
@@ -79,7 +80,7 @@ impl FieldSink<'_> {
     pub fn wants(&mut self, name: &str, kind: FieldKind) -> bool {
         match &mut self.to {
             Target::Schema(fields) => {
-                if fields.len() < MOST_NAMES && fields.iter().all(|field| field.name != name) {
+                if fields.len() < MOST_FIELDS && fields.iter().all(|field| field.name != name) {
                     fields.push(Field { name: name.into(), kind });
                 }
                 false

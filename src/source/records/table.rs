@@ -82,6 +82,7 @@ pub fn table_of<F: Format>(
     format: &F,
     unpacker: &Arc<Unpacker>,
     bad: BadShards,
+    for_fields: bool,
 ) -> Result<Opened, Unopened> {
     let io = |error: io::Error| Error::io(path, &error);
     let file = storage.open_pooled(path).map_err(io)?;
@@ -93,8 +94,11 @@ pub fn table_of<F: Format>(
         true => stamp.to_string(),
         false => format!("{stamp}, {identity}"),
     };
-    let settings = serde_json::to_string(format)
+    let mut settings = serde_json::to_string(format)
         .map_err(|error| Error::config(format!("source.{}", F::KEY), error.to_string()))?;
+    if for_fields {
+        settings += "\nfor fields";
+    }
     let index = |packing: Option<Packing>| {
         let packed = packing.map_or(String::new(), |packing| format!("\n{packing:?}"));
         index::Index::new(storage, path, F::KEY, &format!("{settings}{packed}"))
@@ -115,7 +119,7 @@ pub fn table_of<F: Format>(
     }
     let packing = packing::<F>(&file).map_err(io)?;
     let (file, len) = opened(file, packing);
-    let mut entries = Entries::new(is_remote || packing.is_some());
+    let mut entries = Entries::new(is_remote || packing.is_some(), for_fields);
     let mut excluded = Exclusions::default();
     let mut first = Window::new(&file, len);
     let classes = format.classes(&mut first);
@@ -158,11 +162,12 @@ pub fn table_of<F: Format>(
         let problem = "was changed while it was indexed; wait until it is written";
         return Err(io(io::Error::other(problem)).into());
     }
-    let Entries { list, mut names, extents, has_hard_links, .. } = entries;
+    let Entries { list, mut names, extents, fields, has_hard_links, .. } = entries;
     names.finish();
     let extents = extents.finish();
     let (excluded, end) = (excluded.into_list(), extents.stored().1);
-    let facts = Facts { excluded, classes, packed, hard_links: has_hard_links, end };
+    let fields = fields.finish();
+    let facts = Facts { excluded, classes, packed, fields, hard_links: has_hard_links, end };
     let contents = (list.into_boxed_slice(), names, extents, facts);
     // A table with only the samples before the damage is not stored. After a repair of the shard,
     // or with another policy, the next scan must find all samples.

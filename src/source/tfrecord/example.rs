@@ -12,9 +12,12 @@
 use std::ops::Range;
 
 use super::TfRecordSettings;
+use crate::source::NO_LABEL;
 use crate::source::label::{self, MOST_NAME_BYTES};
 use crate::source::records::protobuf::{Fields, Value};
-use crate::source::records::{FileError, MOST_CLASSES_BYTES, Window};
+use crate::source::records::{
+    CLASSES_NAME, Entries, FIELDS_NAME, FileError, MOST_CLASSES_BYTES, StoredField, Window,
+};
 
 /// Numbers of the lists in `Feature`.
 pub const BYTES_LIST: u64 = 1;
@@ -23,16 +26,39 @@ pub const INT64_LIST: u64 = 3;
 
 const FLOAT_BYTES: u64 = 4;
 
-/// Returns the byte range of a record's image in the file, and the record's label.
+/// Maximum length of a field's name in bytes. Features with longer names are no fields.
+const MOST_FIELD_NAME_BYTES: u64 = 4096;
+
+/// Image and label of a record.
+pub struct Found {
+    /// Byte range of the image in the file.
+    pub image: Range<u64>,
+    pub label: i64,
+    /// Features that no record before had.
+    pub new_fields: Vec<StoredField>,
+}
+
+/// Finds the image and the label of a record. For fields, a record needs no image: the range is
+/// empty then, and there is no label.
 pub fn find(
     window: &mut Window,
     record: Range<u64>,
     settings: &TfRecordSettings,
-) -> Result<(Range<u64>, i64), FileError> {
+    table: &Entries,
+) -> Result<Found, FileError> {
+    let mut new_fields = Vec::new();
     let TfRecordSettings { image, label: label_name } = settings;
     let (mut encoded, mut class) = (None, None);
     let mut names = Vec::new();
     each_feature(window, record.clone(), |window, name, feature| {
+        if let Some(text) = field_name(window, &name)?
+            && !feature.is_empty()
+            && !table.has_field(text)
+        {
+            let name = text.to_string();
+            let is_list = is_list(window, &feature)?;
+            new_fields.push(StoredField { name, is_list });
+        }
         if equal(window, &name, image)? {
             encoded = Some(feature);
         } else if !label_name.is_empty() && equal(window, &name, label_name)? {
@@ -42,7 +68,7 @@ pub fn find(
         }
         Ok(())
     })?;
-    let missing = |window: &mut Window, key: &str, setting: &str, more: &str| {
+    let missing = |window: &mut Window, key: &str, setting: &str, more: &str| -> Result<Found, FileError> {
         let mut shown = Vec::new();
         for name in &names {
             let bytes = window.at(name.start, (name.end - name.start).min(100))?;
@@ -55,16 +81,40 @@ pub fn find(
         );
         Err(FileError::new(record.start, problem))
     };
+    if table.is_for_fields() {
+        let image = encoded.and_then(|encoded| one_bytes(window, encoded, image).ok());
+        let image = image.unwrap_or(record.start..record.start);
+        return Ok(Found { image, label: NO_LABEL, new_fields });
+    }
     let Some(encoded) = encoded else {
         return missing(window, image, "image", "");
     };
     let encoded = one_bytes(window, encoded, image)?;
     let class = match class {
         Some(class) => one_number(window, class, label_name)?,
-        None if label_name.is_empty() => -1,
+        None if label_name.is_empty() => NO_LABEL,
         None => return missing(window, label_name, "label", " or none (\"\")"),
     };
-    Ok((encoded, class))
+    Ok(Found { image: encoded, label: class, new_fields })
+}
+
+/// Returns the name of a feature if it may be a field.
+pub fn field_name<'a>(
+    window: &'a mut Window,
+    name: &Range<u64>,
+) -> Result<Option<&'a str>, FileError> {
+    let len = name.end - name.start;
+    if len > MOST_FIELD_NAME_BYTES {
+        return Ok(None);
+    }
+    let name = str::from_utf8(window.at(name.start, len)?).ok();
+    Ok(name.filter(|name| ![CLASSES_NAME, FIELDS_NAME].contains(name)))
+}
+
+/// Whether a feature that is not empty is a list of numbers.
+pub fn is_list(window: &mut Window, feature: &Range<u64>) -> Result<bool, FileError> {
+    let [tag] = *window.at(feature.start, 1)?.first_chunk().expect("one byte");
+    Ok(matches!(u64::from(tag >> 3), FLOAT_LIST | INT64_LIST))
 }
 
 /// Returns the texts in the bytes list of a feature. The list is empty if the record does not have

@@ -3,15 +3,15 @@
 use std::io::{self, Write};
 use std::ops::Range;
 
-use super::example::{BYTES_LIST, FLOAT_LIST, INT64_LIST, each_feature};
+use super::example::{BYTES_LIST, FLOAT_LIST, INT64_LIST, each_feature, field_name, is_list};
 use super::message::{Item, Malformed, Message};
 use super::{checked_len, masked};
 use crate::error::{DataError, Reason, reserve};
 use crate::source::records::{
-    CLASSES_NAME, Entry, FIELDS_NAME, FieldPlace, FieldSink, FileError, PackedName, Window,
-    changed, damaged, each_packed, form_kind,
+    Entry, FieldPlace, FieldSink, PackedName, StoredField, Window, changed, damaged, each_packed,
+    form_kind,
 };
-use crate::source::{FieldKind, FieldValue, file_value};
+use crate::source::{Field, FieldKind, FieldValue, file_value};
 
 /// Number of bytes that are read at once while images are skipped.
 const AHEAD_BYTES: u64 = 4096;
@@ -19,9 +19,6 @@ const AHEAD_BYTES: u64 = 4096;
 /// Maximum number of bytes beside the image for which the checksum of a record is verified. It
 /// requires reading all of them, also those of features that are not wanted.
 const MOST_CHECKED: u64 = 64 << 10;
-
-/// Maximum length of a feature's name in bytes. Features with longer names are ignored.
-const MOST_NAME_BYTES: u64 = 4096;
 
 const FLOAT_BYTES: usize = 4;
 
@@ -37,32 +34,12 @@ pub fn pass(
     // If a feature occurs several times, the last occurrence is used, as for the image.
     let mut found: Vec<(String, Stored, Range<u64>)> = Vec::new();
     each_feature(&mut window, record, |window, name, feature| {
-        let len = name.end - name.start;
-        if len > MOST_NAME_BYTES {
-            return Ok(());
-        }
-        let Ok(name) = str::from_utf8(window.at(name.start, len)?).map(str::to_string) else {
-            return Ok(());
-        };
-        if name == CLASSES_NAME || name == FIELDS_NAME {
-            return Ok(());
-        }
-        let (name, stored) = match place.meaning(&name) {
-            PackedName::Own => (name, Stored::Natural),
-            PackedName::Natural(field) => (field.into(), Stored::Natural),
-            PackedName::File(field) => (field.into(), Stored::File(name)),
-            PackedName::Form(field, form) => (field.into(), Stored::Form(form)),
-            PackedName::Hidden => return Ok(()),
-        };
+        let Some(name) = field_name(window, &name)?.map(str::to_string) else { return Ok(()) };
+        let Some((name, stored)) = stored(&name, place.meaning(&name)) else { return Ok(()) };
         if let Some(earlier) = found.iter_mut().find(|(known, ..)| *known == name) {
             (earlier.1, earlier.2) = (stored, feature);
         } else if !feature.is_empty() {
-            let kind = match &stored {
-                Stored::Natural => kind(window, feature.clone())?,
-                Stored::File(name) => file_value::kind(name),
-                Stored::Form(form) => form_kind(form),
-            };
-            if to.wants(&name, kind) {
+            if to.wants(&name, stored.kind(is_list(window, &feature)?)) {
                 found.push((name, stored, feature));
             }
         }
@@ -122,13 +99,34 @@ fn verify(window: &mut Window, record: Range<u64>, entry: Entry) -> Result<(), D
     }
 }
 
-/// Kind of the values of a feature.
-fn kind(window: &mut Window, feature: Range<u64>) -> Result<FieldKind, FileError> {
-    let [tag] = *window.at(feature.start, 1)?.first_chunk().expect("one byte");
-    Ok(match u64::from(tag >> 3) {
-        FLOAT_LIST | INT64_LIST => FieldKind::List,
-        _ => FieldKind::Bytes,
+/// Returns the field that samples store under this name, as
+/// [`Format::listed`](crate::source::records::Format::listed).
+pub fn listed(found: &StoredField, meaning: PackedName<'_>) -> Option<Field> {
+    let (name, stored) = stored(&found.name, meaning)?;
+    Some(Field { name, kind: stored.kind(found.is_list) })
+}
+
+/// Returns the field that a feature is, and the kind of the feature. `None` if it is no field.
+fn stored(name: &str, meaning: PackedName<'_>) -> Option<(String, Stored)> {
+    Some(match meaning {
+        PackedName::Own => (name.into(), Stored::Natural),
+        PackedName::Natural(field) => (field.into(), Stored::Natural),
+        PackedName::File(field) => (field.into(), Stored::File(name.into())),
+        PackedName::Form(field, form) => (field.into(), Stored::Form(form)),
+        PackedName::Hidden => return None,
     })
+}
+
+impl Stored {
+    /// Kind of the values of the feature.
+    fn kind(&self, is_list: bool) -> FieldKind {
+        match self {
+            Stored::Natural if is_list => FieldKind::List,
+            Stored::Natural => FieldKind::Bytes,
+            Stored::File(name) => file_value::kind(name),
+            Stored::Form(form) => form_kind(form),
+        }
+    }
 }
 
 /// Kind of a feature.

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::Exclusions;
+use super::{Exclusions, Field};
 use super::records::{
     CLASSES_NAME, Entries, Entry, FIELDS_NAME, FieldPlace, FieldSink, FileError, Format,
-    PackedFields, Records, Window,
+    PackedFields, PackedName, Records, StoredField, Window,
 };
 use crate::error::DataError;
 
@@ -109,6 +109,12 @@ impl Format for TfRecordSettings {
         fields::pass(place, to, buffer)
     }
 
+    const LISTS_FIELDS: bool = true;
+
+    fn listed(stored: &StoredField, meaning: PackedName<'_>) -> Option<Field> {
+        fields::listed(stored, meaning)
+    }
+
     fn walk(
         &self,
         window: &mut Window,
@@ -127,7 +133,7 @@ impl Format for TfRecordSettings {
             // Loads the whole record with one read if it fits into the window. The calls below then
             // read from memory.
             window.at(start, len.min(Window::BYTES))?;
-            let found = example::find(window, start..end, self);
+            let found = example::find(window, start..end, self, table);
             // A damaged record may contain anything, so the checksum is verified before an error of
             // the parser is reported.
             let whole = window.crc32c(start..end)?;
@@ -135,7 +141,8 @@ impl Format for TfRecordSettings {
             if masked(whole) != u32::from_le_bytes(*expected) {
                 table.push_whole(at..end + 4, Entry::damaged(at), &[]);
             } else {
-                let (image, label) = found?;
+                let example::Found { image, label, new_fields } = found?;
+                new_fields.into_iter().for_each(|field| table.add_field(field));
                 // The checksum of the image is computed in a separate pass, which is faster for
                 // most records.
                 let crc = window.crc32c(image.clone())?;

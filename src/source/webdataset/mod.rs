@@ -7,9 +7,10 @@ use serde_json::Value;
 
 use super::records::{
     CLASSES_NAME, Entries, Entry, FIELDS_NAME, FieldPlace, FieldSink, FileError, Format,
-    MOST_CLASSES_BYTES, PackedFields, PackedName, Records, Window, changed, each_packed, form_kind,
+    MOST_CLASSES_BYTES, PackedFields, PackedName, Records, StoredField, Window, changed, each_packed,
+    form_kind,
 };
-use super::{ExclusionReason, Exclusions, exclusion, file_value, label};
+use super::{ExclusionReason, Exclusions, Field, FieldKind, exclusion, file_value, label};
 use crate::error::{DataError, Reason};
 use crate::storage::File;
 
@@ -139,13 +140,6 @@ impl Format for WebDatasetSettings {
         Ok(String::from_utf8(group(place)?.0).ok())
     }
 
-    /// Samples are those of all keys, also without an image or a label.
-    fn for_fields(&mut self) {
-        self.image = ANY.into();
-        self.label = String::new();
-        self.label_key = String::new();
-    }
-
     const HAS_REMOTE_FIELDS: bool = true;
 
     /// The files of a sample, named by their extensions. They follow each other, before or after
@@ -157,23 +151,15 @@ impl Format for WebDatasetSettings {
         buffer: &mut Vec<u8>,
     ) -> Result<(), DataError> {
         let (_, parts) = group(place)?;
-        // The field of each file, and the form of its value if `pack` has stored it.
-        let field = |(name, bytes): (_, _)| {
+        let field = |(name, bytes)| {
             let name: &String = name;
-            let (field, form) = match place.meaning(name) {
-                // The label, or the image, under the name of a packed field.
-                PackedName::Natural(field) if field == name => return None,
-                PackedName::Own | PackedName::Natural(_) => (&name[..], None),
-                PackedName::File(field) => (field, None),
-                PackedName::Form(field, form) => (field, Some(form)),
-                PackedName::Hidden => return None,
-            };
+            let (field, form) = field_of(name, place.meaning(name))?;
             Some((field, form, name, bytes))
         };
         let found: Vec<_> =
             parts.iter().map(|(name, bytes)| (name, bytes)).filter_map(field).collect();
         for (field, form, name, bytes) in &found {
-            if !to.wants(field, form.map_or_else(|| file_value::kind(name), form_kind)) {
+            if !to.wants(field, kind(name, *form)) {
                 continue;
             }
             if found.iter().filter(|(other, ..)| other == field).count() > 1 {
@@ -189,6 +175,13 @@ impl Format for WebDatasetSettings {
         Ok(())
     }
 
+    const LISTS_FIELDS: bool = true;
+
+    fn listed(stored: &StoredField, meaning: PackedName<'_>) -> Option<Field> {
+        let (field, form) = field_of(&stored.name, meaning)?;
+        Some(Field { name: field.into(), kind: kind(&stored.name, form) })
+    }
+
     fn walk(
         &self,
         window: &mut Window,
@@ -196,9 +189,12 @@ impl Format for WebDatasetSettings {
         excluded: &mut Exclusions,
     ) -> Result<(), FileError> {
         window.read_ahead(tar::AHEAD_BYTES);
+        // For fields, samples are those of all keys, also without an image or a label.
+        let any = Self { image: ANY.into(), label: String::new(), label_key: String::new() };
+        let settings = if table.is_for_fields() { &any } else { self };
         let images: Vec<String> =
-            self.image.split(';').map(|it| it.trim().to_lowercase()).collect();
-        let wanted = self.label.to_lowercase();
+            settings.image.split(';').map(|it| it.trim().to_lowercase()).collect();
+        let wanted = settings.label.to_lowercase();
         let mut members = tar::Members::default();
         let mut group = Group::default();
         while let Some(member) = members.next(window)? {
@@ -237,13 +233,16 @@ impl Format for WebDatasetSettings {
             // In concatenated archives, the first key of an archive may equal the last key of the
             // previous archive. The two keys belong to different samples.
             if key != group.key || archive != group.archive {
-                std::mem::take(&mut group).finish(self, table, excluded)?;
+                std::mem::take(&mut group).finish(settings, table, excluded)?;
                 group = Group { key: key.to_vec(), archive, start, offset, ..Group::default() };
             }
             let twice = || {
                 let name = String::from_utf8_lossy(&name);
                 FileError::new(offset, format!("the sample already has a file {name:?}"))
             };
+            if !extension.is_empty() && !table.has_field(&extension) {
+                group.new_fields.push(extension.clone());
+            }
             let is_first = group.files == 0;
             group.files += 1;
             group.end = data.bytes.end;
@@ -267,7 +266,7 @@ impl Format for WebDatasetSettings {
                 group.other = extension;
             }
         }
-        group.finish(self, table, excluded)
+        group.finish(settings, table, excluded)
     }
 }
 
@@ -328,6 +327,8 @@ struct Group {
     label: Option<i64>,
     /// First extension of the sample that is not in the settings.
     other: String,
+    /// Extensions that no sample before had.
+    new_fields: Vec<String>,
 }
 
 impl Group {
@@ -360,6 +361,9 @@ impl Group {
                 return Err(FileError::new(self.offset, problem));
             }
         };
+        for name in self.new_fields {
+            table.add_field(StoredField { name, is_list: false });
+        }
         let extent = self.start..self.end;
         table.push_whole(extent, Entry::new(image.bytes, label, image.check)?, &name);
         Ok(())
@@ -440,6 +444,26 @@ fn group(place: &FieldPlace<'_>) -> Result<Files, DataError> {
         Some((key, _)) => Ok((key, parts)),
         None => Err(changed()),
     }
+}
+
+/// Returns the field that a file of a sample is, and the form of its value if `pack` has stored it.
+fn field_of<'a>(
+    name: &'a str,
+    meaning: PackedName<'a>,
+) -> Option<(&'a str, Option<&'static str>)> {
+    match meaning {
+        // The label, or the image, under the name of a packed field.
+        PackedName::Natural(field) if field == name => None,
+        PackedName::Own | PackedName::Natural(_) => Some((name, None)),
+        PackedName::File(field) => Some((field, None)),
+        PackedName::Form(field, form) => Some((field, Some(form))),
+        PackedName::Hidden => None,
+    }
+}
+
+/// Kind of the values of a field in files of this name, or in this form of `pack`.
+fn kind(name: &str, form: Option<&str>) -> FieldKind {
+    form.map_or_else(|| file_value::kind(name), form_kind)
 }
 
 /// Splits a name into key and extension like `webdataset.tariterators`.

@@ -2,6 +2,7 @@
 
 mod device;
 mod errors;
+mod fields;
 mod presized;
 mod row_index;
 

@@ -138,14 +138,14 @@ fn a_changed_environment_is_an_error() {
 const MAGIC: [u8; 4] = [0x0a, 0x23, 0xd7, 0xce];
 
 /// Encodes a part of a record.
-fn part(sort: u32, data: &[u8]) -> Vec<u8> {
+pub fn part(sort: u32, data: &[u8]) -> Vec<u8> {
     let mut part = [&MAGIC[..], &(sort << 29 | data.len() as u32).to_le_bytes(), data].concat();
     part.resize(part.len().next_multiple_of(4), 0);
     part
 }
 
 /// Contents of a record with these labels.
-fn contents(labels: &[f32], id: u64, image: &[u8]) -> Vec<u8> {
+pub fn contents(labels: &[f32], id: u64, image: &[u8]) -> Vec<u8> {
     let (flag, one) = match labels {
         [one] => (0, *one),
         _ => (labels.len() as u32, 0.0),

@@ -36,21 +36,21 @@ fn archive(path: &Path, images: usize) {
 }
 
 /// Opens the section `[source]` of a pipeline file in this folder.
-fn open(root: &Path, text: &str) -> Result<Arc<dyn Source>, Error> {
+pub fn open(root: &Path, text: &str) -> Result<Arc<dyn Source>, Error> {
     let pipeline = Pipeline::from_toml(&format!("[source]\n{text}"), root)?;
     let again = Pipeline::from_toml(&pipeline.to_toml()?, root)?;
     assert_eq!(again.source, pipeline.source, "{text}");
     pipeline.open()
 }
 
-fn config_error(root: &Path, text: &str) -> String {
+pub fn config_error(root: &Path, text: &str) -> String {
     match open(root, text) {
         Err(Error::Config(error)) => format!("{}: {}", error.key, error.problem),
         other => panic!("{text}: {:?}", other.map(|it| it.describe())),
     }
 }
 
-fn captions(source: Arc<dyn Source>, field: &str) -> Vec<(u64, String)> {
+pub fn captions(source: Arc<dyn Source>, field: &str) -> Vec<(u64, String)> {
     let column = ColumnSettings {
         default: Some(DefaultValue::Text("none".into())),
         ..with_field(field, ColumnSettings::text("column"))
@@ -59,7 +59,7 @@ fn captions(source: Arc<dyn Source>, field: &str) -> Vec<(u64, String)> {
     texts(&found, "column")
 }
 
-fn expected<const N: usize>(texts: [&str; N]) -> Vec<(u64, String)> {
+pub fn expected<const N: usize>(texts: [&str; N]) -> Vec<(u64, String)> {
     (0..).zip(texts.map(String::from)).collect()
 }
 

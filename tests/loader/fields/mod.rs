@@ -4,6 +4,7 @@ mod beton;
 mod coco;
 mod image_headers;
 mod join;
+mod join_sources;
 mod npy;
 mod npy_files;
 mod npz_files;
@@ -42,7 +43,7 @@ pub fn listed(name: &str, images: usize, lines: &str) -> (tempfile::TempDir, Fil
 }
 
 /// Folder with the images `0.jpg`, `1.jpg` and so on.
-fn folder(images: usize) -> tempfile::TempDir {
+pub fn folder(images: usize) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (number, (bytes, _)) in jpegs(images as u64).into_iter().enumerate() {
         fs::write(folder.path().join(format!("{number}.jpg")), bytes).unwrap();

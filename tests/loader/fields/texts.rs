@@ -132,9 +132,9 @@ fn other_values_are_errors_that_name_them() {
     }
     for (cell, words) in [
         ("[\"\"a\"\"", "is not JSON"),
-        ("[photo] a cat", "write such a text as [\"…\"]"),
         ("['a', 'b']", "json.dumps"),
-        ("[\"\"a\"\"] b", "is not JSON"),
+        ("[\"\"a\"\"] b", "write such a text as [\"…\"]"),
+        ("[ 'sic' ] a", "is not JSON"),
         ("[1]", "a list with the number 1 in it"),
     ] {
         for column in [ColumnSettings::texts("t"), picking(Pick::Random)] {
@@ -350,4 +350,43 @@ proptest! {
         let failing = (0..lists.len()).filter(|number| failing >> number & 7 == 7).count();
         prop_assert_eq!(compared, 2 * (lists.len() - failing));
     }
+}
+
+/// A caption may begin with a bracket. A value of JSON is what it is there.
+#[test]
+fn a_text_that_begins_with_a_bracket_and_is_not_json_is_one_text() {
+    let cells = ["[sic] a dog", " [1] a cat", "[", "[a, b]", "[1, 2", "[é]"];
+    let rows: String =
+        (0..).zip(cells).map(|(row, cell)| format!("{row}.jpg,\"{cell}\"\n")).collect();
+    let (_folder, list) = listed("list.csv", cells.len(), &format!("path,t\n{rows}"));
+    let columns = vec![
+        ColumnSettings::texts("t"),
+        ColumnSettings { name: "p".into(), field: Some("t".into()), ..picking(Pick::Random) },
+    ];
+    let found = batches(builder(list, columns).batch_size(cells.len())).unwrap();
+    for (place, cell) in cells.into_iter().enumerate() {
+        assert_eq!(texts(&found[0], "t", place), [cell]);
+        assert_eq!(found[0].column("p").unwrap().text(place), Some(cell));
+    }
+    // The bytes of a file, also if they are not a text.
+    let files = [b"[sic]".to_vec(), b"[\xff".to_vec()];
+    let source = |file: &Vec<u8>| {
+        let fields = vec![("t", Values::Files(vec![file.clone()]))];
+        WithFields { images: Memory::new(jpegs(1)).unwrap(), fields }
+    };
+    let found = batches(builder(source(&files[0]), vec![ColumnSettings::texts("t")])).unwrap();
+    assert_eq!(texts(&found[0], "t", 0), ["[sic]"]);
+    let (_, _, problem) =
+        sample_error(builder(source(&files[1]), vec![ColumnSettings::texts("t")]));
+    assert!(problem.contains("UTF-8"), "{problem}");
+    // A field of JSON.
+    let lines = "{\"path\": \"0.jpg\", \"t\": \"[sic]\"}\n";
+    let (_folder, list) = listed("list.jsonl", 1, lines);
+    let found = batches(builder(list, vec![ColumnSettings::texts("t")])).unwrap();
+    assert_eq!(texts(&found[0], "t", 0), ["[sic]"]);
+    let (_folder, list) = listed("list.csv", 1, "path,t\n0.jpg,[sic]\n");
+    let (_, reason, problem) =
+        sample_error(builder(list, vec![with_field("t:[0]", ColumnSettings::text("c"))]));
+    assert_eq!(reason, Reason::Field);
+    assert!(problem.contains("is not JSON"), "{problem}");
 }

@@ -45,12 +45,12 @@ fn feature(name: &str, value: &[u8]) -> Vec<u8> {
     field(1, &[field(1, name.as_bytes()), field(2, value)].concat())
 }
 
-fn bytes(name: &str, values: &[&[u8]]) -> Vec<u8> {
+pub fn bytes(name: &str, values: &[&[u8]]) -> Vec<u8> {
     let list: Vec<u8> = values.iter().flat_map(|value| field(1, value)).collect();
     feature(name, &field(1, &list))
 }
 
-fn integers(name: &str, values: &[i64]) -> Vec<u8> {
+pub fn integers(name: &str, values: &[i64]) -> Vec<u8> {
     let packed: Vec<u8> = values.iter().flat_map(|&value| varint(value as u64)).collect();
     feature(name, &field(3, &field(1, &packed)))
 }
@@ -61,7 +61,7 @@ fn floats(name: &str, values: &[f32]) -> Vec<u8> {
 }
 
 /// Encodes an Example of these features.
-fn example(features: &[Vec<u8>]) -> Vec<u8> {
+pub fn example(features: &[Vec<u8>]) -> Vec<u8> {
     record(&field(1, &features.concat()))
 }
 

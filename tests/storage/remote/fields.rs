@@ -11,7 +11,7 @@ use feedwater::source::{FieldValue, Joined, RecordIo};
 use std::sync::Arc;
 
 /// Writes an archive of these files.
-fn tar(files: &[(String, Vec<u8>)]) -> Vec<u8> {
+pub fn tar(files: &[(String, Vec<u8>)]) -> Vec<u8> {
     let mut archive = tar::Builder::new(Vec::new());
     for (name, bytes) in files {
         let mut header = tar::Header::new_gnu();
@@ -24,7 +24,7 @@ fn tar(files: &[(String, Vec<u8>)]) -> Vec<u8> {
 
 /// Files of samples, with the image at another place from sample to sample. Some names have a
 /// header of their own, and some keys have no image.
-fn files(images: &[Vec<u8>]) -> Vec<(String, Vec<u8>)> {
+pub fn files(images: &[Vec<u8>]) -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();
     for (number, image) in images.iter().enumerate() {
         let folder = if number % 4 == 1 { "d".repeat(130) + "/" } else { String::new() };
@@ -43,11 +43,11 @@ fn files(images: &[Vec<u8>]) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-fn small(count: u64) -> Vec<Vec<u8>> {
+pub fn small(count: u64) -> Vec<Vec<u8>> {
     common::jpegs(count).into_iter().map(|(image, _)| image).collect()
 }
 
-fn open(url: &str, storage: &Storage) -> WebDataset {
+pub fn open(url: &str, storage: &Storage) -> WebDataset {
     WebDataset::open_with(&[url.into()], &WebDatasetSettings::default(), storage).unwrap()
 }
 
@@ -87,13 +87,13 @@ fn batches(builder: LoaderBuilder) -> Vec<(Vec<u8>, Vec<String>)> {
 }
 
 /// The requests for bytes since the last call.
-fn gets(path: &str) -> Vec<Request> {
+pub fn gets(path: &str) -> Vec<Request> {
     let log = BUCKETS.log(path);
     BUCKETS.forget(path);
     log.into_iter().filter(|request| request.method == "GET").collect()
 }
 
-fn bytes_of(requests: &[Request]) -> usize {
+pub fn bytes_of(requests: &[Request]) -> usize {
     requests.iter().map(|it| it.range.clone().unwrap().len()).sum()
 }
 
@@ -157,12 +157,36 @@ fn only_the_fields_of_cached_images_are_requested() {
     let builder =
         |source| builder(source, 2).num_workers(1).configure(|it| it.cache.encoded = Some(1 << 26));
     gets("/kept/");
-    let found = batches(builder(source));
+    let found = batches(builder(source.clone()));
     assert_eq!(found.iter().map(|(_, texts)| texts.len()).sum::<usize>(), 2 * COUNT);
     let images: usize = images.iter().map(Vec::len).sum();
     let fetched = bytes_of(&gets("/kept/"));
     // The plan inspects images, and the first epoch reads them once.
     assert!(fetched < 2 * images + images / 2, "{fetched} of {images} bytes");
+}
+
+/// With one worker, every sample is cached before the next epoch needs it.
+#[test]
+fn cached_samples_and_their_fields_are_not_requested() {
+    const COUNT: usize = 30;
+    let (server, _guard) = buckets();
+    server.put("/again/a.tar", tar(&files(&small(COUNT as u64))));
+    for (encoded, decoded) in [(Some(1 << 26), None), (None, Some(1 << 26))] {
+        let requests = |epochs| {
+            let source = Arc::new(open("s3://again/a.tar", &USUAL));
+            gets("/again/");
+            let builder = builder(source, epochs).num_workers(1).prefetch(1).configure(|it| {
+                it.cache.encoded = encoded;
+                it.cache.decoded = decoded;
+                it.storage.connections = 1;
+            });
+            assert_eq!(batches(builder).len() as u32, 6 * epochs);
+            gets("/again/").len()
+        };
+        // The first sample may not be prefetched, so its fields may take a request more.
+        let [one, five] = [1, 5].map(requests);
+        assert!(five <= one + 1, "{one} and {five} requests, {encoded:?}, {decoded:?}");
+    }
 }
 
 /// With more than 4 MiB beside the image, only the headers and the wanted files are read.

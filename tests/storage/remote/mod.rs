@@ -6,6 +6,7 @@ mod hostile;
 mod loading;
 mod requests;
 mod side_files;
+mod tables;
 mod trust;
 
 use std::fs;

@@ -21,10 +21,17 @@
 //!   on the cache.
 //! * Samples with the same bytes, such as copies in a combined source, are stored once
 //!   ([`Source::original`](crate::source::Source::original)).
+//! * The values of a sample's fields are stored in the encoded cache, or in the decoded cache if
+//!   there is no encoded one, as the source has passed them to the columns. An entry has the fields
+//!   that the columns of the loader use. It belongs to an index and not to an original, because
+//!   samples with the same bytes may have different fields.
 //! * On a device, cached decoded images use the route `cpu`: their window is uploaded.
+
+use bytes::Bytes;
 
 use crate::decode::{Decoders, JpegDecoder, RowIndexTask, is_indexable};
 use crate::error::DataError;
+use crate::geometry::{Orientation, Size};
 use crate::header::Header;
 use crate::plan::{CacheSettings, Plan};
 use crate::source::Source;
@@ -48,15 +55,24 @@ pub(in crate::loader) struct Caches {
     pub decoded: Option<Store>,
     /// Cache of row indexes.
     pub row_indexes: Option<RowIndexes>,
+    /// First number of the fields of samples in a cache. `None` if no column uses fields.
+    fields_from: Option<u64>,
 }
 
 impl Caches {
-    /// Creates the caches of a source. Row indexes take at most `row_index_bytes` bytes. The caches
-    /// of files and images are empty at first.
-    pub fn open(settings: &CacheSettings, row_index_bytes: u64, source: &dyn Source) -> Self {
+    /// Creates the caches of a source, also of its fields if `reads_fields`. Row indexes take at
+    /// most `row_index_bytes` bytes. The caches of files and images are empty at first.
+    pub fn open(
+        settings: &CacheSettings,
+        row_index_bytes: u64,
+        source: &dyn Source,
+        reads_fields: bool,
+    ) -> Self {
         let originals = source.originals();
-        let store = |limit: Option<u64>| limit.map(|limit| Store::new(limit, originals));
+        let fields = if reads_fields { source.len() } else { 0 };
+        let store = |limit: Option<u64>| limit.map(|limit| Store::new(limit, originals, fields));
         Self {
+            fields_from: reads_fields.then_some(originals),
             encoded: store(settings.encoded),
             decoded: store(settings.decoded),
             row_indexes: match (row_index_bytes, settings.row_index) {
@@ -78,12 +94,43 @@ impl Caches {
         [&self.encoded, &self.decoded].into_iter().flatten().any(|store| store.holds(original))
     }
 
+    /// The cache that may hold the fields of a sample, and their number there.
+    fn fields_of(&self, index: u64) -> Option<(&Store, u64)> {
+        let store = self.encoded.as_ref().or(self.decoded.as_ref())?;
+        Some((store, self.fields_from?.saturating_add(index)))
+    }
+
+    /// Whether a cache holds the fields of a sample, so the source is not needed for them.
+    pub fn hold_fields(&self, index: u64) -> bool {
+        self.fields_of(index).is_some_and(|(store, number)| store.holds(number))
+    }
+
+    /// Whether the fields of a sample could be stored now, if they are small.
+    pub fn have_room_for_fields(&self, index: u64) -> bool {
+        self.fields_of(index).is_some_and(|(store, number)| store.has_room(number, 1))
+    }
+
+    /// Returns the stored fields of a sample. Counts a hit or a miss.
+    pub fn get_fields(&self, index: u64, epoch: u32) -> Option<Bytes> {
+        let (store, number) = self.fields_of(index)?;
+        store.get(number, epoch).map(|kept| kept.bytes)
+    }
+
+    /// Stores a copy of the fields of a sample if there is space.
+    pub fn keep_fields(&self, index: u64, bytes: &[u8]) {
+        if let Some((store, number)) = self.fields_of(index) {
+            store.keep(number, Size::new(0, 0), Orientation::UPRIGHT, None, bytes);
+        }
+    }
+
     /// Statistics of each cache.
     pub fn stats(&self) -> Vec<CacheStats> {
         let named = [("encoded", &self.encoded), ("decoded", &self.decoded)];
         let there = named.into_iter().filter_map(|(name, store)| Some((name, store.as_ref()?)));
         let mut all: Vec<_> =
             there.map(|(cache, store)| CacheStats { cache, ..store.stats() }).collect();
+        let fields = self.fields_of(0).map(|(store, _)| store.field_stats());
+        all.extend(fields.map(|it| CacheStats { cache: "fields", ..it }));
         let row_indexes = self.row_indexes.as_ref();
         all.extend(row_indexes.map(|it| CacheStats { cache: "row_index", ..it.stats() }));
         all

@@ -1,4 +1,5 @@
-//! Map from sample numbers to bytes, with a memory limit and without eviction.
+//! Map from numbers to bytes, with a memory limit and without eviction. A number stands for the file
+//! or the image of a sample, or for its fields.
 //!
 //! Bytes are stored consecutively in blocks, each of which is one allocation. A part of a block is
 //! filled outside of the lock, so threads copy concurrently. Filled parts are read without the lock
@@ -9,10 +10,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockW
 
 use bytes::{Bytes, BytesMut};
 
-use super::stats::{CacheEpoch, CacheStats};
+use super::stats::{Asked, CacheStats};
 use crate::error::{Tolerated, reserve};
 use crate::geometry::{Orientation, Size};
-use crate::measure::{EPOCHS, push_latest};
 
 /// A block has `limit / BLOCK_PART` bytes, where `limit` is the limit of the store. The result is
 /// clamped to the following range.
@@ -34,21 +34,18 @@ const PAGE_BYTES: u64 = 4096;
 /// Size of the header that the allocator adds to an allocation, in bytes.
 const HEADER_BYTES: u64 = 128;
 const ENTRY_BYTES: u64 = segment_cost() / SEGMENT as u64;
+/// Positions of samples, and of fields of samples, in statistics.
+const SAMPLES: usize = 0;
+const FIELDS: usize = 1;
 
 /// A cache of samples with a limit in bytes, for many threads.
 pub(in crate::loader) struct Store {
     limit: u64,
+    /// Numbers from this one on stand for the fields of samples.
+    fields_from: Option<u64>,
     state: RwLock<StoreState>,
-    asked: Mutex<Asked>,
-}
-
-/// Hits and misses of a store, in total and by epoch.
-#[derive(Default)]
-struct Asked {
-    hits: u64,
-    misses: u64,
-    /// Latest epochs, in the order in which they began.
-    epochs: Vec<CacheEpoch>,
+    /// Lookups of samples, and of their fields.
+    asked: [Mutex<Asked>; 2],
 }
 
 /// A cached sample.
@@ -70,7 +67,14 @@ struct StoreState {
     /// Unused ends of the blocks that still have space.
     open: Vec<BytesMut>,
     taken: u64,
-    kept: u64,
+    /// Contents: samples, and fields of samples.
+    held: [Held; 2],
+}
+
+/// Number and total size in bytes of some contents of a store.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    bytes: u64,
     samples: u64,
 }
 
@@ -85,9 +89,10 @@ struct Entry {
 
 impl Store {
     /// Creates an empty store of files or images, for at most `limit` bytes and for `numbers`
-    /// different sample numbers.
-    pub fn new(limit: u64, numbers: u64) -> Self {
-        Self::with_table(limit, numbers, BYTES_PER_BUCKET)
+    /// different sample numbers. Further `fields` numbers stand for the fields of samples.
+    pub fn new(limit: u64, numbers: u64, fields: u64) -> Self {
+        let all = numbers.saturating_add(fields);
+        Self { fields_from: Some(numbers), ..Self::with_table(limit, all, BYTES_PER_BUCKET) }
     }
 
     /// Creates an empty store for at most `limit` bytes and for `numbers` different sample numbers.
@@ -101,21 +106,22 @@ impl Store {
         let buckets = table;
         let taken = if buckets.is_empty() { 0 } else { taken };
         let (segments, open) = (Vec::new(), Vec::new());
-        let state = StoreState { buckets, segments, open, taken, kept: 0, samples: 0 };
-        Self { limit, state: RwLock::new(state), asked: Mutex::default() }
+        let held = Default::default();
+        let state = RwLock::new(StoreState { buckets, segments, open, taken, held });
+        Self { limit, fields_from: None, state, asked: Default::default() }
     }
 
     /// Returns the cached sample with this number. Counts a hit or a miss.
     pub fn get(&self, number: u64, epoch: u32) -> Option<Kept> {
         let kept = self.read().find(number).map(|entry| entry.kept.clone());
         let kept = kept.filter(|kept| !kept.bytes.is_empty());
-        self.asked().count(epoch, kept.is_some());
+        self.asked(self.part(number)).count(epoch, kept.is_some());
         kept
     }
 
     /// Whether nothing is cached.
     pub fn is_empty(&self) -> bool {
-        self.read().samples == 0
+        self.read().all().samples == 0
     }
 
     /// Whether a sample with this number is cached. Does not count as a hit or a miss.
@@ -155,8 +161,9 @@ impl Store {
         let copy = cell.freeze();
         let mut state = self.write();
         state.segments[place / SEGMENT][place % SEGMENT].kept.bytes = copy.clone();
-        state.kept += bytes.len() as u64;
-        state.samples += 1;
+        let held = &mut state.held[self.part(number)];
+        held.bytes += bytes.len() as u64;
+        held.samples += 1;
         Some(copy)
     }
 
@@ -167,8 +174,9 @@ impl Store {
         let Some(place) = state.place(number) else { return };
         let bytes = mem::take(&mut state.segments[place / SEGMENT][place % SEGMENT].kept.bytes);
         if !bytes.is_empty() {
-            state.kept -= bytes.len() as u64;
-            state.samples -= 1;
+            let held = &mut state.held[self.part(number)];
+            held.bytes -= bytes.len() as u64;
+            held.samples -= 1;
         }
     }
 
@@ -182,25 +190,40 @@ impl Store {
         }
     }
 
-    /// Size of the cache, and its statistics. The caller sets the name.
+    /// Size of the cache, and statistics of its samples. The caller sets the name.
     pub fn stats(&self) -> CacheStats {
+        let taken_bytes = self.read().taken;
+        CacheStats { limit_bytes: self.limit, taken_bytes, ..self.stats_of(SAMPLES) }
+    }
+
+    /// Statistics of the fields of samples, without the memory of the cache.
+    pub fn field_stats(&self) -> CacheStats {
+        self.stats_of(FIELDS)
+    }
+
+    fn stats_of(&self, part: usize) -> CacheStats {
         let (hits, misses, mut epochs) = {
-            let asked = self.asked();
+            let asked = self.asked(part);
             (asked.hits, asked.misses, asked.epochs.clone())
         };
         epochs.sort_by_key(|it| it.epoch);
-        let state = self.read();
+        let Held { bytes, samples } = self.read().held[part];
         CacheStats {
             cache: "",
-            limit_bytes: self.limit,
-            taken_bytes: state.taken,
-            kept_bytes: state.kept,
-            samples: state.samples,
+            limit_bytes: 0,
+            taken_bytes: 0,
+            kept_bytes: bytes,
+            samples,
             hits,
             misses,
             epochs,
             rejected: 0,
         }
+    }
+
+    /// Whether a number stands for a sample or for its fields.
+    fn part(&self, number: u64) -> usize {
+        if self.fields_from.is_some_and(|from| number >= from) { FIELDS } else { SAMPLES }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, StoreState> {
@@ -211,25 +234,8 @@ impl Store {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn asked(&self) -> MutexGuard<'_, Asked> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Asked {
-    fn count(&mut self, epoch: u32, hit: bool) {
-        self.hits += u64::from(hit);
-        self.misses += u64::from(!hit);
-        // Workers are at most a few epochs apart, so the search begins with the latest epoch.
-        if !self.epochs.iter().rev().any(|it| it.epoch == epoch) {
-            let begun = CacheEpoch { epoch, ..CacheEpoch::default() };
-            push_latest(&mut self.epochs, EPOCHS, begun);
-        }
-        let counts = self.epochs.iter_mut().rev().find(|it| it.epoch == epoch);
-        if let Some(counts) = counts {
-            counts.hits += u64::from(hit);
-            counts.misses += u64::from(!hit);
-        }
+    fn asked(&self, part: usize) -> MutexGuard<'_, Asked> {
+        self.asked[part].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -278,11 +284,18 @@ impl StoreState {
         let wanted = if bytes > usual / 4 { bytes } else { usual };
         let most = |left: u64| (left / PAGE_BYTES * PAGE_BYTES).saturating_sub(HEADER_BYTES);
         // The last block leaves space for the entries of its samples, assuming their mean size.
-        let mean = (self.kept + bytes) / (self.samples + 1);
+        let Held { bytes: kept, samples } = self.all();
+        let mean = (kept + bytes) / (samples + 1);
         let entries = u128::from(left) * u128::from(ENTRY_BYTES) / u128::from(mean + ENTRY_BYTES);
         let spared = most(left.saturating_sub(entries as u64 + segment_cost()));
         let block = wanted.min(if spared < bytes { most(left).min(bytes) } else { spared });
         (block >= bytes).then_some((segment, block))
+    }
+
+    /// Number and size of all contents.
+    fn all(&self) -> Held {
+        let [samples, fields] = self.held;
+        Held { bytes: samples.bytes + fields.bytes, samples: samples.samples + fields.samples }
     }
 
     /// Takes a part of a block, with space for `bytes` bytes.
@@ -350,7 +363,9 @@ const fn segment_cost() -> u64 {
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    use super::super::stats::CacheEpoch;
     use super::*;
+    use crate::measure::EPOCHS;
 
     const SIZE: Size = Size::new(1, 1);
 
@@ -368,7 +383,7 @@ mod tests {
             (9 << 20, 2 << 20, 50),
             (200_000, 900, 1000),
         ] {
-            let store = Store::new(limit, numbers);
+            let store = Store::new(limit, numbers, 0);
             let done = AtomicBool::new(false);
             std::thread::scope(|scope| {
                 let threads: Vec<_> = (0..4)
@@ -417,7 +432,7 @@ mod tests {
 
     #[test]
     fn nothing_is_evicted_and_what_does_not_fit_is_not_stored() {
-        let store = Store::new(64 << 10, 100);
+        let store = Store::new(64 << 10, 100, 0);
         let put = |number: u64, len: usize| {
             store.keep(number, SIZE, Orientation::UPRIGHT, None, &vec![number as u8; len]).is_some()
         };
@@ -433,7 +448,7 @@ mod tests {
 
     #[test]
     fn totals_count_all_epochs_and_the_latest_are_listed() {
-        let store = Store::new(64 << 10, 100);
+        let store = Store::new(64 << 10, 100, 0);
         store.keep(1, SIZE, Orientation::UPRIGHT, None, b"a");
         let epochs = 5000;
         for epoch in 0..epochs {
@@ -448,7 +463,7 @@ mod tests {
 
     #[test]
     fn a_limit_too_small_for_the_table_caches_nothing() {
-        let store = Store::new(100, 1 << 40);
+        let store = Store::new(100, 1 << 40, 0);
         assert!(store.keep(1, SIZE, Orientation::UPRIGHT, None, b"a").is_none());
         assert_eq!((store.get(1, 0), store.stats().taken_bytes), (None, 0));
     }
@@ -457,7 +472,7 @@ mod tests {
     /// limit.
     #[test]
     fn the_table_is_a_small_part_of_the_limit() {
-        let store = Store::new(1 << 30, 10_000_000);
+        let store = Store::new(1 << 30, 10_000_000, 0);
         assert!(store.stats().taken_bytes <= (1 << 30) / 1000);
     }
 }

@@ -80,7 +80,7 @@ impl Fields for Joined {
         };
         let mut buffer = Vec::new();
         // The sample was just read, so errors are unlikely, and another error is shown for them.
-        let key = self.key.read(&*self.first, index, &mut buffer, MOST_FIELD_BYTES).ok()?;
+        let key = self.first_key(index, &mut buffer, MOST_FIELD_BYTES).ok()?;
         let Some(key) = key else {
             let within =
                 self.key.within().map_or(String::new(), |it| format!(" in the field {it:?}"));
@@ -189,7 +189,7 @@ impl Fields for Joined {
             return Ok(());
         }
         if place.is_none() {
-            key = self.key.read(&*self.first, index, buffer, limit)?;
+            key = self.first_key(index, buffer, limit)?;
         }
         let Some(key) = key else { return Ok(()) };
         let Some(partner) = self.partner(&key, buffer, limit)? else { return Ok(()) };

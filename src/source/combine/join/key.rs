@@ -10,6 +10,9 @@ use crate::source::Source;
 /// Name that stands for the own key of a sample, in place of a field.
 pub const OWN_KEY: &str = "__key__";
 
+/// Name that stands for the position of a sample, in place of a field.
+pub const INDEX_KEY: &str = "__index__";
+
 /// Longest key in bytes. Keys are paths, names and numbers.
 const MOST_BYTES: usize = 8 << 10;
 
@@ -20,6 +23,8 @@ pub const MOST_FIELD_BYTES: u64 = 16 << 20;
 pub enum Key {
     /// The own key of a sample, [`Identity::key`](crate::source::custom::Identity::key).
     Own,
+    /// The index of a sample in its source, from 0.
+    Index,
     /// A field, with a path into its value if it is JSON.
     Field { name: String, steps: Vec<Step> },
 }
@@ -35,7 +40,8 @@ impl Key {
                 Ok(Some(_)) => Ok(Self::Own),
                 Ok(None) => Err(wrong(format!(
                     "is not set, but the samples of {} have no names in UTF-8; name the field with \
-                     the key. The fields are {}",
+                     the key, or write {INDEX_KEY:?} for the position of a sample. The fields are \
+                     {}",
                     source.describe(),
                     listed(schema.iter().map(|field| &field.name))
                 ))),
@@ -45,6 +51,9 @@ impl Key {
                 }
             };
         };
+        if text == INDEX_KEY {
+            return Ok(Self::Index);
+        }
         let count = |name: &str| schema.iter().filter(|field| field.name == name).count();
         // A field whose own name contains a colon has precedence over a path.
         let (name, steps) = match count(text) {
@@ -80,7 +89,7 @@ impl Key {
     pub fn within(&self) -> Option<&str> {
         match self {
             Key::Field { name, .. } => Some(name),
-            Key::Own => None,
+            Key::Own | Key::Index => None,
         }
     }
 
@@ -94,6 +103,7 @@ impl Key {
     ) -> Result<Option<String>, DataError> {
         match self {
             Key::Own => source.key(index).and_then(checked),
+            Key::Index => Ok(Some(index.to_string())),
             Key::Field { name, .. } => {
                 let Some(fields) = source.fields() else { return Ok(None) };
                 let mut key = None;

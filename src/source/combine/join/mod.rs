@@ -37,8 +37,8 @@ const SETTING: &str = "source.join";
 ///
 /// * Order, number, images, labels, classes and objects are those of the first source. The images
 ///   of the second source are not read.
-/// * A key is the value of a field, or the own key of a sample
-///   ([`Identity::key`](crate::source::custom::Identity::key)). Keys are compared as texts, byte
+/// * A key is the value of a field, the own key of a sample
+///   ([`Identity::key`](crate::source::custom::Identity::key)), or its position. Keys are compared as texts, byte
 ///   for byte. An integer is the text of its decimal digits, so 7 equals `"7"`, but not `"07"` or
 ///   `"7.0"`. A float, a boolean and a list are no keys, which is an error.
 /// * Several samples of the first source may have the same key. In the second source, this is an
@@ -50,6 +50,8 @@ const SETTING: &str = "source.join";
 ///   its partner is read again and compared, so samples with equal hashes are not confused.
 pub struct Joined {
     first: Arc<dyn Source>,
+    /// Whether `first` is a selection of the samples with a partner.
+    is_selected: bool,
     second: Arc<dyn Source>,
     key: Key,
     other_key: Key,
@@ -101,6 +103,7 @@ impl Joined {
         let prefetches_second = Self::prefetches_second(&*first, &*second, in_fields);
         let mut this = Self {
             first,
+            is_selected: false,
             second,
             key,
             other_key,
@@ -117,6 +120,19 @@ impl Joined {
             MissingPartner::Drop => this.drop_missing()?,
         }
         Ok(this)
+    }
+
+    /// Reads the key of a sample of the first source. `None` if it has none.
+    fn first_key(
+        &self,
+        index: u64,
+        buffer: &mut Vec<u8>,
+        limit: u64,
+    ) -> Result<Option<String>, DataError> {
+        // Samples that were left out do not change the positions of the others.
+        let all = self.is_selected.then(|| self.first.identity()?.part(index)).flatten();
+        let (source, index) = all.unwrap_or((&*self.first, index));
+        self.key.read(source, index, buffer, limit)
     }
 
     /// Returns the number of the sample of the second source that has this key.
@@ -171,7 +187,7 @@ impl Joined {
 
     /// Whether a sample of the first source has a partner. An error is that of reading the keys.
     fn has_partner(&self, index: u64, buffer: &mut Vec<u8>) -> Result<bool, DataError> {
-        let key = self.key.read(&*self.first, index, buffer, MOST_FIELD_BYTES)?;
+        let key = self.first_key(index, buffer, MOST_FIELD_BYTES)?;
         let Some(key) = key else { return Ok(false) };
         Ok(self.partner(&key, buffer, MOST_FIELD_BYTES)?.is_some())
     }
@@ -226,6 +242,7 @@ impl Joined {
         let mut source = Combined::join(SETTING, vec![self.first.clone()], arrangement)?;
         source.own = OwnNotes { excluded: excluded.into_list(), ..OwnNotes::default() };
         self.first = Arc::new(source);
+        self.is_selected = true;
         Ok(())
     }
 

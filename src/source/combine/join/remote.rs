@@ -25,7 +25,7 @@ impl Joined {
     fn expect_partner(&self, index: u64, limit: u64) -> Option<Expected> {
         let mut buffer = Vec::new();
         // An error occurs again when the fields are read.
-        let key = self.key.read(&*self.first, index, &mut buffer, MOST_FIELD_BYTES).ok()??;
+        let key = self.first_key(index, &mut buffer, MOST_FIELD_BYTES).ok()??;
         let partner = self.partner(&key, &mut buffer, MOST_FIELD_BYTES).ok()??;
         self.second.expect_with_fields(partner, false, limit)
     }
