@@ -30,6 +30,7 @@ mod blocks;
 mod demand;
 pub mod field;
 mod floats;
+pub mod inverse;
 mod nearest;
 mod origins;
 mod pixels;

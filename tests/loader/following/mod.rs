@@ -1,5 +1,6 @@
 //! Columns that follow the geometry of the image: masks, points and boxes.
 
+mod elastic;
 mod masks;
 mod points;
 
