@@ -2,6 +2,7 @@
 //! and their conversion to the cells of columns.
 
 pub use format::{CellFormat, Pick, SampleContext, TEXT_LEN_BYTES, TooLong, Written};
+pub(crate) use json::{Target as JsonTarget, read as read_json};
 pub use path::{FieldPath, Step};
 pub use value::DefaultValue;
 pub use writer::quoted;
@@ -110,6 +111,8 @@ pub enum CellKind {
     Bytes,
     /// Any number of texts per sample, in UTF-8.
     Texts,
+    /// Any number of lists of numbers per sample.
+    Lists,
 }
 
 impl CellKind {
@@ -126,6 +129,7 @@ impl CellKind {
             CellKind::Text => "text",
             CellKind::Bytes => "bytes",
             CellKind::Texts => "texts",
+            CellKind::Lists => "lists",
         }
     }
 }

@@ -16,10 +16,10 @@ use crate::loader::slot::feed::{Done, Feed, Job};
 use crate::loader::slot::pair::PairJob;
 use crate::loader::slot::{BatchInfo, BatchSlot};
 use crate::measure::{Stage, ThreadMeter};
-use crate::plan::{ColumnRole, Plan};
+use crate::plan::{ColumnRole, MaskColumn, Plan};
 use crate::ring::Slot;
 use crate::source::Source;
-use crate::transform::blend_pair::{blend, exchange};
+use crate::transform::blend_pair::{blend, blend_masks};
 
 /// Memory of a batch on the host.
 pub struct HostSlot {
@@ -109,7 +109,7 @@ pub(super) struct Worker {
     images: usize,
     targets: Option<usize>,
     /// Columns of masks: [`Plan::masks`].
-    masks: Vec<(usize, usize)>,
+    masks: Vec<MaskColumn>,
 }
 
 impl Worker {
@@ -164,8 +164,9 @@ impl Worker {
         }
         if let [Some(first), Some(second)] = cells {
             let size = Size::new(self.plan.shape.width, self.plan.shape.height);
-            for &(mask, bytes) in &self.masks {
-                exchange(size, bytes, blends, [first.part(mask), second.part(mask)]);
+            for mask in &self.masks {
+                let masks = [first.part(mask.slot), second.part(mask.slot)];
+                blend_masks(size, mask, blends, masks.map(|part| &mut part[..]));
             }
             let images = [first.part(self.images), second.part(self.images)];
             blend(self.plan.shape, blends, images.map(|part| &mut part[..]));

@@ -34,7 +34,8 @@ pub struct ColumnPlan {
     /// Maximum number of entries of one sample. `None` if the column is dense, so that all samples
     /// have the same shape.
     pub max_len: Option<usize>,
-    /// Maximum number of texts of one sample. 0 unless a sample has several texts.
+    /// Maximum number of texts or lists of one sample. 0 unless a sample has several texts or
+    /// lists.
     pub max_texts: usize,
     /// Structure of the values.
     pub kind: CellKind,
@@ -192,11 +193,11 @@ impl ColumnPlan {
         self.entry_bytes().saturating_mul(self.max_len.unwrap_or(1)).saturating_add(lens)
     }
 
-    /// Number of offsets of texts in a batch of `samples` samples. `None` unless a sample has
-    /// several texts.
+    /// Number of offsets of texts or lists in a batch of `samples` samples. `None` unless a sample
+    /// has several texts or lists.
     pub fn text_offsets(&self, samples: usize) -> Option<usize> {
         let most = samples.saturating_mul(self.max_texts).saturating_add(1);
-        (self.kind == CellKind::Texts).then_some(most)
+        matches!(self.kind, CellKind::Texts | CellKind::Lists).then_some(most)
     }
 
     /// Maximum size of the values in bytes, in a batch of `samples` samples.
@@ -266,7 +267,8 @@ impl ColumnPlan {
             dims.insert(1, format!("(0 to {most})"));
         }
         if self.max_texts > 0 {
-            return format!("{} {}, 0 to {} texts", dims.join("x"), self.element, self.max_texts);
+            let (dims, most) = (dims.join("x"), self.max_texts);
+            return format!("{dims} {}, 0 to {most} {}", self.element, self.kind.name());
         }
         format!("{} {}", dims.join("x"), self.element)
     }

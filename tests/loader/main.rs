@@ -2,6 +2,7 @@
 
 mod cache;
 mod columns;
+mod exported;
 mod fields;
 mod following;
 mod gray;

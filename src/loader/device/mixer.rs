@@ -9,8 +9,8 @@ use crate::gpu::{Event, Kernel, LaunchGoal, Staged, Stopwatch, Stream};
 use crate::loader::slot::feed::Feed;
 use crate::loader::slot::pair::PairJob;
 use crate::op::batch::PairParams;
-use crate::plan::{ColumnRole, Plan};
-use crate::transform::blend_pair::exchange;
+use crate::plan::{ColumnRole, MaskColumn, Plan};
+use crate::transform::blend_pair::blend_masks;
 
 /// Runs the kernel `mix`, which applies batch operators and writes soft targets, on pairs whose
 /// samples are written by earlier work in the producer's stream. After each launch of the fused
@@ -21,7 +21,7 @@ pub(in crate::loader) struct Mixer {
     /// Number of the soft targets' column, and number of classes.
     targets: (usize, u32),
     /// Columns of masks in host memory: [`Plan::masks`].
-    masks: Vec<(usize, usize)>,
+    masks: Vec<MaskColumn>,
     kernel: Kernel,
     blocks: Vec<Block>,
     jobs: Vec<PairJob<Cell>>,
@@ -50,10 +50,10 @@ impl Mixer {
         };
         let blocks = blocks.into_iter().map(block).collect::<Result<_>>()?;
         let group = plan.device.as_ref().map_or(0, |device| device.group);
-        let size = Size::new(plan.shape.width, plan.shape.height);
         let classes = plan.stage.as_ref().map_or(0, |stage| stage.classes);
         let targets = plan.column(ColumnRole::Target).map_or(0, |column| column.slot);
         let targets = (targets, classes);
+        let size = Size::new(plan.shape.width, plan.shape.height);
         let (masks, jobs) = (plan.masks(), Vec::with_capacity(group));
         Ok(Self { size, targets, masks, kernel, blocks, jobs, launches })
     }
@@ -95,9 +95,9 @@ impl Mixer {
         read.record(stream)?;
         for mut job in self.jobs.drain(..) {
             if let [Some(first), Some(second)] = &mut job.cells {
-                for &(mask, bytes) in &self.masks {
-                    let masks = [first.host.part(mask), second.host.part(mask)];
-                    exchange(self.size, bytes, &job.blends, masks.map(|part| &mut part[..]));
+                for mask in &self.masks {
+                    let masks = [first.host.part(mask.slot), second.host.part(mask.slot)];
+                    blend_masks(self.size, mask, &job.blends, masks.map(|part| &mut part[..]));
                 }
             }
             feed.complete_pair(job);

@@ -1,6 +1,6 @@
 //! Reads the fields of samples into the columns of their batch.
 
-use crate::error::{DataError, Error, Reason, Result, nearest};
+use crate::error::{DataError, Error, Reason, Result, nearest, reserve};
 use crate::field::{
     CellFormat, DefaultValue, FieldPath, FieldValue, Pick, SampleContext, TooLong, Written,
 };
@@ -10,7 +10,7 @@ use crate::op::View;
 use crate::plan::{ColumnKind, ColumnRole, ColumnSettings, Plan, SamplePlan, ViewGroup, ViewPlan};
 use crate::random::SampleKey;
 use crate::source::{Fields, Source};
-use crate::transform::{Followed, Masks};
+use crate::transform::{Followed, Masks, OneHot, Outlines};
 
 mod array_file;
 mod encoded;
@@ -79,8 +79,12 @@ struct FieldColumn {
     settings: ColumnSettings,
     /// Number of the view that the column follows. `None` means the main chain.
     view: Option<usize>,
-    /// File of the sample's mask.
+    /// Format of one-hot masks.
+    one_hot: Option<OneHot>,
+    /// File of the sample's mask, or outlines of its objects as JSON.
     encoded: Vec<u8>,
+    /// Member of the JSON object in `encoded` that has the outlines.
+    member: Option<String>,
     /// Result for the current sample. `None` if its value is missing.
     written: Option<Written>,
 }
@@ -106,14 +110,18 @@ impl FieldReader {
             let Ok(path) = settings.field_path() else { continue };
             shown.push(path.to_string());
             wanted.push(path.name);
+            let view = ViewPlan::followed(settings, &plan.views);
+            let followed = view.map_or(plan.shape, |view| plan.views[view].plan.shape);
             columns.push(FieldColumn {
                 name: column.name.clone(),
                 slot: column.slot,
                 list,
                 format: settings.cells(&column.dims),
-                view: ViewPlan::followed(settings, &plan.views),
+                view,
+                one_hot: OneHot::of(settings, followed),
                 settings: settings.clone(),
                 encoded: Vec::new(),
+                member: None,
                 written: None,
             });
         }
@@ -159,6 +167,7 @@ impl FieldReader {
                 };
                 let written = match column.settings.kind {
                     ColumnKind::Mask => column.keep_mask(value, limit),
+                    kind if kind.has_outlines() => column.keep_outlines(value),
                     _ => {
                         let draw = match column.format.pick {
                             Some(Pick::Random) => key.draw_of_column(&column.name),
@@ -189,7 +198,6 @@ impl FieldReader {
             let written = match (column.written, &column.settings.default) {
                 (Some(written), _) => written,
                 (None, Some(default)) => column
-                    .format
                     .write_default(default, cell.part(column.slot))
                     .map_err(|error| column.error(&shown[number], error))?,
                 (None, None) => {
@@ -215,6 +223,7 @@ impl FieldReader {
         of: impl Fn(Option<usize>) -> (&'a Plan, &'a [SamplePlan]),
         cell: &mut impl Cell,
     ) -> Result<(), DataError> {
+        let limit = self.limit;
         for (number, column) in self.columns.iter().enumerate() {
             let (Some(written), settings) = (column.written, &column.settings) else { continue };
             let part = cell.part(column.slot);
@@ -238,7 +247,13 @@ impl FieldReader {
                 ColumnKind::Boxes => Followed::new(settings, header, sample)
                     .move_boxes(settings.format, bytemuck::cast_slice_mut(&mut part[..numbers]))
                     .map_err(|error| column.error(&self.shown[number], error))?,
-                _ => {}
+                _ => {
+                    let settings = (settings, &column.format, limit);
+                    let written = masks
+                        .make_objects(column.outlines(), settings, (header, plan, sample), part)
+                        .map_err(|error| column.error(&self.shown[number], error))?;
+                    column.finish(Written { len: written, truncated: false }, cell);
+                }
             }
         }
         Ok(())
@@ -268,9 +283,9 @@ impl FieldReader {
             let part = cell.part(column.slot);
             let fill = DefaultValue::Float(column.settings.fill());
             let written = match &column.settings.default {
-                Some(default) => column.format.write_default(default, part),
+                Some(default) => column.write_default(default, part),
                 None if column.settings.kind == ColumnKind::Mask => {
-                    column.format.write_default(&fill, part)
+                    column.write_default(&fill, part)
                 }
                 None => column.format.write_missing(part),
             };
@@ -289,6 +304,22 @@ impl FieldColumn {
         }
     }
 
+    /// Writes a default. For one-hot masks, it is the class of all pixels, or any other number for
+    /// no class.
+    fn write_default(&self, default: &DefaultValue, part: &mut [u8]) -> Result<Written, DataError> {
+        if self.settings.kind.has_outlines() {
+            // The settings were checked, so the default has no objects.
+            return Ok(Written { len: 0, truncated: false });
+        }
+        let Some(one_hot) = self.one_hot else { return self.format.write_default(default, part) };
+        let class = match *default {
+            DefaultValue::Integer(class) => class,
+            _ => -1,
+        };
+        one_hot.fill(class, part);
+        Ok(Written { len: 1, truncated: false })
+    }
+
     /// Keeps the file of a mask until the geometry of its image is known. Returns `None` if there
     /// is no file.
     fn keep_mask(
@@ -298,6 +329,38 @@ impl FieldColumn {
     ) -> Result<Option<Written>, DataError> {
         encoded::keep_mask(value, &self.format.field, limit, &mut self.encoded)?;
         Ok((!self.encoded.is_empty()).then_some(Written { len: 1, truncated: false }))
+    }
+
+    /// Keeps the outlines of objects until the geometry of their image is known. Returns `None` if
+    /// there are none.
+    fn keep_outlines(&mut self, value: FieldValue<'_>) -> Result<Option<Written>, DataError> {
+        self.encoded.clear();
+        self.member = None;
+        let text = match value {
+            FieldValue::Json(text) | FieldValue::Bytes(text) => text,
+            FieldValue::JsonMember(text, name) => {
+                self.member = Some(name.into());
+                text
+            }
+            FieldValue::Text(text) => text.as_bytes(),
+            _ => {
+                let problem = "is not JSON; the field must have a list with the outline of each \
+                               object, as COCO writes them";
+                return Err(DataError::new(Reason::Field, problem));
+            }
+        };
+        if text.trim_ascii().is_empty() {
+            return Ok(None);
+        }
+        reserve::reserve(&mut self.encoded, text.len())?;
+        self.encoded.extend_from_slice(text);
+        let exist = self.outlines().exist()?;
+        Ok(exist.then_some(Written { len: 0, truncated: false }))
+    }
+
+    fn outlines(&self) -> Outlines<'_> {
+        let (json, member) = (&self.encoded[..], self.member.as_deref());
+        Outlines { json, member, path: &self.format.field.steps }
     }
 
     /// Adds the names of the field and the column to an error.

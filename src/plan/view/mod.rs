@@ -186,7 +186,13 @@ impl ViewPlan {
         let view = Self::followed(column, views).map(|number| &views[number]);
         let shape = view.map_or(shape, |view| view.plan.shape);
         let count = view.and_then(|view| view.count).map(|count| count as usize);
-        count.into_iter().chain([shape.height as usize, shape.width as usize]).collect()
+        let dims = match column.one_hot {
+            Some(classes) => {
+                TensorShape { channels: classes as usize, ..shape }.dims()[1..].to_vec()
+            }
+            None => vec![shape.height as usize, shape.width as usize],
+        };
+        count.into_iter().chain(dims).collect()
     }
 
     /// Key of the random numbers of one output.
@@ -432,10 +438,13 @@ impl Plan {
         views.fold(self.shape.bytes(), usize::saturating_add)
     }
 
-    /// Whether masks follow the view with this number, or the main chain if it is `None`.
-    pub(super) fn has_masks(&self, view: Option<usize>) -> bool {
-        self.settings.columns.iter().any(|column| {
-            column.kind == ColumnKind::Mask && ViewPlan::followed(column, &self.views) == view
-        })
+    /// Whether masks, and whether outlines of objects follow the view with this number, or the main
+    /// chain if it is `None`.
+    pub(super) fn followers(&self, view: Option<usize>) -> [bool; 2] {
+        let follows = |of: &dyn Fn(ColumnKind) -> bool| {
+            let mut columns = self.settings.columns.iter();
+            columns.any(|it| of(it.kind) && ViewPlan::followed(it, &self.views) == view)
+        };
+        [follows(&|it| it == ColumnKind::Mask), follows(&ColumnKind::has_outlines)]
     }
 }

@@ -2,6 +2,8 @@
 
 mod elastic;
 mod masks;
+mod one_hot;
+mod outlines;
 mod points;
 
 use crate::with_fields::{Values, WithFields};
