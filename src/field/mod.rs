@@ -82,6 +82,30 @@ pub enum FieldValue<'a> {
     Entries(Flat<'a>, &'a [usize]),
 }
 
+impl FieldValue<'_> {
+    /// Size of the value in bytes, as the source passes it. A number has 8 bytes.
+    pub fn len_bytes(&self) -> usize {
+        match self {
+            FieldValue::Integer(_) | FieldValue::Float(_) => 8,
+            FieldValue::Text(text) => text.len(),
+            FieldValue::Bytes(bytes)
+            | FieldValue::Npy(bytes)
+            | FieldValue::Npz(bytes)
+            | FieldValue::Json(bytes)
+            | FieldValue::JsonMember(bytes, _) => bytes.len(),
+            FieldValue::Integers(list) => size_of_val(*list),
+            FieldValue::Floats(list) => size_of_val(*list),
+            FieldValue::Doubles(list) => size_of_val(*list),
+            FieldValue::Tensor(numbers, _) | FieldValue::Entries(numbers, _) => match numbers {
+                Flat::Bytes(list) => list.len(),
+                Flat::Integers(list) => size_of_val(*list),
+                Flat::Floats(list) => size_of_val(*list),
+                Flat::Doubles(list) => size_of_val(*list),
+            },
+        }
+    }
+}
+
 /// Numbers of a tensor, or of entries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]

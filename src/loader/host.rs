@@ -124,7 +124,7 @@ impl Worker {
             SamplePipeline::new(source.clone(), plan.clone(), meter.clone(), caches, large);
         let column = |role| plan.column(role).map(|column| column.slot);
         let (images, targets) = (column(ColumnRole::Image), column(ColumnRole::Target));
-        let fields = FieldReader::new(&plan);
+        let fields = FieldReader::new(&plan, meter.clone());
         let masks = plan.masks();
         Self { source, meter, pipeline, fields, images: images.unwrap_or(0), targets, masks, plan }
     }

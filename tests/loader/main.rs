@@ -3,6 +3,7 @@
 mod cache;
 mod columns;
 mod exported;
+mod field_stats;
 mod fields;
 mod following;
 mod gray;

@@ -1,11 +1,14 @@
 //! Reads the fields of samples into the columns of their batch.
 
+use std::sync::Arc;
+
 use crate::error::{DataError, Error, Reason, Result, nearest, reserve};
 use crate::field::{
     CellFormat, DefaultValue, FieldPath, FieldValue, Pick, SampleContext, TooLong, Written,
 };
 use crate::header::Header;
 use crate::image::PixelFormat;
+use crate::measure::{FieldClock, FieldMeters, ThreadMeter};
 use crate::op::View;
 use crate::plan::{ColumnKind, ColumnRole, ColumnSettings, Plan, SamplePlan, ViewGroup, ViewPlan};
 use crate::random::SampleKey;
@@ -43,6 +46,8 @@ impl From<DataError> for FieldError {
 /// Reads the fields of samples. Each thread has its own reader.
 #[derive(Default)]
 pub(in crate::loader) struct FieldReader {
+    /// Meter of the thread. `None` in the default reader, which reads no fields.
+    meter: Option<Arc<ThreadMeter>>,
     columns: Vec<FieldColumn>,
     /// Numbers of the views' columns in host memory.
     views: Vec<usize>,
@@ -90,7 +95,7 @@ struct FieldColumn {
 }
 
 impl FieldReader {
-    pub fn new(plan: &Plan) -> Self {
+    pub fn new(plan: &Plan, meter: Arc<ThreadMeter>) -> Self {
         let mut lists = 0;
         let (mut columns, mut wanted, mut shown) = (Vec::new(), Vec::new(), Vec::new());
         let mut views = Vec::new();
@@ -137,7 +142,14 @@ impl FieldReader {
         };
         let files: Vec<ImageFile> = plan.view_groups().iter().filter_map(file).collect();
         wanted.extend(files.iter().map(|file| file.field.name.clone()));
-        Self { columns, views, files, wanted, shown, buffer: Vec::new(), limit }
+        let names = columns.iter().map(|it| &it.name).chain(files.iter().map(|it| &it.shown));
+        let names =
+            names.cloned().zip(shown.iter().chain(files.iter().map(|it| &it.shown)).cloned());
+        if !wanted.is_empty() {
+            meter.reads_fields(FieldMeters::new(names));
+        }
+        let meter = Some(meter);
+        Self { meter, columns, views, files, wanted, shown, buffer: Vec::new(), limit }
     }
 
     /// Reads the fields of the sample of a key into its cell. Returns two sets of columns: those
@@ -148,21 +160,24 @@ impl FieldReader {
         key: SampleKey,
         cell: &mut impl Cell,
     ) -> Result<[ColumnSet; 2], FieldError> {
-        let Self { columns, files, wanted, shown, buffer, limit, views: _ } = self;
+        let Self { meter, columns, files, wanted, shown, buffer, limit, views: _ } = self;
         let (index, limit) = (key.index, *limit);
-        if wanted.is_empty() {
+        let Some(meter) = meter.as_deref().filter(|_| !wanted.is_empty()) else {
             return Ok([0; 2]);
-        }
+        };
         files.iter_mut().for_each(|file| file.bytes.clear());
         columns.iter_mut().for_each(|column| column.written = None);
         if let Some(fields) = source.fields() {
             let names: Vec<&str> = wanted.iter().map(String::as_str).collect();
-            let mut skip = false;
+            let (mut skip, mut clock) = (false, FieldClock::begin(meter));
             let result = fields.read_fields(index, &names, buffer, limit, &mut |number, value| {
+                let (bytes, read) = (value.len_bytes() as u64, clock.has_read());
                 let Some(column) = columns.get_mut(number) else {
                     let Some(file) = files.get_mut(number - columns.len()) else { return Ok(()) };
                     let ImageFile { field, pixels, bytes, .. } = &mut *file;
+                    let len = value.len_bytes() as u64;
                     let kept = encoded::keep_image(value, field, (*pixels, limit), bytes);
+                    clock.has_converted(number, len, read);
                     return kept.map_err(|error| named(&file.shown, None, error));
                 };
                 let written = match column.settings.kind {
@@ -182,6 +197,7 @@ impl FieldReader {
                         error.reason == Reason::TooLong && column.format.too_long == TooLong::Skip;
                     column.error(&shown[number], error)
                 })?;
+                clock.has_converted(number, bytes, read);
                 Ok(())
             });
             match result {
@@ -223,7 +239,8 @@ impl FieldReader {
         of: impl Fn(Option<usize>) -> (&'a Plan, &'a [SamplePlan]),
         cell: &mut impl Cell,
     ) -> Result<(), DataError> {
-        let limit = self.limit;
+        let Some(meter) = self.meter.as_deref() else { return Ok(()) };
+        let (limit, mut clock) = (self.limit, FieldClock::again(meter));
         for (number, column) in self.columns.iter().enumerate() {
             let (Some(written), settings) = (column.written, &column.settings) else { continue };
             let part = cell.part(column.slot);
@@ -255,6 +272,7 @@ impl FieldReader {
                     column.finish(Written { len: written, truncated: false }, cell);
                 }
             }
+            clock.has_followed(number);
         }
         Ok(())
     }
