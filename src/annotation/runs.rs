@@ -112,8 +112,8 @@ impl RunLengths {
     }
 }
 
-/// Parses the compressed form of pycocotools ([`RunLengths::from_compressed`]), and calls `each` with
-/// one length after another.
+/// Parses the compressed form of pycocotools ([`RunLengths::from_compressed`]), and calls `each`
+/// with one length after another.
 ///
 /// # Errors
 ///

@@ -59,8 +59,8 @@ pub struct Stats {
     pub truncated: BTreeMap<String, u64>,
     /// Samples without the field of a column, which have its default, by column.
     pub defaulted: BTreeMap<String, u64>,
-    /// Counts of each field that a column or a view reads, including prefetched samples. Empty without
-    /// columns.
+    /// Counts of each field that a column or a view reads, including prefetched samples. Empty
+    /// without columns.
     pub fields: Vec<FieldStats>,
     /// Counts of each of the latest [`Stats::EPOCHS`] epochs with delivered batches. Earlier epochs
     /// are only in the totals above.
@@ -95,8 +95,8 @@ pub struct FieldStats {
     pub count: u64,
     /// Bytes of the values, as the source stores them.
     pub bytes: u64,
-    /// Time in which the source read the values. If one read returns several fields, its time counts
-    /// for the first of them.
+    /// Time in which the source read the values. If one read returns several fields, its time
+    /// counts for the first of them.
     pub read: f64,
     /// Time for converting values to elements of their column.
     pub convert: f64,

@@ -213,8 +213,8 @@ impl Actions {
         }
     }
 
-    /// Map from positions of the upright image to those of the result. `whole` is the mapping of all
-    /// actions that was traced when they were drawn.
+    /// Map from positions of the upright image to those of the result. `whole` is the mapping of
+    /// all actions that was traced when they were drawn.
     pub fn point_map<'a>(&'a self, whole: &'a Mapping) -> PointMap<'a> {
         PointMap::new(self, &self.parts, whole)
     }

@@ -63,8 +63,8 @@ impl Masks {
         Ok(())
     }
 
-    /// Calls `write` with the origins of a few rows of an output after the other, with the mask, and
-    /// with the number of pixels before these rows.
+    /// Calls `write` with the origins of a few rows of an output after the other, with the mask,
+    /// and with the number of pixels before these rows.
     fn move_mask(
         &mut self,
         (sample, result, turn, stored): (&SamplePlan, Size, Orientation, Size),

@@ -16,8 +16,8 @@ use crate::tensor::{Element, ElementType};
 /// [`offsets`](Self::offsets) states where the entries of each sample begin, as Arrow stores lists.
 /// Texts and bytes are lists of bytes. In a column of several texts per sample, the values are the
 /// bytes of all texts, and the offsets count texts, whose bytes begin at the
-/// [`text_offsets`](Self::text_offsets). In a column of several lists per sample, the values are the
-/// numbers of all lists, and the offsets count lists.
+/// [`text_offsets`](Self::text_offsets). In a column of several lists per sample, the values are
+/// the numbers of all lists, and the offsets count lists.
 #[derive(Clone, Copy)]
 pub struct Column<'batch> {
     batch: &'batch Batch,
@@ -177,8 +177,8 @@ impl<'batch> Column<'batch> {
         }))
     }
 
-    /// Lists of one sample, in a column of several lists per sample, such as the run lengths of each
-    /// object. `None` if the column is of another kind or element type, or if there is no such
+    /// Lists of one sample, in a column of several lists per sample, such as the run lengths of
+    /// each object. `None` if the column is of another kind or element type, or if there is no such
     /// sample.
     pub fn lists<T: Element>(
         &self,

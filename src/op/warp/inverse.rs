@@ -11,7 +11,8 @@ pub struct Displaced<'a> {
     size: Size,
 }
 
-/// Largest distance in pixels, on each axis, between a point and the position that its result shows.
+/// Largest distance in pixels, on each axis, between a point and the position that its result
+/// shows.
 const TOLERANCE: f64 = 0.005;
 /// Number of steps of an iteration. A field that halves the distance in each step needs 13.
 const STEPS: u32 = 40;

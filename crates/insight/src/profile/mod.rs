@@ -196,7 +196,8 @@ pub struct FieldProfile {
     pub read: f64,
     /// Seconds in which values were converted to elements of their column.
     pub convert: f64,
-    /// Seconds in which masks were decoded, and masks, points and boxes were moved like their image.
+    /// Seconds in which masks were decoded, and masks, points and boxes were moved like their
+    /// image.
     pub follow: f64,
 }
 
