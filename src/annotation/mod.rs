@@ -16,10 +16,11 @@ use std::ops::Deref;
 use crate::error::{DataError, Reason};
 use crate::geometry::{Axis, BoundingBox, Mapping, Orientation, Size};
 
-mod polygon;
+pub(crate) mod polygon;
 mod runs;
 
 pub use runs::RunLengths;
+pub(crate) use runs::decompress;
 
 /// One annotated object.
 #[derive(Clone, Debug, PartialEq)]

@@ -16,18 +16,43 @@ pub fn fill(polygon: &[[f64; 2]], size: Size, mut set: impl FnMut(u32, u32)) {
     if size.pixels() == 0 {
         return;
     }
-    let far = f64::from(size.width.max(size.height)) * 8.0 + 64.0;
     let cut;
-    let polygon = match polygon.iter().flatten().all(|position| position.abs() <= far) {
+    let polygon = match polygon.iter().all(|point| is_near(point, size)) {
         true => polygon,
         false => {
-            cut = clip(polygon, far);
+            cut = clip(polygon, far(size));
             &cut
         }
     };
-    let (width, height) = (f64::from(size.width), f64::from(size.height));
     let rows = u64::from(size.height);
     let mut crossings = Vec::new();
+    cross(polygon, size, |at| crossings.push(at));
+    crossings.sort_unstable();
+    for run in crossings.chunks(2) {
+        let end = run.get(1).copied().unwrap_or(size.pixels());
+        for at in run[0]..end {
+            set((at / rows) as u32, (at % rows) as u32);
+        }
+    }
+}
+
+/// Largest distance of a point from the origin on each axis at which a polygon need not be clipped.
+fn far(size: Size) -> f64 {
+    f64::from(size.width.max(size.height)) * 8.0 + 64.0
+}
+
+/// Whether a point of a polygon is in or near an image of this size, as [`cross`] requires.
+pub fn is_near(point: &[f64; 2], size: Size) -> bool {
+    point.iter().all(|position| position.abs() <= far(size))
+}
+
+/// Calls `each` with the pixels at which runs of a polygon begin or end, in any order. Pixels are
+/// counted column by column. After the last pixel of the image comes its number of pixels. A pixel
+/// is in the polygon if the number of calls with this or an earlier pixel is odd. All points must
+/// be [near](is_near).
+pub fn cross(polygon: &[[f64; 2]], size: Size, mut each: impl FnMut(u64)) {
+    let (width, height) = (f64::from(size.width), f64::from(size.height));
+    let rows = u64::from(size.height);
     let mut last: Option<(i64, i64)> = None;
     walk(polygon, |u, v| {
         if let Some((from_u, from_v)) = last.replace((u, v))
@@ -37,17 +62,10 @@ pub fn fill(polygon: &[[f64; 2]], size: Size, mut set: impl FnMut(u32, u32)) {
             let x = (x + 0.5) / SCALE - 0.5;
             if x.floor() == x && x >= 0.0 && x <= width - 1.0 {
                 let y = (v.min(from_v) as f64 + 0.5) / SCALE - 0.5;
-                crossings.push(x as u64 * rows + y.clamp(0.0, height).ceil() as u64);
+                each(x as u64 * rows + y.clamp(0.0, height).ceil() as u64);
             }
         }
     });
-    crossings.sort_unstable();
-    for run in crossings.chunks(2) {
-        let end = run.get(1).copied().unwrap_or(size.pixels());
-        for at in run[0]..end {
-            set((at / rows) as u32, (at % rows) as u32);
-        }
-    }
 }
 
 /// Visits the points of the boundary in order. Coordinates are in fifths of a pixel.

@@ -43,44 +43,12 @@ impl RunLengths {
     ///
     /// Returns a message with the position of the invalid character.
     pub fn from_compressed(size: Size, text: &[u8]) -> Result<Self, String> {
-        let mut lengths: Vec<u64> = Vec::new();
-        let (mut value, mut bits) = (0i64, 0);
-        for (at, &byte) in text.iter().enumerate() {
-            let digit = byte.wrapping_sub(b'0');
-            if digit >= 64 {
-                return Err(format!(
-                    "byte {at} of the mask's counts is {byte}, which is not a valid digit"
-                ));
-            }
-            // Valid lengths have fewer digits than this limit of 12, because images have far fewer
-            // than 2^60 pixels.
-            if bits >= 60 {
-                return Err(format!(
-                    "a run length in the mask's counts, at byte {at}, has more than 12 digits"
-                ));
-            }
-            value |= i64::from(digit & 0x1f) << bits;
-            bits += 5;
-            if digit & 0x20 != 0 {
-                continue;
-            }
-            if digit & 0x10 != 0 {
-                value |= -1 << bits;
-            }
-            let before = if lengths.len() > 2 { lengths[lengths.len() - 2] } else { 0 };
-            let length = before.checked_add_signed(value).filter(|&it| it <= size.pixels());
-            lengths.push(length.ok_or_else(|| {
-                format!(
-                    "the run length at byte {at} of the mask's counts adds {value} to {before}, \
-                     which is no length within an image of {size}"
-                )
-            })?);
-            (value, bits) = (0, 0);
-        }
-        match bits {
-            0 => Self::new(size, lengths),
-            _ => Err("its counts end within a length".into()),
-        }
+        let mut lengths = Vec::new();
+        decompress(size, text, |length| {
+            lengths.push(length);
+            Ok(())
+        })?;
+        Self::new(size, lengths)
     }
 
     /// Computes the run lengths of a mask. The mask has one byte per pixel, row by row, with 0
@@ -141,6 +109,60 @@ impl RunLengths {
 
     pub(super) fn reader(&self) -> Reader<'_> {
         Reader { runs: self, run: 0 }
+    }
+}
+
+/// Parses the compressed form of pycocotools ([`RunLengths::from_compressed`]), and calls `each`
+/// with one length after another.
+///
+/// # Errors
+///
+/// Returns a message with the position of the invalid character. Errors of `each`.
+pub fn decompress(
+    size: Size,
+    text: &[u8],
+    mut each: impl FnMut(u64) -> Result<(), String>,
+) -> Result<(), String> {
+    let (mut value, mut bits) = (0i64, 0);
+    // The last two lengths, and the number of all lengths.
+    let (mut last, mut count) = ([0u64; 2], 0u64);
+    for (at, &byte) in text.iter().enumerate() {
+        let digit = byte.wrapping_sub(b'0');
+        if digit >= 64 {
+            return Err(format!(
+                "byte {at} of the mask's counts is {byte}, which is not a valid digit"
+            ));
+        }
+        // Valid lengths have fewer digits than this limit of 12, because images have far fewer than
+        // 2^60 pixels.
+        if bits >= 60 {
+            return Err(format!(
+                "a run length in the mask's counts, at byte {at}, has more than 12 digits"
+            ));
+        }
+        value |= i64::from(digit & 0x1f) << bits;
+        bits += 5;
+        if digit & 0x20 != 0 {
+            continue;
+        }
+        if digit & 0x10 != 0 {
+            value |= -1 << bits;
+        }
+        let before = if count > 2 { last[0] } else { 0 };
+        let length = before.checked_add_signed(value).filter(|&it| it <= size.pixels());
+        let length = length.ok_or_else(|| {
+            format!(
+                "the run length at byte {at} of the mask's counts adds {value} to {before}, which \
+                 is no length within an image of {size}"
+            )
+        })?;
+        each(length)?;
+        (last, count) = ([last[1], length], count + 1);
+        (value, bits) = (0, 0);
+    }
+    match bits {
+        0 => Ok(()),
+        _ => Err("its counts end within a length".into()),
     }
 }
 

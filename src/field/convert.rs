@@ -198,7 +198,7 @@ fn text_or_number(to: &mut Writer<'_>, text: &str, draw: u64) -> Result<bool, Da
             json(text.as_bytes(), None, &[], to, draw).map_err(text_with_bracket)
         }
         CellKind::Text | CellKind::Texts | CellKind::Bytes => to.text(text).map(|()| true),
-        CellKind::Array | CellKind::List => {
+        CellKind::Array | CellKind::List | CellKind::Lists => {
             let text = text.trim();
             if text.is_empty() {
                 return Ok(false);

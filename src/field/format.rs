@@ -21,7 +21,7 @@ pub struct CellFormat {
     /// Maximum number of entries of a list, of bytes of a text, or of bytes of all texts of a
     /// sample.
     pub max_len: usize,
-    /// Maximum number of texts of a sample. 0 unless the kind is `Texts`.
+    /// Maximum number of texts or lists of a sample. 0 unless the kind is `Texts` or `Lists`.
     pub max_texts: usize,
     /// Choice of a text in a column of the kind `Text`, if the field has several. `None`: several
     /// texts are an error.
@@ -110,6 +110,7 @@ impl CellFormat {
             CellKind::Text => "a text".into(),
             CellKind::Bytes => "bytes".into(),
             CellKind::Texts => "a list of texts".into(),
+            CellKind::Lists => format!("lists of {numbers}"),
         }
     }
 }

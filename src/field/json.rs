@@ -21,12 +21,20 @@ pub fn write(
     path: &[Step],
     to: &mut Writer<'_>,
 ) -> Result<bool, DataError> {
-    let mut error = None;
+    read(text, (member, path), &mut Cell { to, error: None })
+}
+
+/// Passes the value at the end of a path to `target`. `member` and `path` are as for [`write`].
+/// Returns false if the value is missing.
+pub fn read(
+    text: &[u8],
+    (member, path): (Option<&str>, &[Step]),
+    target: &mut impl Target,
+) -> Result<bool, DataError> {
     let mut parser = serde_json::Deserializer::from_slice(text);
-    let target = Target { to, error: &mut error, in_all: false };
-    let value = Value { path: Path { member, steps: path }, target };
+    let value = Value { path: Path { member, steps: path }, target: &mut *target, in_all: false };
     let result = value.deserialize(&mut parser).and_then(|it| parser.end().map(|()| it));
-    match (error, result) {
+    match (target.error().take(), result) {
         (Some(error), _) => Err(error),
         (None, Ok(found)) => Ok(found),
         (None, Err(problem)) if problem.is_data() => {
@@ -52,26 +60,51 @@ pub fn may_be_texts(text: &[u8]) -> bool {
         || serde_json::from_slice::<IgnoredAny>(text).is_ok()
 }
 
-/// Destination of the value.
-struct Target<'w, 'a> {
-    to: &'w mut Writer<'a>,
-    /// Error of the writer. It is stored here, because errors of serde contain only a text.
-    error: &'w mut Option<DataError>,
-    /// Whether the value is an entry of a list, because a step before was `[*]`.
-    in_all: bool,
-}
+/// Destination of the value at the end of a path.
+pub trait Target {
+    /// Takes the value. `in_all`: whether it is an entry of a list, because a step before was
+    /// `[*]`. Returns false if the value is missing.
+    fn take<'de, D: Deserializer<'de>>(&mut self, from: D, in_all: bool) -> Result<bool, D::Error>;
 
-impl<'a> Target<'_, 'a> {
-    fn again(&mut self) -> Target<'_, 'a> {
-        Target { to: self.to, error: self.error, in_all: self.in_all }
-    }
+    /// Begins the list of a step `[*]`.
+    fn enter(&mut self) -> Result<(), DataError>;
 
-    /// Converts a result of the writer.
+    /// Ends the list of a step `[*]`, which has `len` entries.
+    fn leave(&mut self, len: usize) -> Result<(), DataError>;
+
+    /// Error of the target. It is stored here, because errors of serde contain only a text.
+    fn error(&mut self) -> &mut Option<DataError>;
+
+    /// Converts a result of the target.
     fn result<T, E: serde::de::Error>(&mut self, result: Result<T, DataError>) -> Result<T, E> {
         result.map_err(|error| {
-            *self.error = Some(error);
+            *self.error() = Some(error);
             E::custom("the writer failed")
         })
+    }
+}
+
+/// Cell that takes the value.
+struct Cell<'w, 'a> {
+    to: &'w mut Writer<'a>,
+    error: Option<DataError>,
+}
+
+impl Target for Cell<'_, '_> {
+    fn take<'de, D: Deserializer<'de>>(&mut self, from: D, in_all: bool) -> Result<bool, D::Error> {
+        from.deserialize_any(Leaf { target: self, in_all, depth: 0 })
+    }
+
+    fn enter(&mut self) -> Result<(), DataError> {
+        self.to.enter()
+    }
+
+    fn leave(&mut self, len: usize) -> Result<(), DataError> {
+        self.to.leave(len)
+    }
+
+    fn error(&mut self) -> &mut Option<DataError> {
+        &mut self.error
     }
 }
 
@@ -104,37 +137,47 @@ impl<'p> Path<'p> {
     }
 }
 
-/// Follows a path through a JSON value, and writes the value at its end.
-struct Value<'p, 'w, 'a> {
+/// Follows a path through a JSON value to the value at its end.
+struct Value<'p, 't, T> {
     path: Path<'p>,
-    target: Target<'w, 'a>,
+    target: &'t mut T,
+    /// Whether a step before was `[*]`.
+    in_all: bool,
 }
 
-impl<'de> DeserializeSeed<'de> for Value<'_, '_, '_> {
+impl<'de, T: Target> DeserializeSeed<'de> for Value<'_, '_, T> {
     type Value = bool;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<bool, D::Error> {
-        match self.path.split() {
-            None => from.deserialize_any(Leaf { target: self.target, depth: 0 }),
-            Some((First::Member(name), rest)) => {
-                from.deserialize_any(Member { name, rest, target: self.target })
+        let Self { path, target, in_all } = self;
+        match path.split() {
+            None => target.take(from, in_all),
+            Some((First::Member(name), path)) => {
+                from.deserialize_any(Member { name, rest: Value { path, target, in_all } })
             }
-            Some((First::Entry(entry), rest)) => {
-                from.deserialize_any(Entry { entry, rest, target: self.target })
+            Some((First::Entry(entry), path)) => {
+                from.deserialize_any(Entry { entry, rest: Value { path, target, in_all } })
             }
-            Some((First::All, rest)) => from.deserialize_any(All { rest, target: self.target }),
+            Some((First::All, path)) => {
+                from.deserialize_any(All { rest: Value { path, target, in_all: true } })
+            }
         }
     }
 }
 
-/// Reads a member of an object.
-struct Member<'p, 'w, 'a> {
-    name: &'p str,
-    rest: Path<'p>,
-    target: Target<'w, 'a>,
+impl<'p, T> Value<'p, '_, T> {
+    fn again(&mut self) -> Value<'p, '_, T> {
+        Value { path: self.path, target: &mut *self.target, in_all: self.in_all }
+    }
 }
 
-impl<'de> Visitor<'de> for Member<'_, '_, '_> {
+/// Reads a member of an object.
+struct Member<'p, 't, T> {
+    name: &'p str,
+    rest: Value<'p, 't, T>,
+}
+
+impl<'de, T: Target> Visitor<'de> for Member<'_, '_, T> {
     type Value = bool;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -155,8 +198,7 @@ impl<'de> Visitor<'de> for Member<'_, '_, '_> {
             if found.is_some() {
                 return Err(A::Error::custom(format!("the member {:?} is given twice", self.name)));
             }
-            let value = Value { path: self.rest, target: self.target.again() };
-            found = Some(members.next_value_seed(value)?);
+            found = Some(members.next_value_seed(self.rest.again())?);
         }
         Ok(found.unwrap_or(false))
     }
@@ -186,13 +228,12 @@ impl Visitor<'_> for IsName<'_> {
 }
 
 /// Reads an entry of an array.
-struct Entry<'p, 'w, 'a> {
+struct Entry<'p, 't, T> {
     entry: usize,
-    rest: Path<'p>,
-    target: Target<'w, 'a>,
+    rest: Value<'p, 't, T>,
 }
 
-impl<'de> Visitor<'de> for Entry<'_, '_, '_> {
+impl<'de, T: Target> Visitor<'de> for Entry<'_, '_, T> {
     type Value = bool;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -203,26 +244,24 @@ impl<'de> Visitor<'de> for Entry<'_, '_, '_> {
         Ok(false)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut entries: A) -> Result<bool, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<bool, A::Error> {
         for _ in 0..self.entry {
             if entries.next_element::<IgnoredAny>()?.is_none() {
                 return Ok(false);
             }
         }
-        let value = Value { path: self.rest, target: self.target.again() };
-        let found = entries.next_element_seed(value)?.unwrap_or(false);
+        let found = entries.next_element_seed(self.rest)?.unwrap_or(false);
         while entries.next_element::<IgnoredAny>()?.is_some() {}
         Ok(found)
     }
 }
 
 /// Reads all entries of an array.
-struct All<'p, 'w, 'a> {
-    rest: Path<'p>,
-    target: Target<'w, 'a>,
+struct All<'p, 't, T> {
+    rest: Value<'p, 't, T>,
 }
 
-impl<'de> Visitor<'de> for All<'_, '_, '_> {
+impl<'de, T: Target> Visitor<'de> for All<'_, '_, T> {
     type Value = bool;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -234,12 +273,11 @@ impl<'de> Visitor<'de> for All<'_, '_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut entries: A) -> Result<bool, A::Error> {
-        let entered = self.target.to.enter();
-        self.target.result(entered)?;
+        let entered = self.rest.target.enter();
+        self.rest.target.result(entered)?;
         let mut len = 0;
         loop {
-            let target = Target { in_all: true, ..self.target.again() };
-            match entries.next_element_seed(Value { path: self.rest, target })? {
+            match entries.next_element_seed(self.rest.again())? {
                 None => break,
                 Some(true) => len += 1,
                 Some(false) => {
@@ -249,27 +287,28 @@ impl<'de> Visitor<'de> for All<'_, '_, '_> {
                 }
             }
         }
-        let left = self.target.to.leave(len);
-        self.target.result(left)?;
+        let left = self.rest.target.leave(len);
+        self.rest.target.result(left)?;
         Ok(true)
     }
 }
 
 /// Writes a value at the end of a path.
-struct Leaf<'w, 'a> {
-    target: Target<'w, 'a>,
+struct Leaf<'t, 'w, 'a> {
+    target: &'t mut Cell<'w, 'a>,
+    in_all: bool,
     /// Nesting depth of the value below the end of the path.
     depth: usize,
 }
 
-impl Leaf<'_, '_> {
-    fn number<E: serde::de::Error>(mut self, number: Number) -> Result<bool, E> {
+impl Leaf<'_, '_, '_> {
+    fn number<E: serde::de::Error>(self, number: Number) -> Result<bool, E> {
         let written = self.target.to.number(number);
         self.target.result(written).map(|()| true)
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Leaf<'_, '_> {
+impl<'de> DeserializeSeed<'de> for Leaf<'_, '_, '_> {
     type Value = bool;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<bool, D::Error> {
@@ -277,7 +316,7 @@ impl<'de> DeserializeSeed<'de> for Leaf<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Leaf<'_, '_> {
+impl<'de> Visitor<'de> for Leaf<'_, '_, '_> {
     type Value = bool;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -304,8 +343,8 @@ impl<'de> Visitor<'de> for Leaf<'_, '_> {
         self.number(Number::Float(value))
     }
 
-    fn visit_str<E: serde::de::Error>(mut self, text: &str) -> Result<bool, E> {
-        let is_whole = self.depth == 0 && !self.target.in_all;
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<bool, E> {
+        let is_whole = self.depth == 0 && !self.in_all;
         if is_whole && text.is_empty() {
             return Ok(false);
         }
@@ -316,12 +355,13 @@ impl<'de> Visitor<'de> for Leaf<'_, '_> {
         self.target.result(written).map(|()| true)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut entries: A) -> Result<bool, A::Error> {
-        let entered = self.target.to.enter();
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<bool, A::Error> {
+        let entered = self.target.enter();
         self.target.result(entered)?;
         let mut len = 0;
         loop {
-            let entry = Leaf { target: self.target.again(), depth: self.depth + 1 };
+            let Self { in_all, depth, .. } = self;
+            let entry = Leaf { target: &mut *self.target, in_all, depth: depth + 1 };
             match entries.next_element_seed(entry)? {
                 None => break,
                 Some(true) => len += 1,
@@ -330,7 +370,7 @@ impl<'de> Visitor<'de> for Leaf<'_, '_> {
                 }
             }
         }
-        let left = self.target.to.leave(len);
+        let left = self.target.leave(len);
         self.target.result(left)?;
         Ok(true)
     }

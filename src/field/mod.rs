@@ -2,6 +2,7 @@
 //! and their conversion to the cells of columns.
 
 pub use format::{CellFormat, Pick, SampleContext, TEXT_LEN_BYTES, TooLong, Written};
+pub(crate) use json::{Target as JsonTarget, read as read_json};
 pub use path::{FieldPath, Step};
 pub use value::DefaultValue;
 pub use writer::quoted;
@@ -86,6 +87,28 @@ impl<'a> FieldValue<'a> {
     pub(crate) fn of_bytes(bytes: &'a [u8]) -> Self {
         str::from_utf8(bytes).map_or(FieldValue::Bytes(bytes), FieldValue::Text)
     }
+
+    /// Size of the value in bytes, as the source passes it. A number has 8 bytes.
+    pub fn len_bytes(&self) -> usize {
+        match self {
+            FieldValue::Integer(_) | FieldValue::Float(_) => 8,
+            FieldValue::Text(text) => text.len(),
+            FieldValue::Bytes(bytes)
+            | FieldValue::Npy(bytes)
+            | FieldValue::Npz(bytes)
+            | FieldValue::Json(bytes)
+            | FieldValue::JsonMember(bytes, _) => bytes.len(),
+            FieldValue::Integers(list) => size_of_val(*list),
+            FieldValue::Floats(list) => size_of_val(*list),
+            FieldValue::Doubles(list) => size_of_val(*list),
+            FieldValue::Tensor(numbers, _) | FieldValue::Entries(numbers, _) => match numbers {
+                Flat::Bytes(list) => list.len(),
+                Flat::Integers(list) => size_of_val(*list),
+                Flat::Floats(list) => size_of_val(*list),
+                Flat::Doubles(list) => size_of_val(*list),
+            },
+        }
+    }
 }
 
 /// Numbers of a tensor, or of entries.
@@ -117,6 +140,8 @@ pub enum CellKind {
     Bytes,
     /// Any number of texts per sample, in UTF-8.
     Texts,
+    /// Any number of lists of numbers per sample.
+    Lists,
 }
 
 impl CellKind {
@@ -133,6 +158,7 @@ impl CellKind {
             CellKind::Text => "text",
             CellKind::Bytes => "bytes",
             CellKind::Texts => "texts",
+            CellKind::Lists => "lists",
         }
     }
 }

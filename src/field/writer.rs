@@ -112,7 +112,7 @@ impl<'a> Writer<'a> {
                 Ok(())
             }
             CellKind::Bytes => self.append_bytes(text.as_bytes(), self.format.max_len),
-            CellKind::Array | CellKind::List => Err(self.mismatch(&quoted(text))),
+            CellKind::Array | CellKind::List | CellKind::Lists => Err(self.mismatch(&quoted(text))),
         }
     }
 
@@ -126,7 +126,7 @@ impl<'a> Writer<'a> {
                     Err(unfit(format!("the text is not UTF-8 at byte {}", error.valid_up_to())))
                 }
             },
-            CellKind::Array | CellKind::List => {
+            CellKind::Array | CellKind::List | CellKind::Lists => {
                 Err(self.mismatch(&counted(bytes.len() as u64, "byte")))
             }
         }
@@ -258,7 +258,7 @@ impl<'a> Writer<'a> {
             CellKind::Array => {
                 dims.split_first().is_some_and(|(first, rest)| *first == count && is_entry(rest))
             }
-            CellKind::Text | CellKind::Texts | CellKind::Bytes => false,
+            CellKind::Text | CellKind::Texts | CellKind::Bytes | CellKind::Lists => false,
         };
         if fits {
             return self.flat(len, number);

@@ -35,19 +35,21 @@
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
-use std::fmt;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::gpu::Stream;
 use crate::loader::Batch;
 use crate::plan::ColumnRole;
+use crate::tensor::ElementType;
 
+pub use exported::{Exported, Managed};
 pub use structures::{
     CPU, CUDA, DLDataType, DLDevice, DLPackVersion, DLTensor, READ_ONLY, VERSION,
 };
 
+mod exported;
 mod structures;
 
 /// Tensor with its owner, in the legacy form that DLPack had before version 1.
@@ -161,7 +163,7 @@ pub fn export(
     batch: impl Into<Arc<Batch>>,
     stream: &ConsumerStream,
 ) -> Result<Exported<DLManagedTensorVersioned>> {
-    export_as(batch.into(), stream, IMAGE)
+    export_as(batch.into(), stream, (IMAGE, Piece::Values))
 }
 
 /// Exports the column of a batch with this name ([`Batch::column`]) as a DLPack tensor. Share the
@@ -175,13 +177,27 @@ pub fn export_column(
     name: &str,
     stream: &ConsumerStream,
 ) -> Result<Exported<DLManagedTensorVersioned>> {
-    export_as(batch.into(), stream, name)
+    export_as(batch.into(), stream, (name, Piece::Values))
+}
+
+/// Exports the [offsets](crate::loader::Column::offsets) of a ragged column as a DLPack tensor of
+/// 64-bit integers, `[samples + 1]`, in the memory in which [`export_column`] exports the values.
+/// The offsets of a column of several texts count texts.
+///
+/// # Errors
+/// Errors of [`export_column`], and [`Error::Config`] if the column is dense.
+pub fn export_offsets(
+    batch: impl Into<Arc<Batch>>,
+    name: &str,
+    stream: &ConsumerStream,
+) -> Result<Exported<DLManagedTensorVersioned>> {
+    export_as(batch.into(), stream, (name, Piece::Offsets))
 }
 
 /// Splits a batch into columns that are exported one by one. A column with a copy in device memory
-/// is exported from there. Of a ragged column, only the values are exported. Consumers may write
-/// the columns, because no two of them have memory in common. The batch is dropped after the last
-/// column and the last tensor.
+/// is exported from there. Of a ragged column, the values are exported, and the offsets by
+/// [`OwnedColumn::take_offsets`]. Consumers may write the columns, because no two of them have
+/// memory in common. The batch is dropped after the last column and the last tensor.
 ///
 /// # Errors
 /// [`Error::Config`] if the batch has no such column, or if a name occurs twice.
@@ -191,13 +207,15 @@ pub fn split_columns(mut batch: Batch, names: &[&str]) -> Result<Vec<OwnedColumn
         if names[..number].contains(&name) {
             return Err(Error::config("column", format!("{name:?} is given twice; name it once")));
         }
-        let host = batch.column_bytes_mut(name).map(|bytes| bytes.as_mut_ptr());
-        parts.push((name.to_string(), Part::new(&batch, name, host)?));
+        let part = Part::new(&mut batch, (name, Piece::Values))?;
+        let is_ragged = batch.column(name).is_some_and(|column| column.is_ragged());
+        let offsets = is_ragged.then(|| Part::new(&mut batch, (name, Piece::Offsets)));
+        parts.push((name.to_string(), part, offsets.transpose()?));
     }
     let batch = Arc::new(batch);
-    let owned = parts.into_iter().map(|(name, part)| {
+    let owned = parts.into_iter().map(|(name, part, offsets)| {
         let batch = batch.clone();
-        OwnedColumn { name, part, batch }
+        OwnedColumn { name, piece: Piece::Values, part, offsets, batch }
     });
     Ok(owned.collect())
 }
@@ -205,7 +223,10 @@ pub fn split_columns(mut batch: Batch, names: &[&str]) -> Result<Vec<OwnedColumn
 /// Column of a batch, from [`split_columns`].
 pub struct OwnedColumn {
     name: String,
+    piece: Piece,
     part: Part,
+    /// Offsets of a ragged column, until they are taken.
+    offsets: Option<Part>,
     /// Shared only with other columns, which have other memory.
     batch: Arc<Batch>,
 }
@@ -218,6 +239,19 @@ impl OwnedColumn {
     /// Name of the column.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether these are the offsets of the column ([`take_offsets`](Self::take_offsets)).
+    pub fn is_offsets(&self) -> bool {
+        self.piece == Piece::Offsets
+    }
+
+    /// Takes the offsets of a ragged column, which are then exported like a column of 64-bit
+    /// integers, `[samples + 1]`. `None` if the column is dense, or if they were taken before.
+    pub fn take_offsets(&mut self) -> Option<Self> {
+        let (name, batch) = (self.name.clone(), self.batch.clone());
+        let piece = Piece::Offsets;
+        self.offsets.take().map(|part| Self { name, piece, part, offsets: None, batch })
     }
 
     /// Converts `number` of `__dlpack__(stream=number)`, as [`ConsumerStream::from_number`] does.
@@ -243,7 +277,13 @@ impl OwnedColumn {
     /// # Errors
     /// [`Error::Device`] if the driver fails.
     pub fn to_host(&self) -> Result<Vec<u8>> {
-        self.batch.column(&self.name).map_or(Ok(Vec::new()), |column| column.to_host())
+        match (self.batch.column(&self.name), self.piece) {
+            (Some(column), Piece::Values) => column.to_host(),
+            (Some(column), Piece::Offsets) => {
+                Ok(column.offsets().map_or(Vec::new(), |it| bytemuck::cast_slice(it).to_vec()))
+            }
+            (None, _) => Ok(Vec::new()),
+        }
     }
 
     /// Exports the column as a tensor that a consumer may write. If it is in device memory,
@@ -273,7 +313,7 @@ pub fn export_soft_targets(
             "is not set, so the batch has no soft targets; set it to the number of classes";
         return Err(Error::config("targets.classes", problem));
     }
-    export_as(batch, stream, ColumnRole::Target.name())
+    export_as(batch, stream, (ColumnRole::Target.name(), Piece::Values))
 }
 
 /// Exports a batch as a DLPack tensor in the form before version 1, for consumers that support only
@@ -292,138 +332,34 @@ pub fn export_legacy(
                        export it versioned, or drop the other references first";
         return Err(Error::config("batch", problem));
     }
-    export_as(batch, stream, IMAGE)
-}
-
-/// Exported tensor that no consumer has taken yet. Dropping it calls the deleter.
-pub struct Exported<M: Managed> {
-    managed: NonNull<M>,
-}
-
-// SAFETY: an `Exported` owns a `Holder`, whose batch may be sent and shared. The pointers in the
-// structure refer to memory of that batch and of the holder.
-unsafe impl<M: Managed> Send for Exported<M> {}
-
-impl<M: Managed> Exported<M> {
-    /// Returns the tensor.
-    pub fn tensor(&self) -> &DLTensor {
-        // SAFETY: `Part::export` created the structure, which stays alive until `into_raw` or
-        // `drop`.
-        unsafe { self.managed.as_ref() }.tensor()
-    }
-
-    /// Returns the whole DLPack structure.
-    pub fn managed(&self) -> &M {
-        // SAFETY: `Part::export` created the structure, which stays alive until `into_raw` or
-        // `drop`.
-        unsafe { self.managed.as_ref() }
-    }
-
-    /// Passes ownership of the structure to a consumer. The consumer calls `deleter` with this
-    /// pointer once, on any thread, and does not use the structure or the data afterwards.
-    #[must_use = "the batch leaks unless the deleter is called"]
-    pub fn into_raw(self) -> *mut M {
-        let raw = self.managed.as_ptr();
-        std::mem::forget(self);
-        raw
-    }
-}
-
-impl<M: Managed> Drop for Exported<M> {
-    fn drop(&mut self) {
-        // SAFETY: `into_raw` has not passed the structure to a consumer, and nothing uses the
-        // structure after this call.
-        unsafe { delete(self.managed.as_ptr()) };
-    }
-}
-
-impl<M: Managed> fmt::Debug for Exported<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Exported").field(self.tensor()).finish()
-    }
-}
-
-/// One of the two DLPack structures: [`DLManagedTensor`] or [`DLManagedTensorVersioned`].
-pub trait Managed: Sized + private::Sealed {
-    /// Creates the structure for a tensor with this owner.
-    fn new(tensor: DLTensor, owner: *mut c_void, read_only: bool) -> Self;
-    /// The tensor.
-    fn tensor(&self) -> &DLTensor;
-    /// Pointer to the owner of the memory, for the deleter.
-    fn owner(&self) -> *mut c_void;
-}
-
-mod private {
-    pub trait Sealed {}
-    impl Sealed for super::DLManagedTensor {}
-    impl Sealed for super::DLManagedTensorVersioned {}
-}
-
-impl Managed for DLManagedTensor {
-    fn new(dl_tensor: DLTensor, manager_ctx: *mut c_void, _: bool) -> Self {
-        Self { dl_tensor, manager_ctx, deleter: Some(delete::<Self>) }
-    }
-
-    fn tensor(&self) -> &DLTensor {
-        &self.dl_tensor
-    }
-
-    fn owner(&self) -> *mut c_void {
-        self.manager_ctx
-    }
-}
-
-impl Managed for DLManagedTensorVersioned {
-    fn new(dl_tensor: DLTensor, manager_ctx: *mut c_void, read_only: bool) -> Self {
-        let flags = if read_only { READ_ONLY } else { 0 };
-        Self { version: VERSION, manager_ctx, deleter: Some(delete::<Self>), flags, dl_tensor }
-    }
-
-    fn tensor(&self) -> &DLTensor {
-        &self.dl_tensor
-    }
-
-    fn owner(&self) -> *mut c_void {
-        self.manager_ctx
-    }
-}
-
-/// All data to which the pointers in an exported tensor refer, at a fixed address.
-struct Holder<M> {
-    /// The DLPack structure, which points to the other fields. `None` until the holder has its
-    /// final address.
-    managed: Option<M>,
-    shape: Box<[i64]>,
-    strides: Box<[i64]>,
-    _batch: Arc<Batch>,
+    export_as(batch, stream, (IMAGE, Piece::Values))
 }
 
 /// Name of the column of the images.
 const IMAGE: &str = ColumnRole::Image.name();
 
-/// Address of a column of a batch in host memory, and whether the column must not be written. Other
-/// owners of a shared batch may read its memory through `Column::bytes`, so no writable pointer to
-/// that memory may be exported.
-fn host_data(batch: &mut Arc<Batch>, name: &str) -> (Option<*mut u8>, bool) {
-    match Arc::get_mut(batch) {
-        Some(batch) => (batch.column_bytes_mut(name).map(|bytes| bytes.as_mut_ptr()), false),
-        None => {
-            let bytes = batch.column(name).and_then(|column| column.bytes());
-            (bytes.map(|bytes| bytes.as_ptr().cast_mut()), true)
-        }
-    }
+/// Part of a column that is exported as a tensor.
+#[derive(Clone, Copy, PartialEq)]
+enum Piece {
+    Values,
+    Offsets,
 }
 
 fn export_as<M: Managed>(
     mut batch: Arc<Batch>,
     stream: &ConsumerStream,
-    name: &str,
+    of: (&str, Piece),
 ) -> Result<Exported<M>> {
-    let (host, read_only) = host_data(&mut batch, name);
-    Part::new(&batch, name, host)?.export(batch, stream, read_only)
+    let (part, read_only) = match Arc::get_mut(&mut batch) {
+        Some(batch) => (Part::new(batch, of)?, false),
+        // Other owners of a shared batch may read its memory through `Column::bytes`, so no
+        // writable pointer to that memory may be exported.
+        None => (Part::shared(&batch, of)?, true),
+    };
+    part.export(batch, stream, read_only)
 }
 
-/// Memory, shape and element type of a column.
+/// Memory, shape and element type of a column or of its offsets.
 struct Part {
     data: *mut u8,
     device: DLDevice,
@@ -432,15 +368,46 @@ struct Part {
 }
 
 impl Part {
-    /// The column with this name. `host` is its address in host memory, if it is there.
-    fn new(batch: &Batch, name: &str, host: Option<*mut u8>) -> Result<Self> {
+    /// A part of the column with this name, which may be written.
+    fn new(batch: &mut Batch, of: (&str, Piece)) -> Result<Self> {
+        let host = match of {
+            (name, Piece::Values) => batch.column_bytes_mut(name).map(|it| it.as_mut_ptr()),
+            (name, Piece::Offsets) => {
+                batch.column_offsets_mut(name).map(|it| it.as_mut_ptr().cast())
+            }
+        };
+        Self::at(batch, of, host)
+    }
+
+    /// A part of the column with this name, which may only be read.
+    fn shared(batch: &Batch, of: (&str, Piece)) -> Result<Self> {
+        let (name, piece) = of;
+        let column = batch.column(name);
+        let host = match piece {
+            Piece::Values => column.and_then(|it| it.bytes()).map(<[u8]>::as_ptr),
+            Piece::Offsets => column.and_then(|it| it.offsets()).map(|it| it.as_ptr().cast()),
+        };
+        Self::at(batch, of, host.map(<*const u8>::cast_mut))
+    }
+
+    /// A part of the column with this name. `host` is its address in host memory, if it is there.
+    fn at(batch: &Batch, (name, piece): (&str, Piece), host: Option<*mut u8>) -> Result<Self> {
         let Some(column) = batch.column(name) else {
             let names: Vec<_> = batch.columns().map(|column| column.name()).collect();
             let problem = format!("{name:?} is not a column of the batch, which has {names:?}");
             return Err(Error::config("column", problem));
         };
-        let shape = column.shape().into_iter().map(|len| len as i64).collect();
-        let (dtype, on_device) = (column.element_type().into(), column.device_ptr());
+        let (shape, element, on_device) = match piece {
+            Piece::Values => (column.shape(), column.element_type(), column.device_ptr()),
+            Piece::Offsets => match column.offsets() {
+                Some(it) => (vec![it.len()], ElementType::I64, column.device_offsets_ptr()),
+                None => {
+                    let problem = format!("{name:?} has no offsets, because it is dense");
+                    return Err(Error::config("column", problem));
+                }
+            },
+        };
+        let shape = shape.into_iter().map(|len| len as i64).collect();
         let device = match batch.stream().filter(|_| on_device.is_some()) {
             Some(stream) => {
                 DLDevice { device_type: CUDA, device_id: stream.device().ordinal() as i32 }
@@ -448,7 +415,7 @@ impl Part {
             None => DLDevice { device_type: CPU, device_id: 0 },
         };
         let data = on_device.map(|address| address as *mut u8).or(host).unwrap_or(ptr::null_mut());
-        Ok(Self { data, device, dtype, shape })
+        Ok(Self { data, device, dtype: element.into(), shape })
     }
 
     /// Creates the tensor, which owns `batch`. If the column is in device memory, `stream` waits
@@ -463,34 +430,8 @@ impl Part {
         if device.device_type == CUDA {
             stream.let_in(&batch)?;
         }
-        let strides = (0..shape.len()).map(|axis| shape[axis + 1..].iter().product()).collect();
-        let holder = Holder::<M> { managed: None, shape, strides, _batch: batch };
-        let holder = Box::into_raw(Box::new(holder));
-        // SAFETY: the holder was just created and is not shared.
-        let managed = unsafe {
-            let [shape, strides] = [&mut (*holder).shape, &mut (*holder).strides];
-            let (ndim, shape) = (shape.len() as i32, shape.as_mut_ptr());
-            let (data, strides) = (data.cast(), strides.as_mut_ptr());
-            let tensor = DLTensor { data, device, ndim, dtype, shape, strides, byte_offset: 0 };
-            let managed = M::new(tensor, holder.cast(), read_only);
-            ptr::from_mut((*holder).managed.insert(managed))
-        };
-        // SAFETY: `managed` points into the holder, so it is not null.
-        Ok(Exported { managed: unsafe { NonNull::new_unchecked(managed) } })
+        Ok(Exported::new(data, device, dtype, shape, batch, read_only))
     }
-}
-
-/// Deleter of both DLPack structures, the versioned and the legacy one.
-///
-/// # Safety
-/// `managed` must be null, or a pointer from `Part::export` that was not deleted yet.
-unsafe extern "C" fn delete<M: Managed>(managed: *mut M) {
-    if managed.is_null() {
-        return;
-    }
-    // SAFETY: `Part::export` set the owner to the `Holder` that contains this structure.
-    let holder = unsafe { Box::from_raw((*managed).owner().cast::<Holder<M>>()) };
-    drop(holder);
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::error::Result;
+use crate::footprint::Memory;
 use crate::geometry::Size;
 use crate::loader::controls::Gate;
 use crate::loader::sample::cache::Caches;
@@ -16,10 +17,10 @@ use crate::loader::slot::feed::{Done, Feed, Job};
 use crate::loader::slot::pair::PairJob;
 use crate::loader::slot::{BatchInfo, BatchSlot};
 use crate::measure::{Stage, ThreadMeter};
-use crate::plan::{ColumnRole, Plan};
+use crate::plan::{ColumnRole, MaskColumn, Plan};
 use crate::ring::Slot;
 use crate::source::Source;
-use crate::transform::blend_pair::{blend, exchange};
+use crate::transform::blend_pair::{blend, blend_masks};
 
 /// Memory of a batch on the host.
 pub struct HostSlot {
@@ -109,7 +110,7 @@ pub(super) struct Worker {
     images: usize,
     targets: Option<usize>,
     /// Columns of masks: [`Plan::masks`].
-    masks: Vec<(usize, usize)>,
+    masks: Vec<MaskColumn>,
 }
 
 impl Worker {
@@ -120,12 +121,12 @@ impl Worker {
         caches: Arc<Caches>,
         large: Arc<LargeImages>,
     ) -> Self {
-        let fields = FieldReader::new(&plan, caches.clone());
+        let fields = FieldReader::new(&plan, caches.clone(), meter.clone());
         let pipeline =
             SamplePipeline::new(source.clone(), plan.clone(), meter.clone(), caches, large);
         let column = |role| plan.column(role).map(|column| column.slot);
         let (images, targets) = (column(ColumnRole::Image), column(ColumnRole::Target));
-        let masks = plan.masks();
+        let masks = plan.masks(Memory::Host);
         Self { source, meter, pipeline, fields, images: images.unwrap_or(0), targets, masks, plan }
     }
 
@@ -164,8 +165,9 @@ impl Worker {
         }
         if let [Some(first), Some(second)] = cells {
             let size = Size::new(self.plan.shape.width, self.plan.shape.height);
-            for &(mask, bytes) in &self.masks {
-                exchange(size, bytes, blends, [first.part(mask), second.part(mask)]);
+            for mask in &self.masks {
+                let masks = [first.part(mask.slot), second.part(mask.slot)];
+                blend_masks(size, mask, blends, masks.map(|part| &mut part[..]));
             }
             let images = [first.part(self.images), second.part(self.images)];
             blend(self.plan.shape, blends, images.map(|part| &mut part[..]));

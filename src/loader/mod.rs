@@ -39,4 +39,4 @@ pub use batch::{Batch, Column};
 pub use engine::stop_handle::StopHandle;
 pub use sample::cache::{CacheEpoch, CacheStats};
 pub use sample::record::{Outcome, Pair, PairOutcome, SampleRecord};
-pub use stats::{EpochStats, MemoryStats, StageSeconds, Stats};
+pub use stats::{EpochStats, FieldStats, MemoryStats, StageSeconds, Stats};

@@ -11,7 +11,7 @@ use crate::loader::order::Extent;
 use crate::loader::sample::cache::CacheStats;
 use crate::loader::sample::record::Outcome;
 use crate::loader::slot::BatchInfo;
-use crate::measure::{DeviceCounts, Meters, Stage, StageCounts, Waits, push_latest};
+use crate::measure::{DeviceCounts, FieldCounts, Meters, Stage, StageCounts, Waits, push_latest};
 use crate::plan::{ColumnSettings, OnError};
 use crate::source::Exclusion;
 use crate::storage::StorageStats;
@@ -59,6 +59,9 @@ pub struct Stats {
     pub truncated: BTreeMap<String, u64>,
     /// Samples without the field of a column, which have its default, by column.
     pub defaulted: BTreeMap<String, u64>,
+    /// Counts of each field that a column or a view reads, including prefetched samples. Empty
+    /// without columns.
+    pub fields: Vec<FieldStats>,
     /// Counts of each of the latest [`Stats::EPOCHS`] epochs with delivered batches. Earlier epochs
     /// are only in the totals above.
     pub epochs: Vec<EpochStats>,
@@ -76,6 +79,29 @@ pub struct Stats {
     /// Includes requests made while the source was opened, and requests of other loaders that share
     /// a handle.
     pub storage: StorageStats,
+}
+
+/// Counts of [`Stats`] for one field. Times are sums over all threads, in seconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct FieldStats {
+    /// Name of the column or view.
+    pub column: String,
+    /// Name of the field, with a path into its value.
+    pub field: String,
+    /// Samples whose fields were read.
+    pub samples: u64,
+    /// Samples that have the field.
+    pub count: u64,
+    /// Bytes of the values, as the source stores them.
+    pub bytes: u64,
+    /// Time in which the source read the values. If one read returns several fields, its time
+    /// counts for the first of them.
+    pub read: f64,
+    /// Time for converting values to elements of their column.
+    pub convert: f64,
+    /// Time for decoding masks, and for moving masks, points and boxes like their image.
+    pub follow: f64,
 }
 
 /// Counts of [`Stats`] for one epoch.
@@ -302,7 +328,18 @@ impl Counters {
             device_kernel: of_device(&measured.device(Stage::Kernel)),
             device_waiting: of_device(&measured.steps.waited_on_device),
         };
-        Stats { seconds: measured.seconds, stages, ..stats }
+        let field = |it: &FieldCounts| FieldStats {
+            column: it.column.clone(),
+            field: it.field.clone(),
+            samples: it.samples,
+            count: it.count,
+            bytes: it.bytes,
+            read: it.read as f64 * 1e-9,
+            convert: it.convert as f64 * 1e-9,
+            follow: it.follow as f64 * 1e-9,
+        };
+        let fields = measured.fields.iter().map(field).collect();
+        Stats { seconds: measured.seconds, stages, fields, ..stats }
     }
 }
 

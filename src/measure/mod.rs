@@ -25,12 +25,13 @@ use std::time::{Duration, Instant};
 
 pub use consumer::{Consumer, Steps};
 pub use feedwater_insight::profile::{
-    ConsumerProfile, Data, DeviceProfile, DeviceReading, DeviceTime, Latency, MemoryProfile,
-    Moment, ProcessorProfile, Profile, RingProfile, RouteProfile, STAGES, Seen, Setup, SpanProfile,
-    Stage, StageProfile, ThreadProfile, Waits,
+    ConsumerProfile, Data, DeviceProfile, DeviceReading, DeviceTime, FieldProfile, Latency,
+    MemoryProfile, Moment, ProcessorProfile, Profile, RingProfile, RouteProfile, STAGES, Seen,
+    Setup, SpanProfile, Stage, StageProfile, ThreadProfile, Waits,
 };
 
 pub use device::{DeviceCounts, DeviceMeter, RouteCounts};
+pub use field_meter::{FieldClock, FieldCounts, FieldMeters};
 pub use histogram::{Counts, Histogram};
 pub use latest::{DECISIONS, EPOCHS, push_latest};
 pub use processor::{Clocked, Machine, ThreadClock, ThreadTime};
@@ -48,6 +49,7 @@ use trace::BatchTrace;
 mod blame;
 mod consumer;
 mod device;
+mod field_meter;
 mod histogram;
 mod latest;
 mod processor;
@@ -126,6 +128,8 @@ pub struct Snapshot {
     pub reads: Reads,
     /// State of the loader at moments that are evenly spread over time.
     pub timeline: Vec<Moment>,
+    /// Counts of the fields that columns read.
+    pub fields: Vec<FieldCounts>,
     /// Evenly spread selection of the images since the loader was built.
     pub images: Vec<Seen>,
     /// Number of pixels of all images.
@@ -342,6 +346,7 @@ impl Meters {
             steps: Steps { waited_on_device: self.waits.counts(), ..batches.consumer.all() },
             reads: self.read_contention.reads(),
             timeline: batches.timeline.kept().to_vec(),
+            fields: fields(by_thread.iter().map(|meter| meter.field_counts())),
             images: by_thread.iter().flat_map(|meter| meter.images().kept().to_vec()).collect(),
             pixels: by_thread.iter().map(|meter| meter.pixels.load(Relaxed)).sum(),
             window_pixels: by_thread.iter().map(|meter| meter.window_pixels.load(Relaxed)).sum(),
@@ -381,6 +386,17 @@ impl Meters {
         let batches = self.batches();
         (batches, Instant::now())
     }
+}
+
+/// Sums the counts of all threads, which read the same fields.
+fn fields(by_thread: impl Iterator<Item = Vec<FieldCounts>>) -> Vec<FieldCounts> {
+    let mut all: Vec<FieldCounts> = Vec::new();
+    for counts in by_thread {
+        let rest = counts[all.len().min(counts.len())..].to_vec();
+        all.iter_mut().zip(&counts).for_each(|(sum, counts)| sum.add(counts));
+        all.extend(rest);
+    }
+    all
 }
 
 impl Batches {
@@ -436,6 +452,12 @@ impl Snapshot {
                 .cloned()
                 .collect(),
             reads: self.reads.since(earlier.reads),
+            fields: self
+                .fields
+                .iter()
+                .enumerate()
+                .map(|(at, now)| now.since(earlier.fields.get(at).unwrap_or(&Default::default())))
+                .collect(),
             images: self.images.clone(),
             pixels: self.pixels - earlier.pixels,
             window_pixels: self.window_pixels - earlier.window_pixels,

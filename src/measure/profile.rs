@@ -3,8 +3,9 @@
 use feedwater_insight::model::slots;
 
 use super::{
-    Absence, ConsumerProfile, Data, DeviceCounts, MemoryProfile, Profile, RingProfile,
-    RouteProfile, Setup, Snapshot, SpanProfile, Stage, StageProfile, ThreadProfile, blame::blame,
+    Absence, ConsumerProfile, Data, DeviceCounts, FieldCounts, FieldProfile, MemoryProfile,
+    Profile, RingProfile, RouteProfile, Setup, Snapshot, SpanProfile, Stage, StageProfile,
+    ThreadProfile, blame::blame,
 };
 
 /// Number of quantiles, at equal steps of probability, that represent a distribution.
@@ -46,6 +47,7 @@ impl Snapshot {
             processors: measured.machine.profile(),
             threads: threads(measured),
             timeline: measured.timeline.clone(),
+            fields: measured.fields.iter().map(field_profile).collect(),
             setup,
             data,
             stages,
@@ -73,6 +75,21 @@ fn stage_profile(measured: &Snapshot, stage: Stage) -> Option<StageProfile> {
         quantiles: counts.latency.quantiles(QUANTILES),
         device,
     })
+}
+
+fn field_profile(counts: &FieldCounts) -> FieldProfile {
+    let seconds = |nanoseconds: u64| nanoseconds as f64 * 1e-9;
+    FieldProfile {
+        column: counts.column.clone(),
+        field: counts.field.clone(),
+        samples: counts.samples,
+        count: counts.count,
+        share: counts.share(),
+        bytes: counts.bytes,
+        read: seconds(counts.read),
+        convert: seconds(counts.convert),
+        follow: seconds(counts.follow),
+    }
 }
 
 fn routes(measured: &Snapshot) -> Vec<RouteProfile> {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
+use super::field_meter::{FieldCounts, FieldMeters};
 use super::histogram::Histogram;
 use super::processor::{Clocked, ThreadClock, ThreadTime};
 use super::read_contention::{InFlight, ReadContention};
@@ -72,6 +73,7 @@ pub struct ThreadMeter {
     pub(super) pixels: AtomicU64,
     pub(super) window_pixels: AtomicU64,
     images: Mutex<Spread<Seen, IMAGES>>,
+    fields: OnceLock<FieldMeters>,
     /// Trace and markers of this thread; none by default.
     watch: Option<Box<Recorder>>,
 }
@@ -167,6 +169,7 @@ impl ThreadMeter {
             pixels: AtomicU64::new(0),
             window_pixels: AtomicU64::new(0),
             images: Mutex::default(),
+            fields: OnceLock::new(),
         }
     }
 
@@ -253,6 +256,30 @@ impl ThreadMeter {
         self.weight.load(Relaxed) > 0
     }
 
+    /// The time if the current sample is timed, else a time for which the clock is not read.
+    #[inline]
+    pub fn now(&self) -> Instant {
+        if self.is_timed() { Instant::now() } else { self.base }
+    }
+
+    /// Number of samples that the current one represents; 0 if it is not timed.
+    pub(super) fn weight(&self) -> u64 {
+        self.weight.load(Relaxed)
+    }
+
+    /// Sets the fields that this thread reads.
+    pub fn reads_fields(&self, fields: FieldMeters) {
+        self.fields.get_or_init(|| fields);
+    }
+
+    pub(super) fn fields(&self) -> Option<&FieldMeters> {
+        self.fields.get()
+    }
+
+    pub(super) fn field_counts(&self) -> Vec<FieldCounts> {
+        self.fields().map(FieldMeters::counts).unwrap_or_default()
+    }
+
     /// Time since `begin` if the current sample is timed, else zero.
     #[inline]
     pub fn since(&self, begin: Instant) -> Duration {
@@ -265,7 +292,7 @@ impl ThreadMeter {
         if let Some(watch) = &self.watch {
             watch.begin(stage);
         }
-        if self.is_timed() { Instant::now() } else { self.base }
+        self.now()
     }
 
     /// Ends a stage of one item that began at `begin`. Returns its duration.
@@ -439,12 +466,12 @@ pub(super) fn thread_time() -> u64 {
 /// Adds to a value that only this thread writes, so no atomic read-modify-write is needed. Returns
 /// the value before the addition.
 #[inline]
-fn bump(to: &AtomicU64, more: u64) -> u64 {
+pub(super) fn bump(to: &AtomicU64, more: u64) -> u64 {
     let before = to.load(Relaxed);
     to.store(before.wrapping_add(more), Relaxed);
     before
 }
 
-fn nanoseconds(duration: Duration) -> u64 {
+pub(super) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -2,7 +2,7 @@
 //! sizes. A backward pass over the actions computes windows.
 
 use crate::error::{DataError, reserve};
-use crate::geometry::{BoundingBox, Roi, Size};
+use crate::geometry::{BoundingBox, Mapping, Roi, Size};
 use crate::image::{HostImage, PixelFormat};
 use crate::random::{OperatorPath, SampleKey, SampleRng};
 
@@ -10,9 +10,10 @@ use super::action::Action;
 use super::draw::{Boxes, Draw};
 use super::kind::Executor;
 use super::kind::mix::{Branches, Mix, Mixer};
+use super::point_map::Parts;
 use super::record::{DrawnOperator, Record};
 use super::resample::Weights;
-use super::{ActionParams, Kind, Operator, OriginMap, ParamBytes, Trace, Wanted};
+use super::{ActionParams, Kind, Operator, OriginMap, ParamBytes, PointMap, Trace, Wanted};
 
 /// Actions of one sample. The vectors are reused for the next sample, so nothing is allocated after
 /// they have grown to their final size.
@@ -35,6 +36,8 @@ pub struct Actions {
     pub output: u32,
     /// Pixels of the decoded image.
     pub format: PixelFormat,
+    /// Parts of the chain between displacements.
+    parts: Parts,
     /// Boxes of the objects, as they are in the image that the next operator receives. Stored here
     /// only so that the memory is reused.
     present: Vec<BoundingBox>,
@@ -133,6 +136,7 @@ impl Actions {
             Action::trace_all(&self.list[first..], trace);
             self.ends.push(self.list.len());
         }
+        self.parts.find(&self.list, input);
         size
     }
 
@@ -205,6 +209,12 @@ impl Actions {
                 params => params.follow(action.table.clone(), action.whole, origins),
             }
         }
+    }
+
+    /// Map from positions of the upright image to those of the result. `whole` is the mapping of
+    /// all actions that was traced when they were drawn.
+    pub fn point_map<'a>(&'a self, whole: &'a Mapping) -> PointMap<'a> {
+        PointMap::new(self, &self.parts, whole)
     }
 
     /// Returns the parameters of the actions from index `first` on, in the form in which a kernel

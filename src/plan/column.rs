@@ -34,7 +34,8 @@ pub struct ColumnPlan {
     /// Maximum number of entries of one sample. `None` if the column is dense, so that all samples
     /// have the same shape.
     pub max_len: Option<usize>,
-    /// Maximum number of texts of one sample. 0 unless a sample has several texts.
+    /// Maximum number of texts or lists of one sample. 0 unless a sample has several texts or
+    /// lists.
     pub max_texts: usize,
     /// Structure of the values.
     pub kind: CellKind,
@@ -89,8 +90,8 @@ impl ColumnRole {
 impl ColumnPlan {
     /// Plans the columns of a batch: images, labels, soft targets if there are `classes`, `views`
     /// with their element type, the shape of a sample and their memory, and the columns that are
-    /// made from `fields`, each with the shape of its masks. Images, soft targets and masks are in
-    /// `memory`, and the other columns are in host memory. If `memory` is on the device, labels,
+    /// made from `fields`, each with the shape of its masks. Images, soft targets and masks that are
+    /// not one-hot are in `memory`, and the other columns are in host memory. If `memory` is on the device, labels,
     /// views and columns of numbers in host memory have a copy there.
     pub(super) fn all(
         shape: TensorShape,
@@ -141,7 +142,7 @@ impl ColumnPlan {
             let format = column.cells(&mask);
             let is_numbers = matches!(format.kind, CellKind::Array | CellKind::List);
             let (memory, copied) = match column.kind {
-                ColumnKind::Mask => (memory, false),
+                ColumnKind::Mask if column.one_hot.is_none() => (memory, false),
                 _ => (Memory::Host, is_numbers && memory == Memory::Device),
             };
             columns.push(Self {
@@ -197,11 +198,11 @@ impl ColumnPlan {
         self.entry_bytes().saturating_mul(self.max_len.unwrap_or(1)).saturating_add(lens)
     }
 
-    /// Number of offsets of texts in a batch of `samples` samples. `None` unless a sample has
-    /// several texts.
+    /// Number of offsets of texts or lists in a batch of `samples` samples. `None` unless a sample
+    /// has several texts or lists.
     pub fn text_offsets(&self, samples: usize) -> Option<usize> {
         let most = samples.saturating_mul(self.max_texts).saturating_add(1);
-        (self.kind == CellKind::Texts).then_some(most)
+        matches!(self.kind, CellKind::Texts | CellKind::Lists).then_some(most)
     }
 
     /// Maximum size of the values in bytes, in a batch of `samples` samples.
@@ -277,7 +278,8 @@ impl ColumnPlan {
             dims.insert(1, format!("(0 to {most})"));
         }
         if self.max_texts > 0 {
-            return format!("{} {}, 0 to {} texts", dims.join("x"), self.element, self.max_texts);
+            let (dims, most) = (dims.join("x"), self.max_texts);
+            return format!("{dims} {}, 0 to {most} {}", self.element, self.kind.name());
         }
         format!("{} {}", dims.join("x"), self.element)
     }

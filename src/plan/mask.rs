@@ -44,7 +44,7 @@ impl MaskPlan {
         let more = |len: u32| len.saturating_add(len / 4);
         let image = Size::new(more(image.width), more(image.height));
         let mut masks: Vec<Self> = Vec::new();
-        for (column, view) in plan.mask_columns().filter(|it| it.0.memory == Memory::Device) {
+        for (column, _, view) in plan.mask_columns().filter(|it| it.0.memory == Memory::Device) {
             let (outputs, chain) = match view.map(|view| &plan.views[view]) {
                 Some(view) => (view.outputs() as usize, &view.plan),
                 None => (1, plan),

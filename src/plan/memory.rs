@@ -8,8 +8,8 @@ use crate::measure::{OTHER_TRACKS, trace_bytes};
 
 use super::need::sum;
 use super::{
-    CacheSettings, ColumnKind, ColumnPlan, ColumnRole, DevicePlan, Facts, Place, Plan, SampleRoom,
-    Shuffle,
+    CacheSettings, ColumnKind, ColumnPlan, ColumnRole, ColumnSettings, DevicePlan, Facts, Place,
+    Plan, SampleRoom, Shuffle,
 };
 
 /// Name of the source's row in the footprint. The source's memory is in use before the loader is
@@ -95,9 +95,13 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     if plan.reads_fields {
         // The text of a sample's fields, and a text without escapes in a buffer that grows by
         // doubling. Each mask and each image in a field keeps its file.
-        let masks = plan.settings.columns.iter().filter(|it| it.kind == ColumnKind::Mask).count();
-        let bytes =
-            plan.settings.limits.max_field_bytes.saturating_mul((3 + masks + image_fields) as u64);
+        // The points of a polygon need as much again while their memory grows.
+        let kept = |it: &&ColumnSettings| it.kind == ColumnKind::Mask || it.kind.has_outlines();
+        let masks = plan.settings.columns.iter().filter(kept).count();
+        let has_outlines = plan.settings.columns.iter().any(|it| it.kind.has_outlines());
+        let points = if has_outlines { 2 } else { 0 };
+        let count = (3 + masks + image_fields + points) as u64;
+        let bytes = plan.settings.limits.max_field_bytes.saturating_mul(count);
         let bytes = bytes.saturating_add(plan.cached_field_bytes());
         let note = match plan.cached_field_bytes() {
             0 => "limits.max_field_bytes, read and parsed",

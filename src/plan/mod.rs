@@ -55,7 +55,7 @@ pub use settings::{
     OutputSettings, Settings, TargetSettings,
 };
 pub use shard_from::ShardFrom;
-pub(crate) use stage::BatchStage;
+pub(crate) use stage::{BatchStage, MaskColumn};
 pub use values::{AutoCount, LastBatch, OnError};
 
 pub(crate) use bounds::Bounds;

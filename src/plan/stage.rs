@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::footprint::counted;
+use crate::footprint::{Memory, counted};
 use crate::op::batch::TargetCoding;
 use crate::op::{BatchOperator, Blends, Chain};
+use crate::tensor::{DType, ElementType, TensorShape};
 
-use super::{ColumnKind, ColumnSettings, Facts, OnError, Plan, Settings, TargetSettings};
+use super::{
+    ColumnKind, ColumnPlan, ColumnSettings, Facts, OnError, Plan, Settings, TargetSettings,
+};
 
 /// Soft targets, and the operators that mix the samples of a batch.
 #[derive(Clone, Debug)]
@@ -93,18 +96,39 @@ impl BatchStage {
     }
 }
 
+/// A column of masks, for batch operators.
+#[derive(Clone, Copy, Debug)]
+pub struct MaskColumn {
+    /// Number of the column in its memory.
+    pub slot: usize,
+    /// Size of an element in bytes.
+    pub bytes: usize,
+    /// Shape of the masks if they are one-hot, with the classes as channels.
+    pub of_classes: Option<TensorShape>,
+}
+
 /// Checks that batch operators can mix the columns that follow the image.
 fn check_following(operators: &[Arc<dyn BatchOperator>], columns: &[ColumnSettings]) -> Result<()> {
     for (number, column) in columns.iter().enumerate().filter(|(_, it)| it.kind.follows()) {
-        let exchanges =
-            |it: &&Arc<dyn BatchOperator>| column.kind == ColumnKind::Mask && it.only_exchanges();
-        let Some(operator) = operators.iter().find(|it| !exchanges(it)) else { continue };
+        let is_mask = column.kind == ColumnKind::Mask;
+        let is_u8 = column.dtype == Some(ElementType::U8);
+        let mixes = |it: &&Arc<dyn BatchOperator>| {
+            is_mask && (it.only_exchanges() || column.one_hot.is_some() && !is_u8)
+        };
+        let Some(operator) = operators.iter().find(|it| !mixes(it)) else { continue };
+        if is_mask && column.one_hot.is_some() {
+            let problem = format!(
+                "is u8, but {} blends masks to fractions of classes; set dtype = \"f32\"",
+                operator.name()
+            );
+            return Err(Error::config(format!("column[{number}].dtype"), problem));
+        }
         let problem = format!(
             "is {}, but {} mixes the images of two samples, and such columns cannot be mixed; \
              remove the column or the operator{}",
             column.kind.name(),
             operator.name(),
-            if column.kind == ColumnKind::Mask { ", or use cutmix" } else { "" },
+            if is_mask { ", or use cutmix, or set one_hot to the number of classes" } else { "" },
         );
         return Err(Error::config(format!("column[{number}].kind"), problem));
     }
@@ -112,10 +136,25 @@ fn check_following(operators: &[Arc<dyn BatchOperator>], columns: &[ColumnSettin
 }
 
 impl Plan {
-    /// Columns of masks: the number of each column in its memory, and the size of its elements in
-    /// bytes.
-    pub(crate) fn masks(&self) -> Vec<(usize, usize)> {
-        self.mask_columns().map(|(it, _)| (it.slot, it.element.bytes())).collect()
+    /// Columns of masks in this memory.
+    pub(crate) fn masks(&self, memory: Memory) -> Vec<MaskColumn> {
+        let mask = |column: &ColumnPlan, classes: Option<u32>| {
+            let dtype = match column.element {
+                ElementType::U8 => Some(DType::U8),
+                ElementType::F16 => Some(DType::F16),
+                ElementType::BF16 => Some(DType::BF16),
+                ElementType::F32 => Some(DType::F32),
+                ElementType::I64 => None,
+            };
+            let of_classes = classes.zip(dtype).map(|(classes, dtype)| TensorShape {
+                dtype,
+                channels: classes as usize,
+                ..self.shape
+            });
+            MaskColumn { slot: column.slot, bytes: column.element.bytes(), of_classes }
+        };
+        let masks = self.mask_columns().filter(|it| it.0.memory == memory);
+        masks.map(|(column, settings, _)| mask(column, settings.one_hot)).collect()
     }
 
     /// Warning if batch operators mix repeats of the same sample with each other. The two samples

@@ -1,14 +1,18 @@
 //! Masks that follow the geometry of their image.
 
+use half::{bf16, f16};
+
+use super::outlines::{ObjectMasks, Outlines};
 use crate::decode::ValueImage;
 use crate::error::{DataError, Reason};
+use crate::field::CellFormat;
 use crate::geometry::{Orientation, Size};
 use crate::header::Header;
 use crate::op::mask::MaskParams;
 use crate::op::resample;
 use crate::op::{OriginMap, OriginRows};
 use crate::plan::{ColumnSettings, Plan, SamplePlan};
-use crate::tensor::ElementType;
+use crate::tensor::{ElementType, Layout, TensorShape};
 
 use super::DeviceMask;
 
@@ -16,6 +20,7 @@ use super::DeviceMask;
 #[derive(Debug, Default)]
 pub struct Masks {
     values: ValueImage,
+    objects: ObjectMasks,
     origins: OriginMap,
     rows: OriginRows,
 }
@@ -27,6 +32,7 @@ pub struct MaskOutputs<'a> {
     samples: &'a [SamplePlan],
     /// Size of the outputs.
     size: Size,
+    one_hot: Option<OneHot>,
     /// Rotation of the stored mask.
     turn: Orientation,
     /// Size of the stored mask, if it is not scaled.
@@ -46,11 +52,12 @@ impl<'a> MaskOutputs<'a> {
         let turn = if settings.turn { turn } else { Orientation::UPRIGHT };
         let stored = if turn.is_upright() { upright } else { header.size };
         let size = Size::new(plan.shape.width, plan.shape.height);
-        Self { settings, samples, size, turn, stored }
+        let one_hot = OneHot::of(settings, plan.shape);
+        Self { settings, samples, size, one_hot, turn, stored }
     }
 
     fn element(&self) -> ElementType {
-        self.settings.dtype.unwrap_or(ElementType::U8)
+        self.settings.cells(&[]).element
     }
 }
 
@@ -70,29 +77,29 @@ impl Masks {
     }
 
     /// Writes for each output the numbers of the decoded mask that it shows to `out`, which has the
-    /// element type and the shape `[outputs, height, width]`.
+    /// element type and the shape `[outputs, height, width]`, or with `one_hot` an axis of classes
+    /// like the channels of an image.
     ///
     /// # Errors
-    /// If an output shows a number that the element type cannot represent.
+    /// If an output shows a number that is no class, or that the element type cannot represent.
     pub fn write(&mut self, outputs: &MaskOutputs<'_>, out: &mut [u8]) -> Result<(), DataError> {
-        let (size, element, fill) = (outputs.size, outputs.element(), outputs.settings.fill());
-        let row_bytes = size.width as usize * element.bytes();
-        let each =
-            outputs.samples.iter().zip(out.chunks_exact_mut(size.height as usize * row_bytes));
-        for (sample, out) in each {
+        let MaskOutputs { size, one_hot, .. } = *outputs;
+        let (element, fill) = (outputs.element(), outputs.settings.fill());
+        let Some(each) = out.len().checked_div(outputs.samples.len()) else { return Ok(()) };
+        for (sample, out) in outputs.samples.iter().zip(out.chunks_exact_mut(each)) {
             self.follow(outputs, sample);
+            if one_hot.is_some() {
+                out.fill(0);
+            }
             for y in (0..size.height).step_by(OriginRows::ROWS as usize) {
                 let rows = y..size.height.min(y + OriginRows::ROWS);
-                let out = &mut out[rows.start as usize * row_bytes..rows.end as usize * row_bytes];
                 self.rows.find(&self.origins, &sample.actions.table, size.width, rows);
-                match element {
-                    ElementType::U8 => self.write_rows::<u8>(out, fill as u8, |value| {
-                        u8::try_from(value).map_err(|_| beyond_bytes(value))
-                    })?,
-                    ElementType::I64 => {
-                        self.write_rows::<i64>(out, fill as i64, |value| Ok(value.into()))?
+                let (mask, first) = ((&self.rows, &self.values), y as usize * size.width as usize);
+                match one_hot {
+                    Some(one_hot) => one_hot.write(mask, first, out)?,
+                    None => {
+                        write_numbers(mask, &mut out[first * element.bytes()..], (element, fill))?;
                     }
-                    _ => self.write_rows::<f32>(out, fill as f32, |value| Ok(value.into()))?,
                 }
             }
         }
@@ -135,9 +142,25 @@ impl Masks {
         true
     }
 
+    /// Writes the masks of all objects of a sample to its cell: [`ObjectMasks::make`].
+    ///
+    /// # Errors
+    /// Errors of [`ObjectMasks::make`].
+    pub fn make_objects(
+        &mut self,
+        outlines: Outlines<'_>,
+        settings: (&ColumnSettings, &CellFormat, u64),
+        image: (&Header, &Plan, &SamplePlan),
+        cell: &mut [u8],
+    ) -> Result<usize, DataError> {
+        let origins = (&mut self.origins, &mut self.rows);
+        self.objects.make(outlines, settings, origins, image, cell)
+    }
+
     /// Frees all memory.
     pub fn release(&mut self) {
         self.values.release();
+        self.objects.release();
         self.origins.release();
         self.rows.release();
     }
@@ -154,21 +177,119 @@ impl Masks {
             origins.add_axes(columns.map(|at| Some(at as i32)), rows.map(|at| Some(at as i32)));
         }
     }
+}
 
-    fn write_rows<T: bytemuck::Pod>(
-        &self,
+/// Writes the numbers of the pixels with these origins to the beginning of `out`.
+fn write_numbers(
+    mask: (&OriginRows, &ValueImage),
+    out: &mut [u8],
+    (element, fill): (ElementType, f64),
+) -> Result<(), DataError> {
+    fn write<T: bytemuck::Pod>(
+        (origins, values): (&OriginRows, &ValueImage),
         out: &mut [u8],
         fill: T,
         convert: impl Fn(u16) -> Result<T, DataError>,
     ) -> Result<(), DataError> {
         let numbers: &mut [T] = bytemuck::cast_slice_mut(out);
-        for (out, origin) in numbers.iter_mut().zip(self.rows.iter()) {
+        for (out, origin) in numbers.iter_mut().zip(origins.iter()) {
             *out = match origin {
-                Some((x, y)) => convert(self.values.at(x, y))?,
+                Some((x, y)) => convert(values.at(x, y))?,
                 None => fill,
             };
         }
         Ok(())
+    }
+    match element {
+        ElementType::U8 => write::<u8>(mask, out, fill as u8, |value| {
+            u8::try_from(value).map_err(|_| beyond_bytes(value))
+        }),
+        ElementType::I64 => write::<i64>(mask, out, fill as i64, |value| Ok(value.into())),
+        _ => write::<f32>(mask, out, fill as f32, |value| Ok(value.into())),
+    }
+}
+
+/// Format of one-hot masks.
+#[derive(Clone, Copy, Debug)]
+pub struct OneHot {
+    classes: u32,
+    /// Number of pixels without a class.
+    fill: f64,
+    element: ElementType,
+    layout: Layout,
+    pixels: usize,
+}
+
+impl OneHot {
+    /// Format of a column of masks that follow images of this shape. `None` if a mask has one
+    /// number per pixel.
+    pub fn of(settings: &ColumnSettings, image: TensorShape) -> Option<Self> {
+        let classes = settings.one_hot?;
+        let (fill, element) = (settings.fill(), settings.cells(&[]).element);
+        let pixels = image.width as usize * image.height as usize;
+        Some(Self { classes, fill, element, layout: image.layout, pixels })
+    }
+
+    /// Writes the classes of the pixels with these origins. `first` is the number of pixels before
+    /// them, and `out` is the whole mask, which is 0 for these pixels.
+    fn write(
+        self,
+        (origins, values): (&OriginRows, &ValueImage),
+        first: usize,
+        out: &mut [u8],
+    ) -> Result<(), DataError> {
+        for (at, origin) in (first..).zip(origins.iter()) {
+            let Some((x, y)) = origin else { continue };
+            let value = values.at(x, y);
+            if u32::from(value) < self.classes {
+                self.set(value.into(), at, out);
+            } else if f64::from(value) != self.fill {
+                return Err(self.no_class(value));
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills masks with one number: a class, or any other number for no class.
+    pub fn fill(self, number: i64, out: &mut [u8]) {
+        out.fill(0);
+        let Ok(class) = u32::try_from(number) else { return };
+        if class < self.classes {
+            let each = self.pixels * self.classes as usize * self.element.bytes();
+            for out in out.chunks_exact_mut(each) {
+                (0..self.pixels).for_each(|at| self.set(class, at, out));
+            }
+        }
+    }
+
+    /// Sets the class of the pixel with this number.
+    fn set(self, class: u32, at: usize, out: &mut [u8]) {
+        let class = class as usize;
+        let place = match self.layout {
+            Layout::Nchw => class * self.pixels + at,
+            Layout::Nhwc => at * self.classes as usize + class,
+        };
+        let bytes = self.element.bytes();
+        let out = &mut out[place * bytes..][..bytes];
+        match self.element {
+            ElementType::F32 => out.copy_from_slice(&1f32.to_ne_bytes()),
+            ElementType::F16 => out.copy_from_slice(&f16::ONE.to_ne_bytes()),
+            ElementType::BF16 => out.copy_from_slice(&bf16::ONE.to_ne_bytes()),
+            ElementType::I64 => out.copy_from_slice(&1i64.to_ne_bytes()),
+            ElementType::U8 => out.fill(1),
+        }
+    }
+
+    fn no_class(self, value: u16) -> DataError {
+        let Self { classes, fill, .. } = self;
+        let problem = format!(
+            "has the number {value}, but one_hot = {classes} allows the classes 0 to {}, and {fill} \
+             for pixels without a class; set one_hot to at least {}, or fill = {value} if it marks \
+             such pixels",
+            classes - 1,
+            u32::from(value) + 1,
+        );
+        DataError::new(Reason::Field, problem)
     }
 }
 

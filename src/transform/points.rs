@@ -3,11 +3,12 @@
 use crate::error::{DataError, Reason};
 use crate::geometry::{BoundingBox, Mapping, Orientation, Size};
 use crate::header::Header;
+use crate::op::PointMap;
 use crate::plan::{BoxFormat, ColumnSettings, SamplePlan};
 
 /// How the geometry of an image moves points: first to the upright image, then by the chain.
 pub struct Followed<'a> {
-    mapping: &'a Mapping,
+    map: PointMap<'a>,
     /// Orientation and size of the stored image, if the points were made from its pixels.
     turn: Option<(Orientation, Size)>,
     /// Whether the chain mirrors the image left to right.
@@ -22,7 +23,8 @@ impl<'a> Followed<'a> {
         let turn = settings.turn.then_some((sample.orientation, header.size));
         let mirrored = sample.trace.flipped_horizontally;
         let offset = settings.offset();
-        Self { mapping: &sample.trace.mapping, turn, mirrored, offset }
+        let map = sample.actions.point_map(&sample.trace.mapping);
+        Self { map, turn, mirrored, offset }
     }
 
     /// Moves points in place. `numbers` are entries of the shape `dims`, whose last axis is x and
@@ -46,10 +48,10 @@ impl<'a> Followed<'a> {
             }
             let [x, y] = [point[0], point[1]].map(|number| f64::from(number) + self.offset);
             let (x, y) = self.upright(x, y);
-            let (x, y) = self.mapping.point(x, y);
+            let (x, y) = self.map.point(x, y);
             (point[0], point[1]) = ((x - self.offset) as f32, (y - self.offset) as f32);
             if let Some(visibility) = point.get_mut(2)
-                && !self.shows(x, y)
+                && !self.map.shows(x, y)
             {
                 *visibility = 0.0;
             }
@@ -90,9 +92,7 @@ impl<'a> Followed<'a> {
                 Some((turn, stored)) => turn.upright_box(stored, &of),
                 None => of,
             };
-            let seen = self.mapping.visible_box(&of);
-            let is_shown = seen.area() > 0.0 && self.mapping.keeps(&of);
-            let seen = if is_shown { seen } else { BoundingBox::NOTHING };
+            let seen = self.map.visible_box(&of).unwrap_or(BoundingBox::NOTHING);
             let BoundingBox { left, top, right, bottom } = seen;
             *numbers = [left, top, right, bottom].map(|edge| edge as f32);
         }
@@ -106,13 +106,8 @@ impl<'a> Followed<'a> {
         }
     }
 
-    /// Whether the result shows a point.
-    fn shows(&self, x: f64, y: f64) -> bool {
-        self.mapping.back(x, y).is_some()
-    }
-
     fn check(&self) -> Result<(), DataError> {
-        if self.mapping.is_lost() {
+        if self.map.is_lost() {
             let problem = format!(
                 "cannot follow the image, because the chain has more than {} warps (rotations, \
                  affine maps, perspectives); remove some",

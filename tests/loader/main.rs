@@ -2,6 +2,8 @@
 
 mod cache;
 mod columns;
+mod exported;
+mod field_stats;
 mod fields;
 mod following;
 mod gray;

@@ -108,6 +108,15 @@ fn lists(
             let lists = LargeListArray::try_new(field, offsets, Arc::new(texts), None);
             Arc::new(lists.map_err(internal)?)
         }
+        CellKind::Lists => {
+            let ends = OffsetBuffer::new(column.text_offsets().unwrap_or(&[0]).to_vec().into());
+            let field = Arc::new(Field::new("item", values.data_type().clone(), false));
+            let inner = LargeListArray::try_new(field, ends, values, None).map_err(internal)?;
+            let field = Arc::new(Field::new("item", inner.data_type().clone(), false));
+            Arc::new(
+                LargeListArray::try_new(field, offsets, Arc::new(inner), None).map_err(internal)?,
+            )
+        }
         _ => {
             let entries = match shape.is_empty() {
                 true => values,

@@ -16,7 +16,8 @@ use crate::tensor::{Element, ElementType};
 /// [`offsets`](Self::offsets) states where the entries of each sample begin, as Arrow stores lists.
 /// Texts and bytes are lists of bytes. In a column of several texts per sample, the values are the
 /// bytes of all texts, and the offsets count texts, whose bytes begin at the
-/// [`text_offsets`](Self::text_offsets).
+/// [`text_offsets`](Self::text_offsets). In a column of several lists per sample, the values are
+/// the numbers of all lists, and the offsets count lists.
 #[derive(Clone, Copy)]
 pub struct Column<'batch> {
     batch: &'batch Batch,
@@ -59,6 +60,17 @@ impl Batch {
                 Some(&mut slot.host_mut().bytes_mut(plan.slot)[..bytes])
             }
             BatchMemory::Device(_) => None,
+        }
+    }
+
+    /// Offsets of a ragged column in host memory, for writing. `None` if there is no such column,
+    /// or if it is dense.
+    pub(crate) fn column_offsets_mut(&mut self, name: &str) -> Option<&mut [i64]> {
+        let plan =
+            self.columns.iter().find(|plan| plan.name() == name && plan.max_len.is_some())?;
+        match &mut self.slot {
+            BatchMemory::Host(slot) => slot.columns_mut().offsets_mut(plan.slot),
+            BatchMemory::Device(slot) => slot.host_mut().offsets_mut(plan.slot),
         }
     }
 
@@ -114,11 +126,11 @@ impl<'batch> Column<'batch> {
         self.is_ragged().then(|| self.host_columns().offsets(self.plan.slot)).flatten()
     }
 
-    /// In a column of several texts per sample, the begins of the texts in the values, in bytes,
-    /// and at the end the number of all bytes. The [`offsets`](Self::offsets) count texts. `None`
-    /// for other columns.
+    /// In a column of several texts or lists per sample, the begins of the texts or lists in the
+    /// values, in elements, and at the end the number of all elements. The
+    /// [`offsets`](Self::offsets) count texts or lists. `None` for other columns.
     pub fn text_offsets(&self) -> Option<&'batch [i64]> {
-        let is_texts = self.kind() == CellKind::Texts;
+        let is_texts = matches!(self.kind(), CellKind::Texts | CellKind::Lists);
         is_texts.then(|| self.host_columns().text_offsets(self.plan.slot)).flatten()
     }
 
@@ -163,6 +175,20 @@ impl<'batch> Column<'batch> {
                 .get(it[0] as usize..it[1] as usize)
                 .map_or("", |it| str::from_utf8(it).unwrap_or(""))
         }))
+    }
+
+    /// Lists of one sample, in a column of several lists per sample, such as the run lengths of
+    /// each object. `None` if the column is of another kind or element type, or if there is no such
+    /// sample.
+    pub fn lists<T: Element>(
+        &self,
+        place: usize,
+    ) -> Option<impl ExactSizeIterator<Item = &'batch [T]> + use<'batch, T>> {
+        let (offsets, lists) = (self.offsets()?, self.text_offsets()?);
+        let values = self.as_slice::<T>().filter(|_| self.kind() == CellKind::Lists)?;
+        let lists = lists
+            .get(*offsets.get(place)? as usize..=*offsets.get(place.checked_add(1)?)? as usize)?;
+        Some(lists.windows(2).map(|it| values.get(it[0] as usize..it[1] as usize).unwrap_or(&[])))
     }
 
     /// Structure of the values. Texts and bytes are lists of `u8`.

@@ -71,7 +71,7 @@ impl Gatherer {
         group: usize,
     ) -> Result<Self> {
         let Parts { source, plan, meter, caches, large, clocks, .. } = parts.clone();
-        let fields = FieldReader::new(&plan, caches.clone());
+        let fields = FieldReader::new(&plan, caches.clone(), meter.clone());
         let pipeline = SamplePipeline::new(source, plan, meter, caches, large);
         let clock = clocks.decode(route)?;
         let running = VecDeque::with_capacity(decoder.calls());

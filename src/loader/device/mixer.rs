@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use super::{Cell, DeviceSlot};
 use crate::error::Result;
+use crate::footprint::Memory;
 use crate::geometry::Size;
 use crate::gpu::{Event, Kernel, LaunchGoal, Staged, Stopwatch, Stream};
 use crate::loader::slot::feed::Feed;
 use crate::loader::slot::pair::PairJob;
 use crate::op::batch::{ExchangeParams, PairParams};
-use crate::plan::{ColumnRole, Plan};
+use crate::plan::{ColumnRole, MaskColumn, Plan};
+use crate::transform::blend_pair::blend_masks;
 
 /// Runs the kernel `mix`, which applies batch operators and writes soft targets, on pairs whose
 /// samples are written by earlier work in the producer's stream. After each launch of the fused
@@ -19,8 +21,10 @@ pub(in crate::loader) struct Mixer {
     size: Size,
     /// Number of the soft targets' column, and number of classes.
     targets: (usize, u32),
-    /// Columns of masks: [`Plan::masks`].
-    masks: Vec<(usize, usize)>,
+    /// Columns of masks on the device.
+    masks: Vec<MaskColumn>,
+    /// Columns of masks in host memory: one-hot masks.
+    host_masks: Vec<MaskColumn>,
     kernel: Kernel,
     /// The kernel `exchange`, which exchanges parts of masks. `None` without masks.
     exchange: Option<Kernel>,
@@ -54,12 +58,23 @@ impl Mixer {
         let blocks = blocks.into_iter().map(block).collect::<Result<_>>()?;
         let group = plan.device.as_ref().map_or(0, |device| device.group);
         let exchanges = plan.device.as_ref().map_or(0, |device| device.exchanges());
-        let size = Size::new(plan.shape.width, plan.shape.height);
         let classes = plan.stage.as_ref().map_or(0, |stage| stage.classes);
         let targets = plan.column(ColumnRole::Target).map_or(0, |column| column.slot);
         let targets = (targets, classes);
-        let (masks, jobs) = (plan.masks(), Vec::with_capacity(group));
-        Ok(Self { size, targets, masks, kernel, exchange, exchanges, blocks, jobs, launches })
+        let size = Size::new(plan.shape.width, plan.shape.height);
+        let [masks, host_masks] = [Memory::Device, Memory::Host].map(|it| plan.masks(it));
+        Ok(Self {
+            size,
+            targets,
+            masks,
+            host_masks,
+            kernel,
+            exchange,
+            exchanges,
+            blocks,
+            jobs: Vec::with_capacity(group),
+            launches,
+        })
     }
 
     /// Adds a pair to the next launch.
@@ -89,7 +104,7 @@ impl Mixer {
             *params = params_of(job, self.targets);
         }
         let mut masks = 0;
-        for (job, &mask) in
+        for (job, mask) in
             self.jobs.iter().flat_map(|job| self.masks.iter().map(move |it| (job, it)))
         {
             let Some(params) = exchange_of(job, mask) else { continue };
@@ -114,17 +129,24 @@ impl Mixer {
         // The launch of the fused kernel has already counted the samples, so this launch counts 0.
         lap.stop(stream, 0)?;
         read.record(stream)?;
-        self.jobs.drain(..).for_each(|job| feed.complete_pair(job));
+        for mut job in self.jobs.drain(..) {
+            if let [Some(first), Some(second)] = &mut job.cells {
+                for mask in &self.host_masks {
+                    let masks = [first.host.part(mask.slot), second.host.part(mask.slot)];
+                    blend_masks(self.size, mask, &job.blends, masks.map(|part| &mut part[..]));
+                }
+            }
+            feed.complete_pair(job);
+        }
         Ok(())
     }
 }
 
-/// Parameters of the masks of a pair in the column with this number, whose elements have `bytes`
-/// bytes. `None` if nothing is exchanged.
-fn exchange_of(job: &PairJob<Cell>, (mask, bytes): (usize, usize)) -> Option<ExchangeParams> {
+/// Parameters of the masks of a pair in a column. `None` if nothing is exchanged.
+fn exchange_of(job: &PairJob<Cell>, mask: &MaskColumn) -> Option<ExchangeParams> {
     let [Some(first), Some(second)] = &job.cells else { return None };
-    let masks = [first, second].map(|cell| cell.address(mask));
-    (job.blends.len() > 0).then(|| ExchangeParams::new(masks, bytes, &job.blends))
+    let masks = [first, second].map(|cell| cell.address(mask.slot));
+    (job.blends.len() > 0).then(|| ExchangeParams::new(masks, mask.bytes, &job.blends))
 }
 
 fn params_of(job: &PairJob<Cell>, (targets, classes): (usize, u32)) -> PairParams {

@@ -57,7 +57,7 @@ impl PageWorker {
         gatherers: Vec<(Route, Sender<Waiting>)>,
     ) -> Result<Self> {
         let Parts { source, plan, meter, caches, clocks, .. } = parts.clone();
-        let fields = FieldReader::new(&plan, caches.clone());
+        let fields = FieldReader::new(&plan, caches.clone(), meter.clone());
         let images = parts.large.clone();
         let planned = plan.device.iter().flat_map(|device| &device.routes);
         let watches = clocks.worker(planned.map(|planned| planned.route))?;

@@ -3,18 +3,19 @@
 use std::sync::Arc;
 
 use super::cache::Caches;
-use crate::error::{DataError, Error, Reason, Result, nearest};
+use crate::error::{DataError, Error, Reason, Result, nearest, reserve};
 use crate::field::{
     CellFormat, DefaultValue, FieldPath, FieldValue, Pick, SampleContext, TooLong, Written,
 };
 use crate::footprint::Memory;
 use crate::header::Header;
 use crate::image::PixelFormat;
+use crate::measure::{FieldClock, FieldMeters, ThreadMeter};
 use crate::op::View;
 use crate::plan::{ColumnKind, ColumnRole, ColumnSettings, Plan, SamplePlan, ViewGroup, ViewPlan};
 use crate::random::SampleKey;
 use crate::source::{Fields, Source};
-use crate::transform::{DeviceMask, Followed, MaskOutputs, Masks};
+use crate::transform::{DeviceMask, Followed, MaskOutputs, Masks, OneHot, Outlines};
 
 mod array_file;
 mod cached;
@@ -57,6 +58,8 @@ impl From<DataError> for FieldError {
 /// Reads the fields of samples. Each thread has its own reader.
 #[derive(Default)]
 pub(in crate::loader) struct FieldReader {
+    /// Meter of the thread. `None` in the default reader, which reads no fields.
+    meter: Option<Arc<ThreadMeter>>,
     columns: Vec<FieldColumn>,
     /// Numbers of the views' columns in host memory.
     views: Vec<usize>,
@@ -101,14 +104,18 @@ struct FieldColumn {
     settings: ColumnSettings,
     /// Number of the view that the column follows. `None` means the main chain.
     view: Option<usize>,
-    /// File of the sample's mask.
+    /// Format of one-hot masks.
+    one_hot: Option<OneHot>,
+    /// File of the sample's mask, or outlines of its objects as JSON.
     encoded: Vec<u8>,
+    /// Member of the JSON object in `encoded` that has the outlines.
+    member: Option<String>,
     /// Result for the current sample. `None` if its value is missing.
     written: Option<Written>,
 }
 
 impl FieldReader {
-    pub fn new(plan: &Plan, caches: Arc<Caches>) -> Self {
+    pub fn new(plan: &Plan, caches: Arc<Caches>, meter: Arc<ThreadMeter>) -> Self {
         let mut lists = 0;
         let on_host = plan.columns_in(Memory::Host).count();
         let mut device_masks = on_host..;
@@ -130,6 +137,8 @@ impl FieldReader {
             let Ok(path) = settings.field_path() else { continue };
             shown.push(path.to_string());
             wanted.push(path.name);
+            let view = ViewPlan::followed(settings, &plan.views);
+            let followed = view.map_or(plan.shape, |view| plan.views[view].plan.shape);
             columns.push(FieldColumn {
                 name: column.name.clone(),
                 slot: match column.memory {
@@ -139,9 +148,11 @@ impl FieldReader {
                 },
                 list,
                 format: settings.cells(&column.dims),
-                view: ViewPlan::followed(settings, &plan.views),
+                view,
+                one_hot: OneHot::of(settings, followed),
                 settings: settings.clone(),
                 encoded: Vec::new(),
+                member: None,
                 written: None,
             });
         }
@@ -164,9 +175,16 @@ impl FieldReader {
                 None => fields.push((name.clone(), vec![number])),
             }
         }
+        let names = columns.iter().map(|it| &it.name).chain(files.iter().map(|it| &it.shown));
+        let names =
+            names.cloned().zip(shown.iter().chain(files.iter().map(|it| &it.shown)).cloned());
+        if !wanted.is_empty() {
+            meter.reads_fields(FieldMeters::new(names));
+        }
         let (buffer, record, scratch) = Default::default();
         let most_cached = plan.cached_field_bytes();
         Self {
+            meter: Some(meter),
             columns,
             views,
             files,
@@ -191,6 +209,7 @@ impl FieldReader {
         cell: &mut impl Cell,
     ) -> Result<[ColumnSet; 2], FieldError> {
         let Self {
+            meter,
             columns,
             files,
             wanted,
@@ -205,24 +224,28 @@ impl FieldReader {
             views: _,
         } = self;
         let (index, limit) = (key.index, *limit);
-        if wanted.is_empty() {
+        let Some(meter) = meter.as_deref().filter(|_| !wanted.is_empty()) else {
             return Ok([0; 2]);
-        }
+        };
         files.iter_mut().for_each(|file| file.bytes.clear());
         columns.iter_mut().for_each(|column| column.written = None);
         let mut is_recorded = false;
         if let Some(source) = source.fields() {
             let names: Vec<&str> = fields.iter().map(|(name, _)| name.as_str()).collect();
-            let mut skip = false;
+            let (mut skip, mut clock) = (false, FieldClock::begin(meter));
             let mut put_in = |number: usize, value: FieldValue<'_>| {
+                let (bytes, read) = (value.len_bytes() as u64, clock.has_read());
                 let Some(column) = columns.get_mut(number) else {
                     let Some(file) = files.get_mut(number - columns.len()) else { return Ok(()) };
                     let ImageFile { field, pixels, bytes, .. } = &mut *file;
+                    let len = value.len_bytes() as u64;
                     let kept = encoded::keep_image(value, field, (*pixels, limit), bytes);
+                    clock.has_converted(number, len, read);
                     return kept.map_err(|error| named(&file.shown, None, error));
                 };
                 let written = match column.settings.kind {
                     ColumnKind::Mask => column.keep_mask(value, limit),
+                    kind if kind.has_outlines() => column.keep_outlines(value),
                     _ => {
                         let draw = match column.format.pick {
                             Some(Pick::Random) => key.draw_of_column(&column.name),
@@ -237,6 +260,7 @@ impl FieldReader {
                         error.reason == Reason::TooLong && column.format.too_long == TooLong::Skip;
                     column.error(&shown[number], error)
                 })?;
+                clock.has_converted(number, bytes, read);
                 Ok(())
             };
             let mut put = |field: usize, value: FieldValue<'_>| {
@@ -268,7 +292,6 @@ impl FieldReader {
             let written = match (column.written, &column.settings.default) {
                 (Some(written), _) => written,
                 (None, Some(default)) => column
-                    .format
                     .write_default(default, cell.part(column.slot))
                     .map_err(|error| column.error(&shown[number], error))?,
                 (None, None) => {
@@ -298,6 +321,8 @@ impl FieldReader {
         of: impl Fn(Option<usize>) -> (&'a Plan, &'a [SamplePlan]),
         cell: &mut impl Cell,
     ) -> Result<(), DataError> {
+        let Some(meter) = self.meter.as_deref() else { return Ok(()) };
+        let (limit, mut clock) = (self.limit, FieldClock::again(meter));
         for (number, column) in self.columns.iter().enumerate() {
             let (Some(written), settings) = (column.written, &column.settings) else { continue };
             let numbers = written.len * column.format.entry_bytes();
@@ -335,8 +360,16 @@ impl FieldReader {
                         bytemuck::cast_slice_mut(&mut cell.part(column.slot)[..numbers]),
                     )
                     .map_err(|error| column.error(&self.shown[number], error))?,
-                _ => {}
+                _ => {
+                    let settings = (settings, &column.format, limit);
+                    let (image, part) = ((header, plan, sample), cell.part(column.slot));
+                    let written = masks
+                        .make_objects(column.outlines(), settings, image, part)
+                        .map_err(|error| column.error(&self.shown[number], error))?;
+                    column.finish(Written { len: written, truncated: false }, cell);
+                }
             }
+            clock.has_followed(number);
         }
         Ok(())
     }
@@ -365,9 +398,9 @@ impl FieldReader {
             let part = cell.part(column.slot);
             let fill = DefaultValue::Float(column.settings.fill());
             let written = match &column.settings.default {
-                Some(default) => column.format.write_default(default, part),
+                Some(default) => column.write_default(default, part),
                 None if column.settings.kind == ColumnKind::Mask => {
-                    column.format.write_default(&fill, part)
+                    column.write_default(&fill, part)
                 }
                 None => column.format.write_missing(part),
             };
@@ -386,6 +419,22 @@ impl FieldColumn {
         }
     }
 
+    /// Writes a default. For one-hot masks, it is the class of all pixels, or any other number for
+    /// no class.
+    fn write_default(&self, default: &DefaultValue, part: &mut [u8]) -> Result<Written, DataError> {
+        if self.settings.kind.has_outlines() {
+            // The settings were checked, so the default has no objects.
+            return Ok(Written { len: 0, truncated: false });
+        }
+        let Some(one_hot) = self.one_hot else { return self.format.write_default(default, part) };
+        let class = match *default {
+            DefaultValue::Integer(class) => class,
+            _ => -1,
+        };
+        one_hot.fill(class, part);
+        Ok(Written { len: 1, truncated: false })
+    }
+
     /// Keeps the file of a mask until the geometry of its image is known. Returns `None` if there
     /// is no file.
     fn keep_mask(
@@ -395,6 +444,38 @@ impl FieldColumn {
     ) -> Result<Option<Written>, DataError> {
         encoded::keep_mask(value, &self.format.field, limit, &mut self.encoded)?;
         Ok((!self.encoded.is_empty()).then_some(Written { len: 1, truncated: false }))
+    }
+
+    /// Keeps the outlines of objects until the geometry of their image is known. Returns `None` if
+    /// there are none.
+    fn keep_outlines(&mut self, value: FieldValue<'_>) -> Result<Option<Written>, DataError> {
+        self.encoded.clear();
+        self.member = None;
+        let text = match value {
+            FieldValue::Json(text) | FieldValue::Bytes(text) => text,
+            FieldValue::JsonMember(text, name) => {
+                self.member = Some(name.into());
+                text
+            }
+            FieldValue::Text(text) => text.as_bytes(),
+            _ => {
+                let problem = "is not JSON; the field must have a list with the outline of each \
+                               object, as COCO writes them";
+                return Err(DataError::new(Reason::Field, problem));
+            }
+        };
+        if text.trim_ascii().is_empty() {
+            return Ok(None);
+        }
+        reserve::reserve(&mut self.encoded, text.len())?;
+        self.encoded.extend_from_slice(text);
+        let exist = self.outlines().exist()?;
+        Ok(exist.then_some(Written { len: 0, truncated: false }))
+    }
+
+    fn outlines(&self) -> Outlines<'_> {
+        let (json, member) = (&self.encoded[..], self.member.as_deref());
+        Outlines { json, member, path: &self.format.field.steps }
     }
 
     /// Adds the names of the field and the column to an error.

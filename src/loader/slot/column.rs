@@ -42,15 +42,16 @@ struct Lists {
     number: usize,
     /// For each sample, the number of entries before it, and at the end the number of all entries.
     offsets: Vec<i64>,
-    /// Only in a column of several texts, whose entries are the texts.
+    /// Only in a column of several texts or lists, whose entries are the texts or lists.
     texts: Option<Texts>,
 }
 
-/// Texts of a column of several texts per sample.
+/// Texts or lists of a column with several of them per sample.
 struct Texts {
     /// Offset of the texts' lengths in the memory of a sample, in bytes.
     lens: usize,
-    /// For each text, the number of bytes before it, and at the end the number of all bytes.
+    /// For each text or list, the number of elements before it, and at the end the number of all
+    /// elements.
     offsets: Vec<i64>,
 }
 
@@ -155,8 +156,13 @@ impl HostColumns {
         self.columns[column].lists.as_ref().map(|lists| &lists.offsets[..])
     }
 
-    /// For a column of several texts, the number of bytes before each text, and at the end the
-    /// number of all bytes. `None` for other columns.
+    /// The [`offsets`](Self::offsets) for writing.
+    pub fn offsets_mut(&mut self, column: usize) -> Option<&mut [i64]> {
+        self.columns[column].lists.as_mut().map(|lists| &mut lists.offsets[..])
+    }
+
+    /// For a column of several texts or lists, the number of elements before each text or list, and
+    /// at the end the number of all elements. `None` for other columns.
     pub fn text_offsets(&self, column: usize) -> Option<&[i64]> {
         let texts = self.columns[column].lists.as_ref()?.texts.as_ref()?;
         Some(&texts.offsets)
@@ -166,9 +172,9 @@ impl HostColumns {
     pub fn filled_bytes(&self, column: usize, samples: usize) -> usize {
         let HostColumn { sample_bytes, lists, .. } = &self.columns[column];
         match lists {
-            Some(Lists { offsets, texts: Some(texts), .. }) => {
+            Some(Lists { entry_bytes, offsets, texts: Some(texts), .. }) => {
                 let end = offsets.get(samples).and_then(|&text| texts.offsets.get(text as usize));
-                end.map_or(0, |&bytes| bytes as usize)
+                end.map_or(0, |&elements| elements as usize * entry_bytes)
             }
             Some(Lists { entry_bytes, offsets, .. }) => {
                 offsets.get(samples).map_or(0, |&entries| entries as usize * entry_bytes)
@@ -283,7 +289,7 @@ impl HostColumn {
                     let mut offsets = Vec::new();
                     let refused = |_| no_slot((most as u64).saturating_mul(8));
                     reserve::reserve(&mut offsets, most).map_err(refused)?;
-                    Ok(Texts { lens: max_len, offsets })
+                    Ok(Texts { lens: max_len * plan.entry_bytes(), offsets })
                 });
                 let texts = texts.transpose()?;
                 Some(Lists { entry_bytes: plan.entry_bytes(), number, offsets, texts })
@@ -307,7 +313,10 @@ impl HostColumn {
             let len = cell.as_ref().map_or(0, |cell| cell.lens[*number]);
             let begin = place * self.sample_bytes;
             let bytes = match texts {
-                Some(texts) => texts.add(&self.whole[begin..][..self.sample_bytes], len, end_bytes),
+                Some(texts) => {
+                    let sample = &self.whole[begin..][..self.sample_bytes];
+                    texts.add(sample, len, end_bytes / *entry_bytes) * *entry_bytes
+                }
                 None => len * *entry_bytes,
             };
             self.whole.copy_within(begin..begin + bytes, end_bytes);
@@ -319,16 +328,16 @@ impl HostColumn {
 }
 
 impl Texts {
-    /// Adds the offsets of the first `count` texts of a sample. `before` is the number of bytes of
-    /// earlier samples. Returns the number of bytes of the texts.
+    /// Adds the offsets of the first `count` texts or lists of a sample. `before` is the number of
+    /// elements of earlier samples. Returns the number of elements of the sample.
     fn add(&mut self, sample: &[u8], count: usize, before: usize) -> usize {
         let lens = sample[self.lens..].as_chunks().0.iter().take(count);
-        let mut bytes = 0;
+        let mut elements = 0;
         for len in lens {
-            bytes += u32::from_ne_bytes(*len) as usize;
-            self.offsets.push((before + bytes) as i64);
+            elements += u32::from_ne_bytes(*len) as usize;
+            self.offsets.push((before + elements) as i64);
         }
-        bytes
+        elements
     }
 }
 

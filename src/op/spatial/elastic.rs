@@ -10,9 +10,9 @@ use crate::op::{Bounds, BuiltIn, Draw, FieldError, Interpolation, Kind, Kinds, O
 /// Displaces each pixel by blurred noise: torchvision's `ElasticTransform`. With the same noise,
 /// channel values differ from torchvision's by at most 1.
 ///
-/// Boxes, masks and keypoints do not move. torchvision moves the corners of a box by the
-/// displacements at the corners. Unlike in torchvision, the image may be smaller than the kernel of
-/// the blur.
+/// Columns of masks, points and boxes follow the image. Annotated objects of a source do not move.
+/// torchvision moves points and the corners of a box by the displacements at their pixels, which is
+/// an approximation. Unlike in torchvision, the image may be smaller than the kernel of the blur.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Elastic {

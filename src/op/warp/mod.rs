@@ -33,6 +33,7 @@ mod blocks;
 mod demand;
 pub mod field;
 mod floats;
+pub mod inverse;
 mod nearest;
 mod origin_map;
 mod origin_rows;

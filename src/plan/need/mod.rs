@@ -46,7 +46,7 @@ pub struct SampleMemory {
     /// Images decoded whole for `cache.decoded`: the cached image, and the image before
     /// `cache.presize`.
     pub whole: [u64; 2],
-    /// A decoded mask, and the origins of the pixels of a row.
+    /// A decoded mask, the mask of an object, and the origins of pixels.
     pub masks: u64,
     /// Coefficient tables of all views, and the image that they share.
     pub views: [u64; 2],
@@ -177,9 +177,7 @@ impl Plan {
         if self.has_images() {
             self.add_chain(size, turned, scratch, &mut need);
         }
-        if self.has_masks(None) {
-            need.masks = self.mask_bytes(size, &scratch.stages);
-        }
+        need.masks = self.mask_bytes(self.followers(None), size, &scratch.stages);
         self.add_views(0..self.views.len(), (header, size), scratch, &mut need);
         need
     }

@@ -40,8 +40,8 @@ pub struct ColumnSettings {
     /// Kind of the column. Default `array`.
     #[serde(default)]
     pub kind: ColumnKind,
-    /// Element type. Arrays and lists: default `f32`. Masks: `u8` (default), `i64` or `f32`. Points
-    /// and boxes are `f32`.
+    /// Element type. Arrays and lists: default `f32`. Masks: `u8` (default), `i64` or `f32`, and
+    /// with `one_hot` `f32` (default), `f16`, `bf16` or `u8`. Points and boxes are `f32`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<ElementType>,
     /// Shape of an array, or of one entry of a list. Default `[]`, a single number. For points, the
@@ -50,13 +50,17 @@ pub struct ColumnSettings {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shape: Vec<usize>,
     /// Maximum number of entries of a list, or of bytes of a text, or of bytes of all texts of a
-    /// sample together. Memory for this many is allocated for each sample. Default: 256 entries,
-    /// 4096 bytes.
+    /// sample together, or of run lengths of all objects of a sample together, or of objects in a
+    /// column of the kind `instances`. Memory for this many is allocated for each sample. Default:
+    /// 256 entries, 4096 bytes, 16384 run lengths, 32 objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_len: Option<usize>,
     /// Maximum number of texts of a sample, in a column of the kind `texts`. Default 32.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_texts: Option<usize>,
+    /// Maximum number of objects of a sample, in a column of the kind `runs`. Default 256.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_objects: Option<usize>,
     /// Handling of values that are longer than `max_len`, or have more than `max_texts` texts.
     /// Default `error`.
     #[serde(default)]
@@ -74,6 +78,13 @@ pub struct ColumnSettings {
     /// follow such a view.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub like: Option<String>,
+    /// Number of classes of a mask, 1 to 65535. The mask then has an axis of this length, at the
+    /// place of the channels in `output.layout`: 1 for the class of a pixel, and 0 for the other
+    /// classes. Pixels with the number `fill` are 0 for all classes. Any other number that is not
+    /// below `one_hot` fails its sample. `mixup` blends such masks like their images. Default: a
+    /// mask has one number per pixel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub one_hot: Option<u32>,
     /// Number in a mask where the result shows no part of the image. Default 255.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fill: Option<f64>,
@@ -106,6 +117,15 @@ const LIST_LEN: usize = 256;
 
 /// Default of `max_len` for texts and bytes.
 const TEXT_LEN: usize = 4096;
+
+/// Default of `max_len` for run lengths.
+const RUNS: usize = 16384;
+
+/// Default of `max_objects`.
+const OBJECTS: usize = 256;
+
+/// Default of `max_len` for masks of objects.
+const INSTANCES: usize = 32;
 
 /// Default of `max_texts`.
 const TEXTS: usize = 32;
@@ -153,6 +173,16 @@ impl ColumnSettings {
         Self { name: name.into(), kind: ColumnKind::Boxes, format, ..Self::default() }
     }
 
+    /// Column of masks of objects as run lengths, which follow the image. Elements are `i64`.
+    pub fn runs(name: &str) -> Self {
+        Self { name: name.into(), kind: ColumnKind::Runs, ..Self::default() }
+    }
+
+    /// Column of masks of objects, which follow the image. Elements are `u8`.
+    pub fn instances(name: &str) -> Self {
+        Self { name: name.into(), kind: ColumnKind::Instances, ..Self::default() }
+    }
+
     /// Number in a mask where the result shows no part of the image.
     pub(crate) fn fill(&self) -> f64 {
         self.fill.unwrap_or(255.0)
@@ -184,10 +214,16 @@ impl ColumnSettings {
             ColumnKind::List | ColumnKind::Array => {
                 (self.dtype.unwrap_or(ElementType::F32), self.shape.clone(), LIST_LEN)
             }
-            ColumnKind::Mask => (self.dtype.unwrap_or(ElementType::U8), mask.to_vec(), 1),
+            ColumnKind::Mask => {
+                let default =
+                    if self.one_hot.is_some() { ElementType::F32 } else { ElementType::U8 };
+                (self.dtype.unwrap_or(default), mask.to_vec(), 1)
+            }
             ColumnKind::Points if self.shape.is_empty() => (ElementType::F32, vec![2], LIST_LEN),
             ColumnKind::Points => (ElementType::F32, self.shape.clone(), LIST_LEN),
             ColumnKind::Boxes => (ElementType::F32, vec![4], LIST_LEN),
+            ColumnKind::Runs => (ElementType::I64, Vec::new(), RUNS),
+            ColumnKind::Instances => (ElementType::U8, mask.to_vec(), INSTANCES),
         };
         CellFormat {
             kind: self.kind.cells(),
@@ -196,6 +232,7 @@ impl ColumnSettings {
             max_len: self.max_len.unwrap_or(max_len),
             max_texts: match self.kind {
                 ColumnKind::Texts => self.max_texts.unwrap_or(TEXTS),
+                ColumnKind::Runs => self.max_objects.unwrap_or(OBJECTS),
                 _ => 0,
             },
             pick: self.pick,

@@ -200,7 +200,13 @@ impl ViewPlan {
         let view = Self::followed(column, views).map(|number| &views[number]);
         let shape = view.map_or(shape, |view| view.plan.shape);
         let count = view.and_then(|view| view.count).map(|count| count as usize);
-        count.into_iter().chain([shape.height as usize, shape.width as usize]).collect()
+        let dims = match column.one_hot {
+            Some(classes) => {
+                TensorShape { channels: classes as usize, ..shape }.dims()[1..].to_vec()
+            }
+            None => vec![shape.height as usize, shape.width as usize],
+        };
+        count.into_iter().chain(dims).collect()
     }
 
     /// Key of the random numbers of one output.
@@ -441,21 +447,26 @@ impl Plan {
         views.fold(self.shape.bytes(), usize::saturating_add)
     }
 
-    /// Columns of masks, each with the number of the view that it follows. `None` means the main
-    /// chain.
-    pub(crate) fn mask_columns(&self) -> impl Iterator<Item = (&ColumnPlan, Option<usize>)> {
+    /// Columns of masks, each with its settings and the number of the view that it follows. `None`
+    /// means the main chain.
+    pub(crate) fn mask_columns(
+        &self,
+    ) -> impl Iterator<Item = (&ColumnPlan, &ColumnSettings, Option<usize>)> {
         self.columns.iter().filter_map(|column| {
             let ColumnRole::Field(number) = column.role else { return None };
             let settings = &self.settings.columns[number];
             let is_mask = settings.kind == ColumnKind::Mask;
-            is_mask.then(|| (column, ViewPlan::followed(settings, &self.views)))
+            is_mask.then(|| (column, settings, ViewPlan::followed(settings, &self.views)))
         })
     }
 
-    /// Whether masks follow the view with this number, or the main chain if it is `None`.
-    pub(super) fn has_masks(&self, view: Option<usize>) -> bool {
-        self.settings.columns.iter().any(|column| {
-            column.kind == ColumnKind::Mask && ViewPlan::followed(column, &self.views) == view
-        })
+    /// Whether masks, and whether outlines of objects follow the view with this number, or the main
+    /// chain if it is `None`.
+    pub(super) fn followers(&self, view: Option<usize>) -> [bool; 2] {
+        let follows = |of: &dyn Fn(ColumnKind) -> bool| {
+            let mut columns = self.settings.columns.iter();
+            columns.any(|it| of(it.kind) && ViewPlan::followed(it, &self.views) == view)
+        };
+        [follows(&|it| it == ColumnKind::Mask), follows(&ColumnKind::has_outlines)]
     }
 }

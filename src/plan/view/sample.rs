@@ -144,23 +144,23 @@ impl Plan {
         let mut need = SampleMemory::default();
         if let Some(main) = main {
             need.tables = self.drawn_table_bytes(main);
-            if self.has_masks(None) {
-                need.masks = self.drawn_mask_bytes(main);
-            }
+            need.masks = self.drawn_mask_bytes(self.followers(None), main);
         }
         for ((number, plan), output) in self.outputs_of(members).zip(outputs) {
             need.views[0] = need.views[0].saturating_add(plan.drawn_table_bytes(output));
-            if self.has_masks(Some(number)) {
-                need.masks = need.masks.max(plan.drawn_mask_bytes(output));
-            }
+            let followers = self.followers(Some(number));
+            need.masks = need.masks.max(plan.drawn_mask_bytes(followers, output));
         }
         need
     }
 
     /// Maximum memory to apply the drawn geometry to a mask, in bytes.
-    fn drawn_mask_bytes(&self, sample: &mut SamplePlan) -> u64 {
+    fn drawn_mask_bytes(&self, followers: [bool; 2], sample: &mut SamplePlan) -> u64 {
+        if followers == [false; 2] {
+            return 0;
+        }
         Stage::put(&self.steps, &sample.actions, &mut sample.stages);
-        self.mask_bytes(sample.upright, &sample.stages)
+        self.mask_bytes(followers, sample.upright, &sample.stages)
     }
 
     /// Maximum memory that a worker needs for the views with the numbers `members` of an image with
@@ -202,9 +202,9 @@ impl Plan {
                 Some(_) => self.orientation(header).upright_size(header.size),
                 None => upright,
             };
-            if self.has_masks(Some(number)) {
-                need.masks = need.masks.max(view.plan.mask_bytes(image, &scratch.stages));
-            }
+            let followers = self.followers(Some(number));
+            let masks = view.plan.mask_bytes(followers, image, &scratch.stages);
+            need.masks = need.masks.max(masks);
             bounds.push(of_view.tables);
             let outputs = u64::from(view.outputs());
             need.views[0] = need.views[0].saturating_add(of_view.tables.saturating_mul(outputs));
@@ -215,11 +215,26 @@ impl Plan {
         scratch.view_tables = bounds;
     }
 
-    /// Maximum memory to apply the chain's geometry to a mask of the size of its image, in bytes.
-    pub(in crate::plan) fn mask_bytes(&self, image: Size, stages: &[Stage]) -> u64 {
+    /// Maximum memory to apply the chain's geometry to masks and to outlines of objects in an image
+    /// of this size, in bytes, if there are such `followers`.
+    pub(in crate::plan) fn mask_bytes(
+        &self,
+        followers: [bool; 2],
+        image: Size,
+        stages: &[Stage],
+    ) -> u64 {
+        if followers == [false; 2] {
+            return 0;
+        }
         let (lines, others) = self.mask_bounds(image, stages);
         let rows = OriginRows::most_bytes(self.shape.width);
         let origins = OriginMap::most_bytes(lines, others).saturating_add(rows);
-        ValueImage::most_bytes(image).saturating_add(origins)
+        let [mask, outlines] = followers;
+        let mask = if mask { ValueImage::most_bytes(image) } else { 0 };
+        // A byte for each pixel of the image, and the number of a pixel for each one of the result.
+        let result = Size::new(self.shape.width, self.shape.height).pixels();
+        let object = image.pixels().saturating_add(result.saturating_mul(size_of::<u32>() as u64));
+        let object = if outlines { object } else { 0 };
+        [object, origins].into_iter().fold(mask, u64::saturating_add)
     }
 }

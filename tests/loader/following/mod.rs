@@ -1,6 +1,9 @@
 //! Columns that follow the geometry of the image: masks, points and boxes.
 
+mod elastic;
 mod masks;
+mod one_hot;
+mod outlines;
 mod points;
 
 use crate::with_fields::{Values, WithFields};

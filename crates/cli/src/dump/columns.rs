@@ -27,7 +27,7 @@ pub struct ColumnFiles {
 struct ColumnFile {
     name: String,
     values: Values,
-    offsets: Option<Array>,
+    offsets: Vec<Array>,
 }
 
 enum Values {
@@ -79,7 +79,7 @@ impl ColumnFiles {
                     finished.push((path, file));
                 }
             }
-            if let Some(offsets) = offsets {
+            for offsets in offsets {
                 finished.push(offsets.finish()?);
             }
         }
@@ -113,8 +113,13 @@ impl ColumnFile {
             }
             false => Values::Array(array(".npy")?),
         };
-        let offsets = (column.is_ragged() && !is_text).then(|| array(".offsets.npy"));
-        Ok(Self { name: column.name().into(), values, offsets: offsets.transpose()? })
+        let endings: &[&str] = match column.kind() {
+            _ if is_text || !column.is_ragged() => &[],
+            CellKind::Lists => &[".offsets.npy", ".lists.npy"],
+            _ => &[".offsets.npy"],
+        };
+        let offsets = endings.iter().map(|ending| array(ending)).collect::<Result<_, _>>()?;
+        Ok(Self { name: column.name().into(), values, offsets })
     }
 
     fn append(&mut self, batch: &Batch, column: &Column<'_>) -> Result<(), CommandError> {
@@ -141,7 +146,8 @@ impl ColumnFile {
                 }
             }
         }
-        if let (Some(array), Some(offsets)) = (&mut self.offsets, column.offsets()) {
+        let offsets = [column.offsets(), column.text_offsets()];
+        for (array, offsets) in self.offsets.iter_mut().zip(offsets.into_iter().flatten()) {
             // The offsets of all batches together begin with one 0.
             let skipped = usize::from(array.entries > 0 || array.has_rows());
             let shifted: Vec<i64> = offsets.iter().map(|it| it + array.entries).collect();

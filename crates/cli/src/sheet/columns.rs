@@ -12,10 +12,11 @@ const MAX_CHARACTERS: usize = 120;
 /// Half of the side of the square around a point, in pixels.
 const HALF_SIDE: f32 = 2.0;
 
-/// Numbers of the first mask that follows the view with this number, or the main chain. Integers
-/// are modulo 256. Floats are first truncated, and negative ones are 0.
+/// Numbers of the first mask with one number per pixel that follows the view with this number, or
+/// the main chain. Integers are modulo 256. Floats are first truncated, and negative ones are 0.
 pub fn masks(plan: &Plan, batch: &Batch, view: Option<usize>) -> Result<Option<Vec<u8>>> {
-    let mut masks = following(plan, view).filter(|it| it.kind == ColumnKind::Mask);
+    let mut masks =
+        following(plan, view).filter(|it| it.kind == ColumnKind::Mask && it.one_hot.is_none());
     let Some(column) = masks.next().and_then(|it| batch.column(&it.name)) else { return Ok(None) };
     let bytes = column.to_host()?;
     Ok(Some(match column.element_type() {

@@ -31,6 +31,7 @@ pub use spent::{ProcessorShares, Spent};
 
 mod cause;
 mod contention;
+mod fields;
 mod fit;
 mod html;
 mod knobs;
@@ -374,6 +375,7 @@ fn evidence(profile: &Profile, spent: &Spent, options: &Options, quality: f64) -
         ));
     }
     lines.extend(spent.lines());
+    lines.extend(fields::lines(profile));
     lines.push(processors(profile));
     match (&options.scaling, profile.data.read_slowdown) {
         (Some(scaling), _) => lines.push(format!("reads: {scaling}")),

@@ -30,6 +30,9 @@ pub struct Profile {
     pub data: Data,
     /// Measurements of the stages that ran, summed over all threads.
     pub stages: Vec<StageProfile>,
+    /// Measurements of the fields that columns read, summed over all threads. Empty without
+    /// columns.
+    pub fields: Vec<FieldProfile>,
     /// Measurements of the decode routes of a device. Empty if batches stay in host memory.
     pub routes: Vec<RouteProfile>,
     /// Memory use since the loader was built.
@@ -169,6 +172,33 @@ pub struct StageProfile {
     /// it is the time of the copies, for `device_decode` of the decoding, and for `kernel` of the
     /// kernel alone.
     pub device: Option<DeviceTime>,
+}
+
+/// Measurements of a field that a column or a view reads. They include prefetched samples. Seconds
+/// are sums over all threads.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FieldProfile {
+    /// Name of the column or view.
+    pub column: String,
+    /// Name of the field, with a path into its value.
+    pub field: String,
+    /// Number of samples whose fields were read.
+    pub samples: u64,
+    /// Number of these samples that have the field.
+    pub count: u64,
+    /// Share of the samples that have the field, from 0 to 1.
+    pub share: f64,
+    /// Bytes of the values, as the source stores them.
+    pub bytes: u64,
+    /// Seconds in which the source read the values. If one read of the source returns several
+    /// fields, its time counts for the first of them.
+    pub read: f64,
+    /// Seconds in which values were converted to elements of their column.
+    pub convert: f64,
+    /// Seconds in which masks were decoded, and masks, points and boxes were moved like their
+    /// image.
+    pub follow: f64,
 }
 
 /// Measurements of one decode route.

@@ -76,7 +76,11 @@ impl ColumnSettings {
                 format!("has {} axes, and may have at most {MOST_AXES}", self.shape.len());
             return Err(("shape", problem));
         }
-        for (key, most) in [("max_len", self.max_len), ("max_texts", self.max_texts)] {
+        for (key, most) in [
+            ("max_len", self.max_len),
+            ("max_texts", self.max_texts),
+            ("max_objects", self.max_objects),
+        ] {
             if most == Some(0) {
                 return Err((key, "must be at least 1, is 0".into()));
             }
@@ -86,7 +90,10 @@ impl ColumnSettings {
         let format = self.cells(&[1, 1]);
         if format.cell_bytes() > MOST_CELL_BYTES {
             let key = match format.kind.is_ragged() {
-                true if format.max_texts > MOST_CELL_BYTES / TEXT_LEN_BYTES / 2 => "max_texts",
+                true if format.max_texts > MOST_CELL_BYTES / TEXT_LEN_BYTES / 2 => match kind {
+                    ColumnKind::Runs => "max_objects",
+                    _ => "max_texts",
+                },
                 true => "max_len",
                 false => "shape",
             };
@@ -97,7 +104,12 @@ impl ColumnSettings {
                 ),
             ));
         }
-        if let Some(default) = &self.default {
+        let is_empty = matches!(&self.default, Some(DefaultValue::List(list)) if list.is_empty());
+        if kind.has_outlines() && self.default.is_some() && !is_empty {
+            return Err(("default", "must be [], for no objects".into()));
+        }
+        let has_numbers = self.one_hot.is_none() && !kind.has_outlines();
+        if let Some(default) = self.default.as_ref().filter(|_| has_numbers) {
             let mut cell = vec![0; format.cell_bytes()];
             let written = format.write_default(default, &mut cell);
             let written = written.map_err(|error| ("default", error.problem))?;
@@ -123,21 +135,27 @@ impl ColumnSettings {
 
     /// Checks that keys are not set that have no effect on columns of this kind.
     fn check_used(&self) -> Result<(), (&'static str, String)> {
-        use ColumnKind::{Array, Boxes, Bytes, List, Mask, Points, Text, Texts};
-        let keys: [(&'static str, bool, &[ColumnKind]); 13] = [
+        use ColumnKind::{Array, Boxes, Bytes, Instances, List, Mask, Points, Runs, Text, Texts};
+        let keys: [(&'static str, bool, &[ColumnKind]); 15] = [
             ("dtype", self.dtype.is_some(), &[Array, List, Mask, Points, Boxes]),
             ("shape", !self.shape.is_empty(), &[Array, List, Points]),
-            ("max_len", self.max_len.is_some(), &[List, Text, Texts, Bytes, Points, Boxes]),
+            (
+                "max_len",
+                self.max_len.is_some(),
+                &[List, Text, Texts, Bytes, Points, Boxes, Runs, Instances],
+            ),
             ("max_texts", self.max_texts.is_some(), &[Texts]),
+            ("max_objects", self.max_objects.is_some(), &[Runs]),
             (
                 "too_long",
                 self.too_long != TooLong::Error,
                 &[List, Text, Texts, Bytes, Points, Boxes],
             ),
             ("pick", self.pick.is_some(), &[Text]),
-            ("like", self.like.is_some(), &[Mask, Points, Boxes]),
+            ("like", self.like.is_some(), &[Mask, Points, Boxes, Runs, Instances]),
+            ("one_hot", self.one_hot.is_some(), &[Mask]),
             ("fill", self.fill.is_some(), &[Mask]),
-            ("turn", self.turn, &[Mask, Points, Boxes]),
+            ("turn", self.turn, &[Mask, Points, Boxes, Runs, Instances]),
             ("scale", self.scale, &[Mask]),
             ("format", self.format != BoxFormat::Xyxy, &[Boxes]),
             ("flip_pairs", !self.flip_pairs.is_empty(), &[Points]),
@@ -162,6 +180,9 @@ impl ColumnSettings {
         }
         let (kind, dtype) = (self.kind, self.dtype);
         let dtypes: &[ElementType] = match kind {
+            ColumnKind::Mask if self.one_hot.is_some() => {
+                &[ElementType::F32, ElementType::F16, ElementType::BF16, ElementType::U8]
+            }
             ColumnKind::Mask => &[ElementType::U8, ElementType::I64, ElementType::F32],
             _ => &[ElementType::F32],
         };
@@ -178,6 +199,9 @@ impl ColumnSettings {
                     let problem = "has a path of JSON, but a mask is a file: only the name of an array may follow the colon, as in seg.npz:mask";
                     return Err(("field", problem.into()));
                 }
+                if let Some(classes) = self.one_hot {
+                    return self.check_one_hot(classes);
+                }
                 let fill = DefaultValue::Float(self.fill());
                 let written = self
                     .cells(&[1, 1])
@@ -187,6 +211,38 @@ impl ColumnSettings {
             ColumnKind::Points => self.check_points(),
             _ => Ok(()),
         }
+    }
+
+    /// Checks the keys of a mask with this number of classes.
+    fn check_one_hot(&self, classes: u32) -> Result<(), (&'static str, String)> {
+        if !(1..=u32::from(u16::MAX)).contains(&classes) {
+            return Err(("one_hot", format!("must be 1 to 65535, is {classes}")));
+        }
+        let fill = self.fill();
+        let numbers = f64::from(classes)..=f64::from(u16::MAX);
+        if fill.fract() != 0.0 || !numbers.contains(&fill) {
+            let problem = format!(
+                "is {fill}, but with one_hot = {classes} it must be a number that is no class, \
+                 {classes} to 65535, because pixels with this number have no class; set it to the \
+                 number of ignored pixels"
+            );
+            return Err(("fill", problem));
+        }
+        let is_number = match &self.default {
+            None => true,
+            Some(DefaultValue::Integer(number)) => {
+                (0..i64::from(classes)).contains(number) || *number == fill as i64
+            }
+            Some(_) => false,
+        };
+        if !is_number {
+            let problem = format!(
+                "must be the class of all pixels, 0 to {}, or {fill} for no class",
+                classes - 1
+            );
+            return Err(("default", problem));
+        }
+        Ok(())
     }
 
     fn check_points(&self) -> Result<(), (&'static str, String)> {
@@ -270,6 +326,45 @@ mod tests {
             ("fill", ColumnSettings { fill: Some(0.5), ..mask() }),
             ("field", ColumnSettings { field: Some("a:b.c".into()), ..mask() }),
             ("field", ColumnSettings { field: Some("a:[0]".into()), ..mask() }),
+            ("max_objects", ColumnSettings { max_objects: Some(2), ..mask() }),
+            ("max_objects", ColumnSettings { max_objects: Some(0), ..ColumnSettings::runs("a") }),
+            (
+                "max_objects",
+                ColumnSettings { max_objects: Some(1 << 26), ..ColumnSettings::runs("a") },
+            ),
+            (
+                "too_long",
+                ColumnSettings { too_long: TooLong::Truncate, ..ColumnSettings::instances("a") },
+            ),
+            (
+                "default",
+                ColumnSettings {
+                    default: Some(DefaultValue::Integer(0)),
+                    ..ColumnSettings::runs("a")
+                },
+            ),
+            ("one_hot", ColumnSettings { one_hot: Some(2), ..points() }),
+            ("one_hot", ColumnSettings { one_hot: Some(0), ..mask() }),
+            ("one_hot", ColumnSettings { one_hot: Some(65536), ..mask() }),
+            ("fill", ColumnSettings { one_hot: Some(256), ..mask() }),
+            ("fill", ColumnSettings { one_hot: Some(2), fill: Some(2.5), ..mask() }),
+            ("dtype", ColumnSettings { one_hot: Some(2), dtype: Some(ElementType::I64), ..mask() }),
+            (
+                "default",
+                ColumnSettings {
+                    one_hot: Some(2),
+                    default: Some(DefaultValue::Integer(2)),
+                    ..mask()
+                },
+            ),
+            (
+                "default",
+                ColumnSettings {
+                    one_hot: Some(2),
+                    default: Some(DefaultValue::Float(1.0)),
+                    ..mask()
+                },
+            ),
             ("pick", ColumnSettings { pick: Some(Pick::First), ..array(&[]) }),
             ("pick", ColumnSettings { pick: Some(Pick::Random), ..texts() }),
             ("max_texts", ColumnSettings { max_texts: Some(4), ..text("a") }),

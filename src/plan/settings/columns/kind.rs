@@ -30,6 +30,13 @@ pub enum ColumnKind {
     /// Any number of boxes, which follow the image and are clipped to its visible part. Entries in
     /// batches are left, top, right and bottom.
     Boxes,
+    /// Masks of the sample's objects as run lengths (COCO's RLE), which follow the image. The field
+    /// has the outlines of the objects as COCO writes them: polygons or run lengths. A sample has a
+    /// list of run lengths for each object.
+    Runs,
+    /// Masks of the sample's objects, which follow the image: any number of entries of the shape
+    /// `[height, width]`, with 1 inside of the object and 0 outside. The field is that of `runs`.
+    Instances,
 }
 
 /// Meaning of the four numbers of a box in its field.
@@ -62,16 +69,25 @@ impl ColumnKind {
     pub const fn cells(self) -> CellKind {
         match self {
             ColumnKind::Array | ColumnKind::Mask => CellKind::Array,
-            ColumnKind::List | ColumnKind::Points | ColumnKind::Boxes => CellKind::List,
+            ColumnKind::List | ColumnKind::Points | ColumnKind::Boxes | ColumnKind::Instances => {
+                CellKind::List
+            }
             ColumnKind::Text => CellKind::Text,
             ColumnKind::Bytes => CellKind::Bytes,
             ColumnKind::Texts => CellKind::Texts,
+            ColumnKind::Runs => CellKind::Lists,
         }
     }
 
     /// Whether values change with the geometry of the image.
     pub const fn follows(self) -> bool {
         matches!(self, ColumnKind::Mask | ColumnKind::Points | ColumnKind::Boxes)
+            || self.has_outlines()
+    }
+
+    /// Whether the field has outlines of objects.
+    pub const fn has_outlines(self) -> bool {
+        matches!(self, ColumnKind::Runs | ColumnKind::Instances)
     }
 
     /// Name in pipeline files.
@@ -85,6 +101,8 @@ impl ColumnKind {
             ColumnKind::Mask => "mask",
             ColumnKind::Points => "points",
             ColumnKind::Boxes => "boxes",
+            ColumnKind::Runs => "runs",
+            ColumnKind::Instances => "instances",
         }
     }
 }
