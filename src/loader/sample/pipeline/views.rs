@@ -247,13 +247,7 @@ impl SamplePipeline {
     pub(super) fn run_shared(&mut self, out: &mut [u8]) -> Result<(), DataError> {
         let begin = self.meter.begin(Stage::Transform);
         let Self { plan, sample, transform, views, .. } = self;
-        transform.set_shape(plan.shape);
-        transform.run_image(
-            &sample.actions,
-            0..plan.steps.len(),
-            views.image.image(),
-            Some(out),
-        )?;
+        transform.run_decoded(plan, &sample.actions, &views.image, out)?;
         self.add(begin, (Duration::ZERO, self.meter.since(begin)), &[]);
         Ok(())
     }
@@ -364,8 +358,7 @@ fn run(
         begin = if number == last { begin + plan.shape.sample_bytes() } else { 0 };
         last = number;
         let out = &mut cell.part(columns[number])[begin..][..plan.shape.sample_bytes()];
-        transform.set_shape(plan.shape);
-        transform.run_image(&output.actions, 0..plan.steps.len(), image.image(), Some(out))?;
+        transform.run_decoded(plan, &output.actions, image, out)?;
     }
     Ok(())
 }
