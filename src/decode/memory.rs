@@ -48,7 +48,8 @@ impl DecodeMemory {
     pub fn of_format(self, header: &Header, format: PixelFormat, has_background: bool) -> Self {
         let Self { mut scratch, mut rows, library } = self;
         let row = CHANNELS as u64 * u64::from(header.size.width);
-        let formats = [Format::Png, Format::WebP, Format::Gif, Format::Tiff, Format::Bmp];
+        let formats =
+            [Format::Png, Format::WebP, Format::Gif, Format::Tiff, Format::Bmp, Format::Npy];
         let reads_alpha = has_background || format.has_alpha();
         if reads_alpha && formats.contains(&header.format) {
             rows =

@@ -77,6 +77,7 @@ decoders! {
     png::Png,
     libwebp::Libwebp,
     pnm::Pnm,
+    npy::Npy,
     #[cfg(feature = "bmp")]
     bmp::Bmp,
     #[cfg(feature = "gif")]
@@ -347,8 +348,8 @@ impl Decoders {
     }
 
     /// Whether a gray value of 16 bits was clipped to 255 since
-    /// [`forget_clipped`](Self::forget_clipped). Gray images of 16 bits are clipped in pixel formats
-    /// of 8 bits, as Pillow clips the mode `I;16`.
+    /// [`forget_clipped`](Self::forget_clipped). Gray images of 16 bits are clipped in pixel
+    /// formats of 8 bits, as Pillow clips the mode `I;16`.
     pub const fn has_clipped(&self) -> bool {
         self.buffers.clipped
     }

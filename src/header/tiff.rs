@@ -120,9 +120,11 @@ impl TiffLayout {
         let len = match self.lengths {
             Some(lengths) if self.packing != TiffPacking::None => number(&lengths)?,
             lengths => {
-                let needed = self.row_bytes().saturating_mul(self.chunk_rows(index / self.across()));
+                let needed =
+                    self.row_bytes().saturating_mul(self.chunk_rows(index / self.across()));
                 let stored = lengths.and_then(|lengths| lengths.get(file, index)).unwrap_or(0);
-                // A length of 0 stands for an unknown length, as in libtiff. A longer one is padding.
+                // A length of 0 stands for an unknown length, as in libtiff. A longer one is
+                // padding.
                 if stored > 0 && (stored as usize) < needed {
                     return Err(truncated(&format!(
                         "strip or tile {index}, which has {stored} bytes, but needs {needed}"

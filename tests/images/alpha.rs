@@ -357,9 +357,61 @@ fn probe_respects_the_pixel_format() {
     ] {
         for decode in [false, true] {
             let (limits, strict) = (Default::default(), true);
-            let settings = probe::Settings { samples: 0, threads: 1, decode, limits, strict, pixels };
+            let settings =
+                probe::Settings { samples: 0, threads: 1, decode, limits, strict, pixels };
             let report = probe::run(&source, &settings, |_| {});
             assert_eq!(report.usable(), usable, "{pixels:?} {decode}: {:?}", report.errors);
         }
     }
+}
+
+/// A `.npy` file with this type and shape.
+fn npy(descr: &str, shape: &str, elements: &[u8]) -> Vec<u8> {
+    let head = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
+    let len = (head.len() as u16).to_le_bytes();
+    [b"\x93NUMPY\x01\x00", &len[..], head.as_bytes(), elements].concat()
+}
+
+/// An array of NumPy is an image with the same results as a PNG with its pixels.
+#[test]
+fn arrays_are_images() {
+    let size = Size::new(11, 6);
+    let rgba = source(size, 2);
+    let planes: Vec<u8> = (0..4).flat_map(|at| rgba.iter().skip(at).step_by(4)).copied().collect();
+    let (interleaved, planar) =
+        (npy("|u1", "(6, 11, 4)", &rgba), npy("|u1", "(4, 6, 11)", &planes));
+    let small = || chain(size, ["op = \"resize\", width = 5, height = 4"]);
+    for pixels in [PixelFormat::U8, PixelFormat::U8x3, PixelFormat::U8x4] {
+        for background in [None, Some([1, 99, 200])] {
+            if background.is_some() && pixels == PixelFormat::U8x4 {
+                continue;
+            }
+            let run = |file: &[u8]| run(file, pixels, background, (small(), DType::U8)).unwrap();
+            let expected = run(&png(size, 2));
+            assert_eq!(run(&interleaved), expected, "{pixels:?}");
+            assert_eq!(run(&planar), expected, "{pixels:?}");
+        }
+    }
+    let words: Vec<u8> = (0..66u16).flat_map(|at| (at * 911).to_be_bytes()).collect();
+    let png = common::png_of_channels(&words, (11, 6), 1, 16);
+    for shape in ["(6, 11)", "(6, 11, 1)", "(1, 6, 11)"] {
+        for pixels in [PixelFormat::U16, PixelFormat::U16x3, PixelFormat::F32] {
+            let run = |file: &[u8]| run(file, pixels, None, (small(), DType::F32)).unwrap();
+            assert_eq!(run(&npy(">u2", shape, &words)), run(&png), "{pixels:?}");
+        }
+    }
+    let error = |file: &[u8], pixels| {
+        run(file, pixels, None, (small(), DType::F32)).unwrap_err().to_string()
+    };
+    let of_floats = npy("<f4", "(6, 11)", &[0; 4 * 66]);
+    assert!(error(&of_floats, PixelFormat::U8).contains("f32 or f32x3"));
+    assert!(error(&of_floats, PixelFormat::U16).contains("use f32"));
+    assert!(error(&npy("<u2", "(6, 11)", &words), PixelFormat::U8x3).contains("u16"));
+    assert!(error(&interleaved, PixelFormat::U16x3).contains("8 bits per sample"));
+    assert!(error(&npy("<f8", "(6, 11)", &[0; 8 * 66]), PixelFormat::F32).contains("np.float32"));
+    let flat = npy("|u1", "(66,)", &[0; 66]);
+    assert!(error(&flat, PixelFormat::U8).contains("(66,)"), "{}", error(&flat, PixelFormat::U8));
+    let damaged =
+        run(&npy("|u1", "(6, 11)", &[0; 65]), PixelFormat::U8, None, (small(), DType::U8));
+    assert_eq!(damaged.unwrap_err().reason, feedwater::error::Reason::Corrupt);
 }

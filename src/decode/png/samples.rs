@@ -43,16 +43,7 @@ impl<'a> Samples<'a> {
             BitDepth::Sixteen => 16,
         };
         let (color, beyond_palette, clipped) = (info.color_type, false, false);
-        Ok(Self {
-            color,
-            bits,
-            palette,
-            transparency,
-            layout,
-            strict,
-            beyond_palette,
-            clipped,
-        })
+        Ok(Self { color, bits, palette, transparency, layout, strict, beyond_palette, clipped })
     }
 
     /// Converts the window's pixels of one row to RGB or RGBA.

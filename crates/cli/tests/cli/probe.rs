@@ -8,11 +8,11 @@ use std::process::Command;
 
 use crate::common::{jpeg, png, progressive};
 use crate::words::{has_words, row};
-use feedwater::{Error, PixelFormat};
 use feedwater::internals::header::Header;
 use feedwater::plan::{Limits, Route};
 use feedwater::source::{self, Memory, Source};
 use feedwater::storage::Storage;
+use feedwater::{Error, PixelFormat};
 use feedwater_tools::probe::{self, Report, Settings};
 use serde_json::Value;
 use tempfile::TempDir;
