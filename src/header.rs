@@ -13,6 +13,7 @@ mod foreign;
 #[cfg(feature = "gif")]
 mod gif;
 mod jpeg;
+mod npy;
 mod pfm;
 mod png;
 mod pnm;
@@ -32,6 +33,7 @@ pub(crate) use gif::{GifLayout, layout as gif_layout};
 pub use jpeg::{
     ColorSpace, Component, FrameKind, JpegHeader, JpegLayout, JpegScan, JpegScanComponent, Sampling,
 };
+pub(crate) use npy::{NpyLayout, layout as npy_layout};
 pub(crate) use pfm::{PfmLayout, layout as pfm_layout};
 pub(crate) use png::{Inflater, PngEnd, PngLayout, Stream as PngStream, layout as png_layout};
 pub use pnm::PnmHead;
@@ -58,6 +60,9 @@ pub enum Format {
     /// Portable float maps (`Pf`, `PF`), for images of floats only
     /// ([`PixelFormat`](crate::image::PixelFormat)).
     Pfm,
+    /// An image in an array of NumPy (`.npy`), with the shape (height, width), (height, width,
+    /// channels) or (channels, height, width), and 1, 3 or 4 channels.
+    Npy,
     /// Bitmaps of Windows and OS/2. Needs the feature `bmp`.
     Bmp,
     /// CompuServe GIF. Only the first frame is read. Needs the feature `gif`.
@@ -78,6 +83,7 @@ impl Format {
             Format::WebP => "WebP",
             Format::Pnm => "PNM",
             Format::Pfm => "PFM",
+            Format::Npy => ".npy array",
             Format::Bmp => "BMP",
             Format::Gif => "GIF",
             Format::Tiff => "TIFF",
@@ -133,6 +139,7 @@ impl Header {
             Format::WebP => webp::parse(bytes),
             Format::Pnm => pnm::parse(bytes),
             Format::Pfm => pfm::parse(bytes),
+            Format::Npy => npy::parse(bytes),
             #[cfg(feature = "bmp")]
             Format::Bmp => bmp::parse(bytes),
             #[cfg(feature = "gif")]
@@ -248,6 +255,9 @@ fn recognise(bytes: &[u8]) -> Result<Format, DataError> {
     }
     if pfm::is_pfm(bytes) {
         return Ok(Format::Pfm);
+    }
+    if npy::is_npy(bytes) {
+        return Ok(Format::Npy);
     }
     for (magic, format, feature, is_built) in OPTIONAL {
         if bytes.starts_with(magic) {

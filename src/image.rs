@@ -22,9 +22,14 @@ pub enum PixelType {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum PixelFormat {
+    /// Gray of 8 bits, as Pillow's `convert("L")`. All image formats can be decoded to it.
+    U8,
     /// Red, green and blue of 8 bits. All image formats can be decoded to it.
     #[default]
     U8x3,
+    /// Red, green, blue and alpha of 8 bits, as Pillow's `convert("RGBA")`. All image formats can
+    /// be decoded to it.
+    U8x4,
     /// Gray of 16 bits.
     U16,
     /// Red, green and blue of 16 bits.
@@ -39,7 +44,9 @@ impl PixelFormat {
     /// Name in TOML, Python and messages.
     pub const fn name(self) -> &'static str {
         match self {
+            PixelFormat::U8 => "u8",
             PixelFormat::U8x3 => "u8x3",
+            PixelFormat::U8x4 => "u8x4",
             PixelFormat::U16 => "u16",
             PixelFormat::U16x3 => "u16x3",
             PixelFormat::F32 => "f32",
@@ -48,24 +55,36 @@ impl PixelFormat {
     }
 
     /// Number of channels of the tensor. Images with one channel have three equal channels until
-    /// the tensor is stored.
+    /// the tensor is stored. Images with four channels are a pair of images until then: one of the
+    /// colours, and one of the alpha channel with three equal channels.
     pub const fn channels(self) -> usize {
         match self {
-            PixelFormat::U16 | PixelFormat::F32 => 1,
+            PixelFormat::U8 | PixelFormat::U16 | PixelFormat::F32 => 1,
             PixelFormat::U8x3 | PixelFormat::U16x3 | PixelFormat::F32x3 => CHANNELS,
+            PixelFormat::U8x4 => CHANNELS + 1,
         }
+    }
+
+    /// Whether images of this format have an alpha channel.
+    pub const fn has_alpha(self) -> bool {
+        matches!(self, PixelFormat::U8x4)
     }
 
     /// Element type of images of this format. Values of 16 bits are stored as floats.
     pub const fn pixel_type(self) -> PixelType {
         match self {
-            PixelFormat::U8x3 => PixelType::U8,
+            PixelFormat::U8 | PixelFormat::U8x3 | PixelFormat::U8x4 => PixelType::U8,
             _ => PixelType::F32,
         }
     }
 
-    /// Whether images of this format are stored as floats: all but `u8x3`.
+    /// Whether images of this format are stored as floats: all but those of 8 bits.
     pub const fn is_floats(self) -> bool {
+        matches!(self.pixel_type(), PixelType::F32)
+    }
+
+    /// Whether images of this format are decoded and transformed only on the CPU: all but `u8x3`.
+    pub const fn is_only_on_cpu(self) -> bool {
         !matches!(self, PixelFormat::U8x3)
     }
 
@@ -83,7 +102,7 @@ impl PixelFormat {
     /// stored.
     pub const fn scale(self) -> f32 {
         match self {
-            PixelFormat::U8x3 => 255.0,
+            PixelFormat::U8 | PixelFormat::U8x3 | PixelFormat::U8x4 => 255.0,
             PixelFormat::U16 | PixelFormat::U16x3 => 65_535.0,
             PixelFormat::F32 | PixelFormat::F32x3 => 1.0,
         }

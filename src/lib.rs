@@ -97,6 +97,7 @@ mod image;
 pub mod internals;
 pub mod loader;
 mod measure;
+mod numpy;
 pub mod op;
 mod output;
 pub mod plan;

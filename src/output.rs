@@ -5,6 +5,8 @@
 //! interleaved pixels (NHWC). A tensor with one channel has the first of the three equal channels
 //! of a gray image.
 
+use std::ops::Range;
+
 use bytemuck::Pod;
 use half::{bf16, f16};
 
@@ -32,18 +34,30 @@ pub fn check(pixels: PixelType, dtype: DType) -> Result<(), String> {
 ///
 /// The combination of pixels and element type must pass [`check`].
 pub fn store(image: &HostImage, shape: TensorShape, out: &mut [u8]) {
+    store_channels(image, shape, 0..shape.channels, out);
+}
+
+/// Stores the first channels of an image as these channels of the tensor of one sample. Otherwise
+/// like [`store`].
+pub fn store_channels(
+    image: &HostImage,
+    shape: TensorShape,
+    channels: Range<usize>,
+    out: &mut [u8],
+) {
+    let place = (shape, channels);
     match (image, shape.dtype) {
-        (HostImage::U8(image), DType::U8) => each(image, shape, out, |value| value),
+        (HostImage::U8(image), DType::U8) => each(image, place, out, |value| value),
         (HostImage::U8(image), DType::F16) => {
-            each(image, shape, out, |value| f16::from_f32(value.into()));
+            each(image, place, out, |value| f16::from_f32(value.into()));
         }
         (HostImage::U8(image), DType::BF16) => {
-            each(image, shape, out, |value| bf16::from_f32(value.into()));
+            each(image, place, out, |value| bf16::from_f32(value.into()));
         }
-        (HostImage::U8(image), DType::F32) => each(image, shape, out, f32::from),
-        (HostImage::F32(image), DType::F16) => each(image, shape, out, f16::from_f32),
-        (HostImage::F32(image), DType::BF16) => each(image, shape, out, bf16::from_f32),
-        (HostImage::F32(image), DType::F32) => each(image, shape, out, |value| value),
+        (HostImage::U8(image), DType::F32) => each(image, place, out, f32::from),
+        (HostImage::F32(image), DType::F16) => each(image, place, out, f16::from_f32),
+        (HostImage::F32(image), DType::BF16) => each(image, place, out, bf16::from_f32),
+        (HostImage::F32(image), DType::F32) => each(image, place, out, |value| value),
         (HostImage::F32(_), DType::U8) => {
             unreachable!("check() refuses an output of bytes after an operator that makes floats")
         }
@@ -52,7 +66,7 @@ pub fn store(image: &HostImage, shape: TensorShape, out: &mut [u8]) {
 
 fn each<T: Copy + Default, E: Pod>(
     image: &Image<T>,
-    TensorShape { channels, layout, .. }: TensorShape,
+    (TensorShape { channels, layout, .. }, which): (TensorShape, Range<usize>),
     out: &mut [u8],
     convert: impl Fn(T) -> E,
 ) {
@@ -60,7 +74,7 @@ fn each<T: Copy + Default, E: Pod>(
     let pixels = image.data().as_chunks::<CHANNELS>().0;
     assert_eq!(out.len(), channels * pixels.len(), "elements of a sample");
     for (at, pixel) in pixels.iter().enumerate() {
-        for (channel, &value) in pixel[..channels].iter().enumerate() {
+        for (channel, &value) in which.clone().zip(pixel) {
             let place = match layout {
                 Layout::Nchw => channel * pixels.len() + at,
                 Layout::Nhwc => channels * at + channel,

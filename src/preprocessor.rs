@@ -130,7 +130,10 @@ impl Scratch {
         let mut transform = HostTransform::new(plan);
         transform.set_timed(false);
         let settings = &plan.settings.decode;
-        let decoder = Decoders::new().strict(settings.strict).jpeg(settings.jpeg);
+        let decoder = Decoders::new()
+            .strict(settings.strict)
+            .jpeg(settings.jpeg)
+            .background(settings.background);
         Self { sample: SamplePlan::default(), decoder, transform }
     }
 

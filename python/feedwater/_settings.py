@@ -12,7 +12,7 @@ from ._names import nearest, settings_of, suggesting
 
 Placement = Literal["cpu", "gpu", "auto"]
 #: Pixel format of decoded images.
-Pixels = Literal["u8x3", "u16", "u16x3", "f32", "f32x3"]
+Pixels = Literal["u8", "u8x3", "u8x4", "u16", "u16x3", "f32", "f32x3"]
 
 
 class Items(Protocol):
@@ -300,7 +300,8 @@ def samples(items: Items, labels: Sequence[int] | None = None, *, classes: Seque
     Like any other source, the returned source can be the input of ``select``, :func:`concat` and :func:`mixture`, also more than once.
 
     An item is an image, a tuple of an image and a label, or a tuple of an image, a label and fields. The image is the bytes of an image
-    file, or its path. The label is a whole number, or ``None`` for none. The fields are any object, which :attr:`Batch.fields` returns.
+    file, its path, or an array of NumPy (``uint8``, ``uint16`` or ``float32``, with the shape ``[height, width]``, ``[height, width, channels]``
+    or ``[channels, height, width]``). The label is a whole number, or ``None`` for none. The fields are any object, which :attr:`Batch.fields` returns.
 
     Several worker threads call ``__getitem__``. During the call a thread holds the interpreter's lock. A free-threaded build of Python has
     no such lock, so calls run in parallel. Files at paths are read without the lock. If ``__getitem__`` raises an exception, the sample is

@@ -104,6 +104,7 @@ def _levels(image: ndarray[Any, Any], layout: str, ends: Sequence[Sequence[float
     import numpy
 
     image = image if layout == "nhwc" else image.transpose(1, 2, 0)
+    image = image[..., :3]  # Alpha is not shown.
     height, width, channels = image.shape
     block = -(-max(height, width) // _SIDE)
     if block > 1:

@@ -55,9 +55,13 @@ class Decode(Section):
     * ``jpeg``: the decoder of JPEGs on the CPU: ``"feedwater"``, ``"libjpeg"`` (libjpeg-turbo), or
       ``"auto"`` (default: feedwater's decoder, and libjpeg-turbo for JPEGs that it does not
       support). All give the same pixels.
-    * ``pixels``: pixel format of the decoded images: ``"u8x3"`` (default), ``"u16"`` or
-      ``"u16x3"`` (16 bits, with one or three channels), ``"f32"`` or ``"f32x3"`` (numbers as
-      stored, with one or three channels). 16-bit and float images are processed on the CPU.
+    * ``pixels``: pixel format of the decoded images: ``"u8x3"`` (default), ``"u8"`` (gray),
+      ``"u8x4"`` (with alpha), ``"u16"`` or ``"u16x3"`` (16 bits, with one or three channels),
+      ``"f32"`` or ``"f32x3"`` (numbers as stored, with one or three channels). All formats but
+      ``"u8x3"`` are processed on the CPU.
+    * ``background``: colour over which transparent images are composed: red, green and blue from 0
+      to 255. It applies to images that are decoded to ``"u8x3"`` and ``"u8"``. Default: alpha is
+      dropped.
     * ``orientation``: whether images are turned upright by their EXIF orientation. Default: True.
     * ``strict``: whether damaged images are errors. Default: True. With False, damaged images that
       Pillow accepts have Pillow's pixels, and are counted.
@@ -75,6 +79,7 @@ class Decode(Section):
         prescale: bool | None = None,
         jpeg: Literal["auto", "feedwater", "libjpeg"] | None = None,
         pixels: Pixels | None = None,
+        background: Sequence[int] | None = None,
         orientation: bool | None = None,
         strict: bool | None = None,
     ) -> None:
@@ -86,6 +91,7 @@ class Decode(Section):
             prescale=prescale,
             jpeg=jpeg,
             pixels=pixels,
+            background=background,
             orientation=orientation,
             strict=strict,
         )

@@ -16,9 +16,9 @@ pub enum Encoded {
 }
 
 impl Encoded {
-    /// `None` if the object is neither bytes nor a path, nor a dictionary with one of them, as the
-    /// data sets of Hugging Face have: `{"bytes": ..., "path": ...}`. If it has both, the path is
-    /// only the name of the bytes.
+    /// `None` if the object is neither bytes, nor a path, nor an array, nor a dictionary with one
+    /// of them, as the data sets of Hugging Face have: `{"bytes": ..., "path": ...}`. If it has
+    /// both, the path is only the name of the bytes.
     pub fn of(item: &Bound<'_, PyAny>) -> Option<Self> {
         if let Ok(item) = item.cast::<PyDict>() {
             let given = |key| item.get_item(key).ok().flatten().filter(|value| !value.is_none());
@@ -27,9 +27,24 @@ impl Encoded {
                 None => given("path")?.extract().map(Encoded::File).ok(),
             };
         }
+        if item.hasattr("__array_interface__").unwrap_or(false) {
+            return npy(item).and_then(|file| file.extract()).map(Encoded::Bytes).ok();
+        }
         let bytes = item.extract().map(Encoded::Bytes).ok();
         bytes.or_else(|| item.extract().map(Encoded::File).ok())
     }
+}
+
+/// Bytes of a `.npy` file with this array.
+fn npy<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = array.py();
+    let numpy = py.import("numpy")?;
+    let file = py.import("io")?.call_method0("BytesIO")?;
+    let contiguous = numpy.call_method1("ascontiguousarray", (array,))?;
+    let options = PyDict::new(py);
+    options.set_item("allow_pickle", false)?;
+    numpy.call_method("save", (&file, contiguous), Some(&options))?;
+    file.call_method0("getvalue")
 }
 
 /// Reads the file of an image into a page.

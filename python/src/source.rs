@@ -194,7 +194,7 @@ impl Sequence {
                 Err(_) => item.get_type().to_string(),
             };
             pyo3::exceptions::PyTypeError::new_err(format!(
-                "an item is a {kind}; it must be bytes or a path, a tuple of bytes or a path, a \
+                "an item is a {kind}; it must be bytes, a path or an array, a tuple of one of these, a \
                  label, and optional fields, or a dictionary with the key \"image\""
             ))
         })?;
@@ -216,8 +216,8 @@ impl Sequence {
                 false => image.get_type().to_string(),
             };
             wrong(format!(
-                "the image of an item is a {kind}; it must be bytes, a path, or a dictionary of \
-                 Hugging Face with bytes or a path (cast_column(\"image\", Image(decode=False)))"
+                "the image of an item is a {kind}; it must be bytes, a path, an array, or a dictionary \
+                 of Hugging Face with bytes or a path (cast_column(\"image\", Image(decode=False)))"
             ))
         })?;
         fields.del_item("image")?;

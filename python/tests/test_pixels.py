@@ -188,3 +188,85 @@ def test_the_notebook_shows_numbers_of_any_range(depth_folder):
         settings = {"framework": "batch", "device": "cpu", "batch_size": 4, "decode": fw.Decode(pixels=pixels)}
         batch = next(iter(fw.Loader(depth_folder, small, **settings)))
         assert batch._repr_html_().count("<img") == 4
+
+
+def stickers():
+    """Images with alpha, which is often 0 or 255."""
+    random = numpy.random.default_rng(8)
+    for width, height in SIZES:
+        image = random.integers(0, 256, (height, width, 4), numpy.uint8)
+        image[..., 3] = (2 * image[..., 3].astype(int) - 128).clip(0, 255)
+        yield Image.fromarray(image)
+
+
+def saved(image, kind="PNG", **options):
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_gray_and_alpha_are_resized_as_by_pillow(name):
+    source = fw.samples([(saved(image), 0) for image in stickers()])
+    for width, height in [(16, 24), (70, 33), (40, 31)]:
+        for pixels, mode in [("u8", "L"), ("u8x4", "RGBA")]:
+            made = images(source, ops.Resize(width=width, height=height, filter=name), pixels, dtype="u8")
+            expected = [numpy.asarray(image.convert(mode).resize((width, height), FILTERS[name])) for image in stickers()]
+            channels = 1 if mode == "L" else 4
+            assert made.shape == (4, channels, height, width)
+            assert (made.transpose(0, 2, 3, 1) == numpy.reshape(expected, (4, height, width, channels))).all()
+
+
+@pytest.mark.parametrize("kind, options", [("PNG", {}), ("WEBP", {"lossless": True}), ("TIFF", {}), ("GIF", {})])
+def test_a_background_is_composed_as_by_pillow(kind, options):
+    files = [saved(image, kind, **options) for image in stickers()]
+    crop = ops.CenterCrop(width=9, height=20)
+    ((made, _),) = loader(fw.samples([(file, 0) for file in files]), crop, decode=fw.Decode(background=(250, 128, 3)), dtype="u8")
+    for file, found in zip(files, made):
+        image = Image.open(io.BytesIO(file)).convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, (250, 128, 3, 255)), image).convert("RGB")
+        left, top = round((image.width - 9) / 2), round((image.height - 20) / 2)
+        assert (found.transpose(1, 2, 0) == numpy.asarray(image.crop((left, top, left + 9, top + 20)))).all()
+
+
+def test_four_values_per_setting():
+    source = fw.samples([(saved(image), 0) for image in stickers()])
+    mean, std = [0.5, 0.4, 0.3, 0.0], [0.5, 0.25, 0.3, 1.0]
+    moves = [
+        ops.Resize(width=20, height=12),
+        ops.Rotate(angle=30.0, interpolation="bilinear", fill=[200, 30, 9, 128]),
+        ops.Pad(padding=2, fill=[9, 8, 7, 255]),
+        ops.Normalize(mean=mean, std=std),
+    ]
+    made = images(source, moves, "u8x4")
+    for found, image in zip(made, stickers()):
+        image = image.resize((20, 12), Image.Resampling.BILINEAR).rotate(30.0, Image.Resampling.BILINEAR, fillcolor=(200, 30, 9, 128))
+        padded = Image.new("RGBA", (24, 16), (9, 8, 7, 255))
+        padded.paste(image, (2, 2))
+        expected = (numpy.asarray(padded, "f4") / numpy.float32(255) - numpy.array(mean, "f4")) / numpy.array(std, "f4")
+        assert (found.transpose(1, 2, 0) == expected).all()
+    with pytest.raises(fw.ConfigError, match="u8x4"):
+        images(source, [ops.Resize(width=20, height=12), ops.Grayscale()], "u8x4")
+
+
+def test_arrays_are_images_of_samples():
+    arrays = [numpy.asarray(image) for image in stickers()]
+    moves = ops.Resize(width=20, height=12)
+    for pixels in ["u8", "u8x3", "u8x4"]:
+        of_files = images(fw.samples([(saved(image), 0) for image in stickers()]), moves, pixels, dtype="u8")
+        of_arrays = images(fw.samples([(array, 0) for array in arrays]), moves, pixels, dtype="u8")
+        of_planes = images(fw.samples([{"image": array.transpose(2, 0, 1)} for array in arrays]), moves, pixels, dtype="u8")
+        assert (of_arrays == of_files).all() and (of_planes == of_files).all()
+    of_files = images(fw.samples([(png(depth), 0) for depth in depths()]), moves, "u16")
+    of_arrays = images(fw.samples([(depth, 0) for depth in depths()]), moves, "u16")
+    of_floats = images(fw.samples([(depth.astype("f4"), 0) for depth in depths()]), moves, "f32")
+    assert (of_arrays == of_files).all() and (of_floats == of_files).all()
+
+
+def test_an_image_with_alpha_in_a_field():
+    items = [{"image": saved(image), "sticker": numpy.asarray(image), "file": saved(image)} for image in stickers()]
+    moves = ops.Resize(width=20, height=12)
+    columns = {name: fw.image(name, moves, pixels="u8x4", dtype="u8") for name in ["sticker", "file"]}
+    (batch,) = loader(fw.samples(items), moves, columns=columns, decode=fw.Decode(pixels="u8x4"), dtype="u8")
+    assert (batch["sticker"] == batch["image"]).all() and (batch["file"] == batch["image"]).all()
+    assert batch["image"].shape == (4, 4, 12, 20)

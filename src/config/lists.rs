@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use super::node::{NodeError, read, read_with, type_name};
 use crate::error::{Error, Result};
 use crate::image::PixelFormat;
-use crate::op::{self, Chain, ChainStep, Operator, Placement, View};
+use crate::op::{self, Chain, ChainStep, Operator, Placement, View, WithAlpha};
 use crate::plan::ColumnSettings;
 use crate::tensor::DType;
 
@@ -30,6 +30,9 @@ pub fn chain(list: &str, value: Option<Value>) -> Result<(Chain, Vec<Table>)> {
     }
     Ok((chain, written))
 }
+
+/// Settings of operators that have a value for each channel.
+const OF_CHANNELS: [&str; 4] = ["mean", "std", "fill", "value"];
 
 /// Settings of a view besides its chain.
 #[derive(Deserialize)]
@@ -148,14 +151,48 @@ fn operator(table: &mut Table, key: &str, known: &[&'static str]) -> Result<Arc<
     if combines {
         settings.remove("operators");
     }
-    let operator = read_with(Value::Table(settings), |settings| match combines {
-        true => op::combine::read(&name, settings, inner)
-            .expect("op::combine::NAMES contains this name"),
-        false => op::read(&name, settings)
-            .unwrap_or_else(|| Err(NodeError::unknown_operator(&name).at("op"))),
+    let (settings, of_alpha) = of_channels(settings, key)?;
+    let read = |settings| {
+        read_with(Value::Table(settings), |settings| match combines {
+            true => op::combine::read(&name, settings, inner.clone())
+                .expect("op::combine::NAMES contains this name"),
+            false => op::read(&name, settings)
+                .unwrap_or_else(|| Err(NodeError::unknown_operator(&name).at("op"))),
+        })
+    };
+    let operator = read(settings).and_then(|colours| match of_alpha {
+        Some(settings) => read(settings).map(|alpha| Arc::new(WithAlpha::of(colours, alpha)) as _),
+        None => Ok(colours),
     });
     let known = if combines { [known, &["operators"]].concat() } else { known.to_vec() };
     operator.map_err(|problem| problem.or_known(&known).of_operator(&name).into_error(key))
+}
+
+/// Divides the settings of an operator with four values per channel setting into those for red,
+/// green and blue, and those for alpha.
+fn of_channels(mut colours: Table, key: &str) -> Result<(Table, Option<Table>)> {
+    let count = |table: &Table, name: &str| table.get(name)?.as_array().map(Vec::len);
+    let Some(four) = OF_CHANNELS.iter().find(|name| count(&colours, name) == Some(4)) else {
+        return Ok((colours, None));
+    };
+    let mut alpha = colours.clone();
+    for name in OF_CHANNELS {
+        match colours.get_mut(name) {
+            Some(Value::Array(values)) if values.len() == 4 => {
+                let last = values.pop();
+                alpha.extend(last.map(|value| (name.to_string(), value)));
+            }
+            Some(Value::Array(values)) if values.len() > 1 => {
+                let problem = format!(
+                    "has {} values, but {four} has four; write one number, or four",
+                    values.len()
+                );
+                return Err(Error::config(format!("{key}.{name}"), problem));
+            }
+            _ => {}
+        }
+    }
+    Ok((colours, Some(alpha)))
 }
 
 /// Parses the operators inside a combinator.

@@ -1,8 +1,8 @@
 //! BMP decoder. Run-length coded images are unpacked first. Rows are then copied, or looked up in
 //! the palette.
 
-use super::rows::{RowGroups, grown, most_rows};
-use super::{Buffers, DecodeMemory, EncodedImage, HostDecoder, RowSink, size_changed};
+use super::rows::{RowGroups, first, grown, most_rows, with_alpha};
+use super::{Buffers, DecodeMemory, EncodedImage, HostDecoder, RowLayout, RowSink, size_changed};
 use crate::error::{DataError, Reason, Tolerated};
 use crate::header::{BmpCoding, BmpLayout, Format, Header, bmp_layout};
 use crate::tensor::CHANNELS;
@@ -36,16 +36,25 @@ impl HostDecoder for Bmp {
         buffers: &mut Buffers,
         sink: &mut RowSink<'_>,
     ) -> Result<Option<Tolerated>, DataError> {
-        decode(image, buffers, sink).map(|()| None)
+        match image.layout {
+            RowLayout::Rgba => decode::<4>(image, buffers, sink),
+            _ => decode::<CHANNELS>(image, buffers, sink),
+        }
+        .map(|()| None)
+    }
+
+    fn layouts(&self, _: &Header) -> &'static [RowLayout] {
+        &[RowLayout::Rgb, RowLayout::Rgba]
     }
 }
 
-fn decode(
+/// Decodes to rows with the first `N` of red, green, blue and alpha.
+fn decode<const N: usize>(
     image: &EncodedImage<'_>,
     buffers: &mut Buffers,
     sink: &mut RowSink<'_>,
 ) -> Result<(), DataError> {
-    let EncodedImage { bytes, header, window, .. } = *image;
+    let EncodedImage { bytes, header, window, layout: rows, .. } = *image;
     let layout = bmp_layout(bytes)?;
     let BmpLayout { size, coding, bottom_up, start, .. } = layout;
     if size != header.size {
@@ -75,13 +84,13 @@ fn decode(
         ));
     }
     let colors = colors(&layout);
-    let mut groups = RowGroups::new(&mut buffers.rows, window, sink)?;
+    let mut groups = RowGroups::new(&mut buffers.rows, (window, rows), sink)?;
     for y in window.y as usize..window.bottom() as usize {
         let place = if bottom_up { height - 1 - y } else { y };
         let row = &pixels[pitch * place..][..row_bytes];
-        let out = groups.row().as_chunks_mut::<CHANNELS>().0.iter_mut();
+        let out = groups.row().as_chunks_mut::<N>().0.iter_mut();
         for (x, pixel) in (window.x as usize..).zip(out) {
-            *pixel = match coding {
+            let rgb = match coding {
                 BmpCoding::Indices(bits @ (1 | 4)) => {
                     let at = x * bits as usize;
                     let index = row[at / 8] << (at % 8) >> (8 - bits);
@@ -97,8 +106,13 @@ fn decode(
                     };
                     [scaled(word >> red, 31), scaled(word >> 5, green), scaled(word, 31)]
                 }
-                BmpCoding::Bytes { bytes, rgb } => rgb.map(|at| row[bytes * x + at]),
+                BmpCoding::Bytes { bytes, rgb, .. } => rgb.map(|at| row[bytes * x + at]),
             };
+            let alpha = match coding {
+                BmpCoding::Bytes { bytes, alpha: Some(at), .. } => row[bytes * x + at],
+                _ => u8::MAX,
+            };
+            *pixel = first(with_alpha(rgb, alpha));
         }
         groups.push();
     }

@@ -8,19 +8,24 @@
 //! | binary PNM with a maximum up to 255 | error | samples |
 //! | TIFF of 16 bits, in gray or RGB | samples | samples |
 //! | TIFF of 8 bits, in gray or RGB | error | samples |
-//! | PFM, and TIFF of floats in gray | error | numbers |
+//! | PFM, TIFF of floats in gray, and `.npy` of floats | error | numbers |
+//! | `.npy` of 16 bits | numbers | numbers |
+//! | `.npy` of 8 bits | error | numbers |
 //!
 //! Files in gray have three equal channels in `u16x3` and `f32x3`. Files in RGB are errors in `u16`
 //! and `f32`. Alpha channels are dropped. Damage that image decoders tolerate is an error here,
 //! because a wrong number is not visible.
 
+use super::npy::number as number_of_array;
 use super::png::{PngSamples, read_png};
 #[cfg(feature = "tiff")]
 use super::tiff::{number, read_rows};
 use super::{Decoders, size_changed, unsupported};
 use crate::error::DataError;
 use crate::geometry::Roi;
-use crate::header::{Format, Header, PfmLayout, PnmCoding, PnmLayout, pfm_layout, pnm_layout};
+use crate::header::{
+    Format, Header, PfmLayout, PnmCoding, PnmLayout, npy_layout, pfm_layout, pnm_layout,
+};
 #[cfg(feature = "tiff")]
 use crate::header::{TIFF_FLOAT_BITS, TiffColors, tiff_layout};
 use crate::image::PixelFormat;
@@ -92,12 +97,13 @@ fn decode(
         }
         Format::Pnm => pnm(bytes, header, format, window, sink),
         Format::Pfm => pfm(bytes, header, format, window, sink),
+        Format::Npy => npy(bytes, header, format, window, sink),
         #[cfg(feature = "tiff")]
         Format::Tiff => tiff(bytes, header, format, window, (scratch, sink)),
         other => {
             let also = if format.is_as_stored() { ", PFM" } else { "" };
             let problem = format!(
-                "the file is a {}, but {} pixels are read from PNG, TIFF{also} and binary PNM only; u8x3 \
+                "the file is a {}, but {} pixels are read from PNG, TIFF, .npy{also} and binary PNM only; u8x3 \
                  reads all formats",
                 other.name(),
                 format.name()
@@ -234,6 +240,31 @@ fn tiff(
     read_rows(bytes, &layout, header.size, rows, scratch, &mut |y, row| {
         put_row((window, y), channels, sink, |x, channel| number(&layout, row, x, channel));
     })
+}
+
+fn npy(
+    bytes: &[u8],
+    header: &Header,
+    format: PixelFormat,
+    window: Roi,
+    sink: &mut FloatSink<'_>,
+) -> Result<(), DataError> {
+    let layout = npy_layout(bytes)?;
+    if layout.size != header.size {
+        return Err(size_changed(header.size, layout.size));
+    }
+    let channels = if layout.channels == 1 { 1 } else { CHANNELS };
+    if layout.item.kind == b'f' && format.is_16_bit() {
+        return Err(has_floats(".npy array", channels, format));
+    }
+    check(format, channels, layout.bits())?;
+    let samples = &bytes[layout.start..];
+    for y in window.y..window.bottom() {
+        put_row((window, y), layout.channels, sink, |x, channel| {
+            number_of_array(&layout, samples, (x, y as usize), channel)
+        });
+    }
+    Ok(())
 }
 
 /// Error for a file of floats if the pixels have 16 bits.

@@ -1,11 +1,12 @@
 //! GIF decoder. It unpacks the color indices of the first frame and looks up their colors. As in
-//! Pillow, a transparent pixel has the color of its index.
+//! Pillow, a transparent pixel has the color of its index, and alpha 0 if alpha is decoded.
 
 use weezl::{BitOrder, LzwStatus, decode::Decoder};
 
-use super::rows::{RowGroups, grown, most_rows};
+use super::rows::{RowGroups, first, grown, most_rows, with_alpha};
 use super::{
-    Buffers, DecodeMemory, EncodedImage, HostDecoder, LIBRARY_BYTES, RowSink, size_changed,
+    Buffers, DecodeMemory, EncodedImage, HostDecoder, LIBRARY_BYTES, RowLayout, RowSink,
+    size_changed,
 };
 use crate::error::{DataError, Reason, Tolerated};
 use crate::geometry::Roi;
@@ -43,16 +44,25 @@ impl HostDecoder for Gif {
         buffers: &mut Buffers,
         sink: &mut RowSink<'_>,
     ) -> Result<Option<Tolerated>, DataError> {
-        decode(image, buffers, sink).map(|()| None)
+        match image.layout {
+            RowLayout::Rgba => decode::<4>(image, buffers, sink),
+            _ => decode::<CHANNELS>(image, buffers, sink),
+        }
+        .map(|()| None)
+    }
+
+    fn layouts(&self, _: &Header) -> &'static [RowLayout] {
+        &[RowLayout::Rgb, RowLayout::Rgba]
     }
 }
 
-fn decode(
+/// Decodes to rows with the first `N` of red, green, blue and alpha.
+fn decode<const N: usize>(
     image: &EncodedImage<'_>,
     buffers: &mut Buffers,
     sink: &mut RowSink<'_>,
 ) -> Result<(), DataError> {
-    let EncodedImage { bytes, header, window, .. } = *image;
+    let EncodedImage { bytes, header, window, layout: rows, .. } = *image;
     let layout = gif_layout(bytes)?;
     let GifLayout { size, frame, transparent, interlaced, .. } = layout;
     if size != header.size {
@@ -68,10 +78,14 @@ fn decode(
             *color = *stored;
         }
     }
-    let mut groups = RowGroups::new(&mut buffers.rows, window, sink)?;
+    let mut colors = colors.map(|color| first::<N>(with_alpha(color, u8::MAX)));
+    if let (Some(index), 4) = (transparent, N) {
+        colors[usize::from(index)][3] = 0;
+    }
+    let mut groups = RowGroups::new(&mut buffers.rows, (window, rows), sink)?;
     for y in window.y..window.bottom() {
-        let row = groups.row().as_chunks_mut::<CHANNELS>().0;
-        row.fill(colors[usize::from(transparent)]);
+        let row = groups.row().as_chunks_mut::<N>().0;
+        row.fill(colors[usize::from(transparent.unwrap_or(0))]);
         let seen = frame.intersection(Roi::new(window.x, y, window.width, 1));
         if !seen.is_empty() {
             let place = (y - frame.y) as usize;

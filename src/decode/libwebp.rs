@@ -1,10 +1,10 @@
 //! WebP decoding with libwebp, with the same pixels as Pillow. All `unsafe` code that calls libwebp
 //! is here.
 //!
-//! The result is the first frame on a black canvas, without alpha. Pillow's
-//! `Image.open(file).convert("RGB")` returns the same for an animation, because it ignores the
-//! background color. libwebp decodes the frame down to the last row of the window and stores only
-//! the window. It allocates with `malloc`. A failed allocation is a sample error.
+//! The result is the first frame on a black canvas, without alpha, or on a transparent canvas.
+//! Pillow's `Image.open(file).convert("RGB")` returns the same for an animation, because it ignores
+//! the background color. libwebp decodes the frame down to the last row of the window and stores
+//! only the window. It allocates with `malloc`. A failed allocation is a sample error.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -14,7 +14,8 @@ use sys::{VP8StatusCode, WEBP_CSP_MODE, WebPDecoderConfig, WebPRGBABuffer};
 
 use super::rows::{RowGroups, grown, hand_on, most_rows};
 use super::{
-    Buffers, DecodeMemory, EncodedImage, HostDecoder, LIBRARY_BYTES, RowSink, size_changed,
+    Buffers, DecodeMemory, EncodedImage, HostDecoder, LIBRARY_BYTES, RowLayout, RowSink,
+    size_changed,
 };
 use crate::error::{DataError, Reason, Tolerated};
 use crate::geometry::Roi;
@@ -79,31 +80,38 @@ impl HostDecoder for Libwebp {
         buffers: &mut Buffers,
         sink: &mut RowSink<'_>,
     ) -> Result<Option<Tolerated>, DataError> {
-        let EncodedImage { bytes, header, window, .. } = *image;
+        let EncodedImage { bytes, header, window, layout, .. } = *image;
         let WebpLayout { size, frame, chunks } = webp_layout(bytes)?;
         if size != header.size {
             return Err(size_changed(header.size, size));
         }
         let seen = window.intersection(frame);
         let crop = crop(seen, frame);
-        let stride = CHANNELS * crop.width as usize;
+        let channels = layout.channels();
+        let stride = channels * crop.width as usize;
         let pixels = grown(&mut buffers.scratch, stride * crop.height as usize)?;
         if !seen.is_empty() {
-            decode_crop(chunks, crop, pixels)?;
+            decode_crop(chunks, crop, layout, pixels)?;
         }
-        let bytes_of = |columns: u32| CHANNELS * columns as usize;
+        if layout == RowLayout::Rgba && !has_alpha(bytes) {
+            pixels.as_chunks_mut::<4>().0.iter_mut().for_each(|pixel| pixel[3] = u8::MAX);
+        }
+        let bytes_of = |columns: u32| channels * columns as usize;
         let stored = |y: u32| {
             &pixels[stride * (y - frame.y - crop.y) as usize..]
                 [bytes_of(seen.x - frame.x - crop.x)..]
         };
         if seen == window {
-            hand_on(stored(window.y), stride, window, sink);
+            hand_on(stored(window.y), (stride, layout), window, sink);
             return Ok(None);
         }
-        let mut groups = RowGroups::new(&mut buffers.rows, window, sink)?;
+        let mut groups = RowGroups::new(&mut buffers.rows, (window, layout), sink)?;
         for y in window.y..window.bottom() {
             let row = groups.row();
             row.fill(0);
+            if layout == RowLayout::Rgba && !has_alpha(bytes) {
+                row.as_chunks_mut::<4>().0.fill([0, 0, 0, u8::MAX]);
+            }
             if (seen.y..seen.bottom()).contains(&y) {
                 let place = bytes_of(seen.x - window.x);
                 let len = bytes_of(seen.width);
@@ -113,6 +121,20 @@ impl HostDecoder for Libwebp {
         }
         Ok(None)
     }
+
+    fn layouts(&self, _: &Header) -> &'static [RowLayout] {
+        &[RowLayout::Rgb, RowLayout::Rgba]
+    }
+}
+
+/// Whether Pillow opens the file as an image with alpha: by the flag of the file's first chunk.
+fn has_alpha(bytes: &[u8]) -> bool {
+    let (place, flag) = match bytes.get(12..16) {
+        Some(b"VP8X") => (20, 0x10),
+        Some(b"VP8L") => (24, 0x10),
+        _ => return false,
+    };
+    bytes.get(place).is_some_and(|byte| byte & flag != 0)
 }
 
 /// Kinds of data that the first chunks of a WebP announce. If the chunks are incomplete, every kind
@@ -159,8 +181,13 @@ fn crop(seen: Roi, frame: Roi) -> Roi {
     Roi::new(x, y, right - x, bottom - y)
 }
 
-/// Decodes a part of a frame into `pixels`: three bytes per pixel, rows without padding.
-fn decode_crop(chunks: &[u8], crop: Roi, pixels: &mut [u8]) -> Result<(), DataError> {
+/// Decodes a part of a frame into `pixels`: three or four bytes per pixel, rows without padding.
+fn decode_crop(
+    chunks: &[u8],
+    crop: Roi,
+    layout: RowLayout,
+    pixels: &mut [u8],
+) -> Result<(), DataError> {
     let Ok(mut config) = WebPDecoderConfig::new() else {
         return Err(DataError::new(
             Reason::Unsupported,
@@ -175,9 +202,12 @@ fn decode_crop(chunks: &[u8], crop: Roi, pixels: &mut [u8]) -> Result<(), DataEr
     config.options.crop_top = top;
     config.options.crop_width = width;
     config.options.crop_height = height;
-    config.output.colorspace = WEBP_CSP_MODE::MODE_RGB;
+    config.output.colorspace = match layout {
+        RowLayout::Rgba => WEBP_CSP_MODE::MODE_RGBA,
+        _ => WEBP_CSP_MODE::MODE_RGB,
+    };
     config.output.is_external_memory = 1;
-    let stride = CHANNELS as c_int * width;
+    let stride = layout.channels() as c_int * width;
     let buffer = WebPRGBABuffer { rgba: pixels.as_mut_ptr(), stride, size: pixels.len() };
     config.output.u.RGBA = buffer;
     // SAFETY: `chunks` and `pixels` outlive the call. libwebp reads `chunks`. It writes into

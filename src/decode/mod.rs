@@ -2,8 +2,8 @@
 //! with the same pixels as Pillow.
 //!
 //! The pixels are those of Pillow's `Image.open(file).convert("RGB")` before any orientation is
-//! applied. Alpha is dropped. Gray becomes three equal channels. CMYK becomes RGB by Pillow's
-//! formula.
+//! applied. Alpha is dropped, decoded, or composed with a background. Gray becomes three equal
+//! channels. CMYK becomes RGB by Pillow's formula.
 //!
 //! [`Strict`](Decoders::strict) decoders return a [`DataError`] for corrupt data, also where Pillow
 //! returns an image with gray or smeared parts after a libjpeg warning. Harmless oddities are
@@ -23,10 +23,13 @@ use std::fmt;
 use crate::error::{DataError, Reason, Tolerated};
 use crate::geometry::{Roi, Size};
 use crate::header::{Format, Header};
+use crate::image::PixelFormat;
+use crate::tensor::CHANNELS;
 
 pub use floats::{FloatPart, FloatSink};
 pub use jpeg::{is_indexable, refusal};
 pub use jpeg_choice::{JpegBy, JpegDecoder, JpegRefusal};
+pub use memory::{Buffers, DecodeMemory};
 pub use row_index::{
     FileKey, Fingerprint, ROWS_ENDING, RowIndex, RowIndexOutcome, RowIndexTask, begin_row_indexes,
     read_row_indexes, write_row_index,
@@ -35,7 +38,9 @@ pub use rows::{MOST_ROWS, RowLayout, RowSink, Rows};
 pub use value_image::ValueImage;
 
 mod floats;
+mod formats;
 mod jpeg_choice;
+mod memory;
 mod row_index;
 mod rows;
 mod value_image;
@@ -72,6 +77,7 @@ decoders! {
     png::Png,
     libwebp::Libwebp,
     pnm::Pnm,
+    npy::Npy,
     #[cfg(feature = "bmp")]
     bmp::Bmp,
     #[cfg(feature = "gif")]
@@ -145,34 +151,6 @@ pub struct EncodedImage<'a> {
     pub may_fall_back: bool,
 }
 
-/// Memory that the decoders of a thread share and reuse.
-#[derive(Debug, Default)]
-pub struct Buffers {
-    /// Memory for a whole image, for formats that cannot be decoded row by row.
-    pub scratch: Vec<u8>,
-    /// Memory for a group of rows, which the sink receives together.
-    pub rows: Vec<u8>,
-}
-
-/// Host memory for decoding one image, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DecodeMemory {
-    /// Size of [`Buffers::scratch`].
-    pub scratch: u64,
-    /// Size of [`Buffers::rows`].
-    pub rows: u64,
-    /// Memory that the format's library allocates and frees with the image, and tables that
-    /// feedwater's own decoder keeps.
-    pub library: u64,
-}
-
-impl DecodeMemory {
-    /// Returns the sum of all parts.
-    pub const fn total(self) -> u64 {
-        self.scratch.saturating_add(self.rows).saturating_add(self.library)
-    }
-}
-
 /// Memory that libraries allocate for any image, in bytes: tables, states and small chunks.
 const LIBRARY_BYTES: u64 = 96 << 10;
 
@@ -201,6 +179,7 @@ pub fn memory_bytes(header: &Header, head: &[u8], file_bytes: u64) -> DecodeMemo
 pub struct Decoders {
     tolerant: bool,
     jpeg: JpegDecoder,
+    background: Option<[u8; CHANNELS]>,
     tolerated: Option<Tolerated>,
     jpeg_by: Option<JpegBy>,
     only: Option<&'static str>,
@@ -320,7 +299,7 @@ impl Decoders {
         reduction: u32,
         sink: &mut RowSink<'_>,
     ) -> Result<(), DataError> {
-        self.decode_as(RowLayout::Rgb, bytes, header, window, reduction, sink)
+        self.decode_format(PixelFormat::U8x3, bytes, header, (window, reduction), sink)
     }
 
     /// Like [`decode`](Self::decode), with rows of another layout, which must be one of
@@ -368,16 +347,28 @@ impl Decoders {
         Ok(())
     }
 
+    /// Whether a gray value of 16 bits was clipped to 255 since
+    /// [`forget_clipped`](Self::forget_clipped). Gray images of 16 bits are clipped in pixel
+    /// formats of 8 bits, as Pillow clips the mode `I;16`.
+    pub const fn has_clipped(&self) -> bool {
+        self.buffers.clipped
+    }
+
+    /// Forgets whether values were clipped.
+    pub fn forget_clipped(&mut self) {
+        self.buffers.clipped = false;
+    }
+
     /// Returns the size in bytes of the memory that is kept between images.
     pub fn capacity_bytes(&self) -> usize {
         let of_decoders: usize = self.all.list().iter().map(|it| it.capacity_bytes()).sum();
-        of_decoders + self.buffers.scratch.capacity() + self.buffers.rows.capacity()
+        of_decoders + self.buffers.capacity_bytes()
     }
 
     /// Frees all memory. The decoders keep their settings.
     pub fn release(&mut self) {
-        let Self { tolerant, jpeg, only, .. } = *self;
-        *self = Self { tolerant, jpeg, only, ..Self::default() };
+        let Self { tolerant, jpeg, background, only, .. } = *self;
+        *self = Self { tolerant, jpeg, background, only, ..Self::default() };
     }
 
     fn place(&self, header: &Header) -> Option<usize> {

@@ -1,7 +1,7 @@
 //! Images from a cache, which are already decoded. Their rows are passed on without a copy.
 
 use super::rows::hand_on;
-use super::{Buffers, DecodeMemory, EncodedImage, HostDecoder, RowSink};
+use super::{Buffers, DecodeMemory, EncodedImage, HostDecoder, RowLayout, RowSink};
 use crate::error::{DataError, Reason, Tolerated};
 use crate::header::{Format, Header};
 use crate::tensor::CHANNELS;
@@ -41,7 +41,7 @@ impl HostDecoder for Pixels {
         }
         let stride = CHANNELS * size.width as usize;
         let start = stride * window.y as usize + CHANNELS * window.x as usize;
-        hand_on(&bytes[start..], stride, window, sink);
+        hand_on(&bytes[start..], (stride, RowLayout::Rgb), window, sink);
         Ok(None)
     }
 }

@@ -6,15 +6,16 @@
 //! | gray of 16 bits | clipped to 255, so nearly white, as Pillow converts `I;16` to `RGB` |
 //! | gray with alpha, RGB, RGBA of 16 bits | only the high byte of each sample is used |
 //! | index into the palette | its color; without a palette: the error `Corrupt`, or black if not strict |
-//! | alpha channel and tRNS chunk (transparency) | dropped |
+//! | alpha channel and tRNS chunk (transparency) | dropped, or alpha as in Pillow's `convert("RGBA")` |
 
 use std::io::{self, BufRead, ErrorKind, Read, Seek, SeekFrom};
 
-use png::{BitDepth, ColorType, DecodeOptions, Decoder, DecodingError, Info, Limits, Reader};
+use png::{DecodeOptions, Decoder, DecodingError, Limits, Reader};
 
 use super::rows::{RowGroups, grown, most_rows};
 use super::{
-    Buffers, DecodeMemory, EncodedImage, HostDecoder, LIBRARY_BYTES, RowSink, size_changed,
+    Buffers, DecodeMemory, EncodedImage, HostDecoder, LIBRARY_BYTES, RowLayout, RowSink,
+    size_changed,
 };
 use crate::error::{DataError, Reason, Tolerated, reserve};
 use crate::geometry::{Roi, Size};
@@ -22,9 +23,11 @@ use crate::header::{Format, Header, PngEnd, PngLayout, png_layout};
 use crate::tensor::CHANNELS;
 
 mod damaged;
+mod samples;
 mod values;
 
 use damaged::Shape;
+use samples::Samples;
 pub(super) use values::{PngSamples, read_png, read_values};
 
 /// Memory that the `png` crate may allocate for chunks besides the rows, in bytes.
@@ -91,6 +94,10 @@ impl HostDecoder for Png {
         let _crate = reserve::promise(crate_bytes(image.header.size.width) as u64)?;
         decode(image, buffers, sink)
     }
+
+    fn layouts(&self, _: &Header) -> &'static [RowLayout] {
+        &[RowLayout::Rgb, RowLayout::Rgba]
+    }
 }
 
 /// Returns the maximum memory that the `png` crate allocates for an image with `width` columns, in
@@ -104,10 +111,12 @@ fn crate_bytes(width: u32) -> usize {
 /// read again in the way that Pillow reads it.
 fn decode(
     image: &EncodedImage<'_>,
-    Buffers { scratch, rows }: &mut Buffers,
+    Buffers { scratch, rows, clipped, .. }: &mut Buffers,
     sink: &mut RowSink<'_>,
 ) -> Result<Option<Tolerated>, DataError> {
-    let EncodedImage { bytes, header: &Header { size, .. }, window, strict, .. } = *image;
+    let EncodedImage {
+        bytes, header: &Header { size, .. }, window, strict, layout: of_rows, ..
+    } = *image;
     let layout = png_layout(bytes)?;
     let mut options = DecodeOptions::default();
     // Pillow checks zlib's checksum but not those of the chunks. If `strict` is set, the crate
@@ -122,8 +131,8 @@ fn decode(
         return Err(size_changed(size, found));
     }
     let shape = Shape::new(reader.info());
-    let samples = Samples::new(reader.info(), layout.palette, strict)?;
-    let groups = RowGroups::new(rows, window, sink)?;
+    let samples = Samples::new(reader.info(), &layout, of_rows, strict)?;
+    let groups = RowGroups::new(rows, (window, of_rows), sink)?;
     // If the last row is decoded, as always in an interlaced image, the data after the rows is
     // checked too.
     let whole = shape.interlaced || window.bottom() == size.height;
@@ -150,6 +159,7 @@ fn decode(
             tolerated = (!all).then_some(Tolerated::PngRows);
         }
     }
+    *clipped |= rows.samples.clipped;
     if rows.samples.beyond_palette {
         tolerated = tolerated.or(Some(Tolerated::PngPalette));
     }
@@ -217,10 +227,8 @@ impl Rows<'_> {
         // In Pillow, missing pixels are zero.
         let missing = self.groups.next()..to;
         if !missing.is_empty() {
-            let indexed = self.samples.color == ColorType::Indexed;
-            let zero = if indexed { self.samples.color_of(0)? } else { [0; CHANNELS] };
             for _ in missing {
-                self.groups.row().as_chunks_mut().0.fill(zero);
+                self.samples.fill_missing(self.groups.row())?;
                 self.groups.push();
             }
         }
@@ -292,90 +300,6 @@ impl Read for Chunks<'_> {
 impl Seek for Chunks<'_> {
     fn seek(&mut self, _: SeekFrom) -> io::Result<u64> {
         Err(ErrorKind::Unsupported.into())
-    }
-}
-
-/// Interpretation of the samples of a row.
-struct Samples<'a> {
-    color: ColorType,
-    bits: usize,
-    palette: &'a [u8],
-    /// Whether an index beyond the palette is an error.
-    strict: bool,
-    /// Whether there was an index beyond the palette.
-    beyond_palette: bool,
-}
-
-impl<'a> Samples<'a> {
-    fn new(info: &Info<'_>, palette: &'a [u8], strict: bool) -> Result<Self, DataError> {
-        if strict && info.color_type == ColorType::Indexed && palette.is_empty() {
-            return Err(DataError::new(Reason::Corrupt, "a PNG of indices without a palette"));
-        }
-        let bits = match info.bit_depth {
-            BitDepth::One => 1,
-            BitDepth::Two => 2,
-            BitDepth::Four => 4,
-            BitDepth::Eight => 8,
-            BitDepth::Sixteen => 16,
-        };
-        Ok(Self { color: info.color_type, bits, palette, strict, beyond_palette: false })
-    }
-
-    /// Converts the window's pixels of one row to RGB.
-    fn convert_row(
-        &mut self,
-        stored: &[u8],
-        window: Roi,
-        line: &mut [u8],
-    ) -> Result<(), DataError> {
-        if (self.color, self.bits) == (ColorType::Rgb, 8) {
-            line.copy_from_slice(&stored[CHANNELS * window.x as usize..][..line.len()]);
-            return Ok(());
-        }
-        let Self { color, bits, .. } = *self;
-        let channels = color.samples();
-        let bytes = bits / 8;
-        for (x, out) in (window.x as usize..).zip(line.chunks_exact_mut(CHANNELS)) {
-            // Returns the high byte of one channel of the pixel.
-            let high = |channel: usize| stored[bytes * (channels * x + channel)];
-            // Returns a sample of less than a byte: gray or an index. The first sample is in the
-            // highest bits.
-            let small = || {
-                let shift = 8 - bits - bits * x % 8;
-                stored[bits * x / 8] >> shift & ((1u16 << bits) - 1) as u8
-            };
-            let pixel = match (color, bits) {
-                (ColorType::Grayscale, 16) => {
-                    let value = u16::from_be_bytes([stored[2 * x], stored[2 * x + 1]]);
-                    [value.min(255) as u8; CHANNELS]
-                }
-                (ColorType::Grayscale, 1 | 2 | 4) => {
-                    [small() * (255 / ((1u16 << bits) - 1) as u8); CHANNELS]
-                }
-                (ColorType::Grayscale | ColorType::GrayscaleAlpha, _) => [high(0); CHANNELS],
-                (ColorType::Rgb | ColorType::Rgba, _) => [high(0), high(1), high(2)],
-                (ColorType::Indexed, _) => self.color_of(small())?,
-            };
-            out.copy_from_slice(&pixel);
-        }
-        Ok(())
-    }
-
-    fn color_of(&mut self, index: u8) -> Result<[u8; CHANNELS], DataError> {
-        let colors = self.palette.as_chunks::<CHANNELS>().0;
-        match colors.get(usize::from(index)) {
-            Some(color) => Ok(*color),
-            None if self.strict => {
-                let colors = colors.len();
-                let problem =
-                    format!("a pixel has color {index}, but the palette has {colors} colors");
-                Err(DataError::new(Reason::Corrupt, problem))
-            }
-            None => {
-                self.beyond_palette = true;
-                Ok([0; CHANNELS])
-            }
-        }
     }
 }
 

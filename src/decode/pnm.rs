@@ -11,7 +11,7 @@
 use memchr::memchr2;
 
 use super::rows::{RowGroups, hand_on, most_rows};
-use super::{Buffers, DecodeMemory, EncodedImage, HostDecoder, RowSink, size_changed};
+use super::{Buffers, DecodeMemory, EncodedImage, HostDecoder, RowLayout, RowSink, size_changed};
 use crate::error::{DataError, Reason, Tolerated};
 use crate::header::{Format, Header, PnmCoding, PnmLayout, is_pnm_space, pnm_layout};
 use crate::tensor::CHANNELS;
@@ -62,10 +62,15 @@ fn decode(
     let samples = channels * size.width as usize;
     let (left, count) = (channels * window.x as usize, channels * window.width as usize);
     if (coding, channels, white) == (PnmCoding::Bytes, CHANNELS, 255) {
-        hand_on(&pixels[samples * window.y as usize + left..], samples, window, sink);
+        hand_on(
+            &pixels[samples * window.y as usize + left..],
+            (samples, RowLayout::Rgb),
+            window,
+            sink,
+        );
         return Ok(());
     }
-    let mut groups = RowGroups::new(rows, window, sink)?;
+    let mut groups = RowGroups::new(rows, (window, RowLayout::Rgb), sink)?;
     let scale = Scale::new(channels, white);
     let mut text = Text { rest: pixels };
     if matches!(coding, PnmCoding::Text | PnmCoding::BitText) {

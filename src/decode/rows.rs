@@ -14,10 +14,23 @@ pub const MOST_ROWS: u32 = 16;
 pub enum RowLayout {
     /// Red, green and blue of each pixel. Supported by every decoder.
     Rgb,
+    /// Red, green, blue and alpha of each pixel, not premultiplied.
+    Rgba,
     /// One byte per pixel of a gray image.
     Gray,
     /// Luma, one byte per pixel. Both chroma planes are in [`Rows::chroma`].
     YCbCr,
+}
+
+impl RowLayout {
+    /// Number of bytes of a pixel in [`Rows::data`].
+    pub const fn channels(self) -> usize {
+        match self {
+            RowLayout::Rgb => CHANNELS,
+            RowLayout::Rgba => CHANNELS + 1,
+            RowLayout::Gray | RowLayout::YCbCr => 1,
+        }
+    }
 }
 
 /// Group of consecutive rows of the window. A group ends before a row whose number is a multiple of
@@ -59,10 +72,15 @@ pub(super) fn most_rows(height: u32) -> u64 {
     height.min(MOST_ROWS).into()
 }
 
-/// Passes the RGB rows of a window to the sink without copying them. `pixels` begins with the
-/// window's first pixel. Rows begin `stride` bytes apart.
-pub(super) fn hand_on(pixels: &[u8], stride: usize, window: Roi, sink: &mut RowSink<'_>) {
-    let row_bytes = CHANNELS * window.width as usize;
+/// Passes the rows of a window to the sink without copying them. `pixels` begins with the window's
+/// first pixel. Rows begin `stride` bytes apart.
+pub(super) fn hand_on(
+    pixels: &[u8],
+    (stride, layout): (usize, RowLayout),
+    window: Roi,
+    sink: &mut RowSink<'_>,
+) {
+    let row_bytes = layout.channels() * window.width as usize;
     let mut first = window.y;
     while first < window.bottom() {
         let end = group_end(first, window.bottom());
@@ -74,10 +92,11 @@ pub(super) fn hand_on(pixels: &[u8], stride: usize, window: Roi, sink: &mut RowS
     }
 }
 
-/// Collects RGB rows of a window and passes them to the sink in groups.
+/// Collects the rows of a window and passes them to the sink in groups.
 pub(super) struct RowGroups<'a> {
     buffer: &'a mut [u8],
     window: Roi,
+    row_bytes: usize,
     /// First row of the current group.
     first: u32,
     /// Next row to write.
@@ -89,12 +108,13 @@ impl<'a> RowGroups<'a> {
     /// Creates an empty group. `buffer` grows to one group.
     pub fn new(
         buffer: &'a mut Vec<u8>,
-        window: Roi,
+        (window, layout): (Roi, RowLayout),
         sink: &'a mut RowSink<'a>,
     ) -> Result<Self, DataError> {
         let rows = most_rows(window.height) as usize;
-        let buffer = grown(buffer, rows * CHANNELS * window.width as usize)?;
-        Ok(Self { buffer, window, first: window.y, next: window.y, sink })
+        let row_bytes = layout.channels() * window.width as usize;
+        let buffer = grown(buffer, rows * row_bytes)?;
+        Ok(Self { buffer, window, row_bytes, first: window.y, next: window.y, sink })
     }
 
     /// Returns the number of the next row to write.
@@ -104,8 +124,7 @@ impl<'a> RowGroups<'a> {
 
     /// Returns the memory for the next row. Its values are unspecified.
     pub fn row(&mut self) -> &mut [u8] {
-        let row_bytes = self.row_bytes();
-        &mut self.buffer[row_bytes * (self.next - self.first) as usize..][..row_bytes]
+        &mut self.buffer[self.row_bytes * (self.next - self.first) as usize..][..self.row_bytes]
     }
 
     /// Advances to the next row. Passes a complete group to the sink.
@@ -114,15 +133,23 @@ impl<'a> RowGroups<'a> {
         if self.next < group_end(self.first, self.window.bottom()) {
             return;
         }
-        let (first, count, pitch) = (self.first, self.next - self.first, self.row_bytes());
+        let (first, count, pitch) = (self.first, self.next - self.first, self.row_bytes);
         let data = &self.buffer[..pitch * count as usize];
         (self.sink)(Rows { first, count, pitch, data, chroma: &[] });
         self.first = self.next;
     }
+}
 
-    fn row_bytes(&self) -> usize {
-        CHANNELS * self.window.width as usize
-    }
+/// Returns the first `N` channels of a pixel with red, green, blue and alpha.
+#[inline(always)]
+pub(super) fn first<const N: usize>(pixel: [u8; CHANNELS + 1]) -> [u8; N] {
+    std::array::from_fn(|channel| pixel[channel])
+}
+
+/// Returns a pixel with this alpha.
+#[inline(always)]
+pub(super) const fn with_alpha([red, green, blue]: [u8; CHANNELS], alpha: u8) -> [u8; 4] {
+    [red, green, blue, alpha]
 }
 
 /// Returns the first `len` bytes of a scratch buffer, which grows to exactly `len` bytes if it is
@@ -155,11 +182,12 @@ mod tests {
         let row = |y: u32| &pixels[30 * y as usize + 6..][..12];
         let expected: Vec<u8> = (5..36).flat_map(row).copied().collect();
         let groups = [(5, 11), (16, 16), (32, 4)];
-        let handed_on = collected(|sink| hand_on(&pixels[30 * 5 + 6..], 30, window, sink));
+        let handed_on =
+            collected(|sink| hand_on(&pixels[30 * 5 + 6..], (30, RowLayout::Rgb), window, sink));
         assert_eq!(handed_on, (groups.to_vec(), expected.clone()));
         let mut buffer = Vec::new();
         let made = collected(|sink| {
-            let mut groups = RowGroups::new(&mut buffer, window, sink).unwrap();
+            let mut groups = RowGroups::new(&mut buffer, (window, RowLayout::Rgb), sink).unwrap();
             for y in window.y..window.bottom() {
                 assert_eq!(groups.next(), y);
                 groups.row().copy_from_slice(row(y));

@@ -6,9 +6,10 @@ use std::ops::Range;
 use flate2::{Decompress, FlushDecompress};
 use weezl::{BitOrder, decode::Decoder};
 
-use super::rows::{RowGroups, grown, most_rows};
+use super::rows::{RowGroups, first, grown, most_rows, with_alpha};
 use super::{
-    Buffers, DecodeMemory, EncodedImage, HostDecoder, LIBRARY_BYTES, RowSink, size_changed,
+    Buffers, DecodeMemory, EncodedImage, HostDecoder, LIBRARY_BYTES, RowLayout, RowSink,
+    size_changed,
 };
 use crate::error::{DataError, Reason, Tolerated};
 use crate::geometry::Size;
@@ -51,7 +52,15 @@ impl HostDecoder for Tiff {
         buffers: &mut Buffers,
         sink: &mut RowSink<'_>,
     ) -> Result<Option<Tolerated>, DataError> {
-        decode(image, buffers, sink).map(|()| None)
+        match image.layout {
+            RowLayout::Rgba => decode::<4>(image, buffers, sink),
+            _ => decode::<CHANNELS>(image, buffers, sink),
+        }
+        .map(|()| None)
+    }
+
+    fn layouts(&self, _: &Header) -> &'static [RowLayout] {
+        &[RowLayout::Rgb, RowLayout::Rgba]
     }
 }
 
@@ -70,12 +79,13 @@ fn chunk_bytes(layout: &TiffLayout) -> u64 {
     (layout.row_bytes() as u64).saturating_mul(layout.chunk.height.into())
 }
 
-fn decode(
+/// Decodes to rows with the first `N` of red, green, blue and alpha.
+fn decode<const N: usize>(
     image: &EncodedImage<'_>,
-    Buffers { scratch, rows }: &mut Buffers,
+    Buffers { scratch, rows, clipped, .. }: &mut Buffers,
     sink: &mut RowSink<'_>,
 ) -> Result<(), DataError> {
-    let EncodedImage { bytes, header, window, .. } = *image;
+    let EncodedImage { bytes, header, window, layout: of_rows, .. } = *image;
     let layout = tiff_layout(bytes)?;
     if layout.bits == TIFF_FLOAT_BITS {
         let problem = "the file is a TIFF with floats; set pixels to f32 (decode.pixels, or pixels \
@@ -83,11 +93,17 @@ fn decode(
         return Err(DataError::new(Reason::Unsupported, problem));
     }
     let palette = layout.palette(bytes);
-    let mut groups = RowGroups::new(rows, window, sink)?;
+    let is_clipped = layout.bits == 16 && matches!(layout.colors, TiffColors::Gray { .. });
+    let mut groups = RowGroups::new(rows, (window, of_rows), sink)?;
     read_rows(bytes, &layout, header.size, window.y..window.bottom(), scratch, &mut |_, row| {
-        let out = groups.row().as_chunks_mut::<CHANNELS>().0;
+        if is_clipped {
+            let columns = window.x as usize..window.right() as usize;
+            *clipped |= columns.into_iter().any(|x| number(&layout, row, x, 0) > 255.0);
+        }
+        let out = groups.row().as_chunks_mut::<N>().0;
         for (x, pixel) in (window.x as usize..).zip(out) {
-            *pixel = color(&layout, &palette, row, x);
+            let alpha = if N == 4 { alpha(&layout, row, x) } else { u8::MAX };
+            *pixel = first(with_alpha(color(&layout, &palette, row, x), alpha));
         }
         groups.push();
     })
@@ -249,6 +265,15 @@ fn add_up(layout: &TiffLayout, row: &mut [u8]) {
 
 fn word(little: bool, bytes: [u8; 2]) -> u16 {
     if little { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) }
+}
+
+/// Returns the alpha of a pixel in a row of the band: 255 without an alpha channel. Of 16 bits, the
+/// high byte is used.
+fn alpha(layout: &TiffLayout, row: &[u8], x: usize) -> u8 {
+    let Some(number) = layout.alpha else { return u8::MAX };
+    let (tile, x) = (x / layout.chunk.width as usize, x % layout.chunk.width as usize);
+    let (row, at) = (&row[layout.row_bytes() * tile..], layout.samples * x + number);
+    if layout.bits == 16 { row[2 * at + usize::from(layout.little)] } else { row[at] }
 }
 
 /// Returns the color of a pixel in a row of the band, by Pillow's formulas.

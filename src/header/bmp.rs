@@ -37,8 +37,9 @@ pub(crate) enum BmpCoding {
     Runs { four_bits: bool },
     /// 16-bit words with 5 bits per channel, or with 6 bits for green.
     Words { six_green: bool },
-    /// Pixels of `bytes` bytes. `rgb` are the positions of red, green and blue in these bytes.
-    Bytes { bytes: usize, rgb: [usize; 3] },
+    /// Pixels of `bytes` bytes. `rgb` are the positions of red, green and blue in these bytes, and
+    /// `alpha` is that of alpha.
+    Bytes { bytes: usize, rgb: [usize; 3], alpha: Option<usize> },
 }
 
 impl BmpCoding {
@@ -90,7 +91,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<BmpLayout<'_>, DataError> {
     let coding = match (compression, bits) {
         (0, 1 | 4 | 8) => BmpCoding::Indices(bits),
         (0, 16) => BmpCoding::Words { six_green: false },
-        (0, 24 | 32) => BmpCoding::Bytes { bytes: bits as usize / 8, rgb: [2, 1, 0] },
+        (0, 24 | 32) => BmpCoding::Bytes { bytes: bits as usize / 8, rgb: [2, 1, 0], alpha: None },
         (1, 8) | (2, 4) => BmpCoding::Runs { four_bits: bits == 4 },
         (3, 16 | 24 | 32) => {
             // A 40-byte header is followed by the color masks. Headers of version 2 and 3 contain
@@ -136,14 +137,17 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<BmpLayout<'_>, DataError> {
 
 /// Returns the coding for channel masks. Only the masks that Pillow supports are accepted.
 fn bit_fields(bits: u32, masks: [u32; 4]) -> Result<BmpCoding, DataError> {
-    let rgb = match (bits, masks) {
+    let (rgb, alpha) = match (bits, masks) {
         (16, [0xF800, 0x07E0, 0x001F, _]) => return Ok(BmpCoding::Words { six_green: true }),
         (16, [0x7C00, 0x03E0, 0x001F, _]) => return Ok(BmpCoding::Words { six_green: false }),
-        (24, [0xFF_0000, 0xFF00, 0xFF, _]) => [2, 1, 0],
-        (32, [0xFF_0000, 0xFF00, 0xFF, 0 | 0xFF00_0000] | [0, 0, 0, 0]) => [2, 1, 0],
-        (32, [0xFF00_0000, 0xFF_0000, 0xFF00, 0 | 0xFF]) => [3, 2, 1],
-        (32, [0xFF00_0000, 0xFF00, 0xFF, 0 | 0xFF_0000]) => [3, 1, 0],
-        (32, [0xFF, 0xFF00, 0xFF_0000, 0xFF00_0000]) => [0, 1, 2],
+        (24, [0xFF_0000, 0xFF00, 0xFF, _]) => ([2, 1, 0], None),
+        (32, [0xFF_0000, 0xFF00, 0xFF, 0]) => ([2, 1, 0], None),
+        (32, [0xFF_0000, 0xFF00, 0xFF, 0xFF00_0000] | [0, 0, 0, 0]) => ([2, 1, 0], Some(3)),
+        (32, [0xFF00_0000, 0xFF_0000, 0xFF00, 0]) => ([3, 2, 1], None),
+        (32, [0xFF00_0000, 0xFF_0000, 0xFF00, 0xFF]) => ([3, 2, 1], Some(0)),
+        (32, [0xFF00_0000, 0xFF00, 0xFF, 0]) => ([3, 1, 0], None),
+        (32, [0xFF00_0000, 0xFF00, 0xFF, 0xFF_0000]) => ([3, 1, 0], Some(2)),
+        (32, [0xFF, 0xFF00, 0xFF_0000, 0xFF00_0000]) => ([0, 1, 2], Some(3)),
         _ => {
             let [r, g, b, a] = masks;
             return Err(unsupported(format!(
@@ -152,7 +156,7 @@ fn bit_fields(bits: u32, masks: [u32; 4]) -> Result<BmpCoding, DataError> {
             )));
         }
     };
-    Ok(BmpCoding::Bytes { bytes: bits as usize / 8, rgb })
+    Ok(BmpCoding::Bytes { bytes: bits as usize / 8, rgb, alpha })
 }
 
 fn unsupported(what: String) -> DataError {

@@ -22,7 +22,8 @@ pub(crate) struct GifLayout<'a> {
     pub frame: Roi,
     /// Palette of three bytes per color. If the palette is empty, indices are gray values.
     pub palette: &'a [u8],
-    pub transparent: u8,
+    /// Index of the transparent color.
+    pub transparent: Option<u8>,
     pub interlaced: bool,
     /// Size of a first LZW code in bits.
     pub code_bits: u8,
@@ -114,7 +115,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<GifLayout<'_>, DataError> {
         size,
         frame,
         palette,
-        transparent: transparent.unwrap_or(0),
+        transparent,
         interlaced: head[8] & 0x40 != 0,
         code_bits,
         blocks: GifBlocks { rest },

@@ -32,6 +32,9 @@ pub(crate) struct PngLayout<'a> {
     pub head: &'a [u8],
     /// Colors of three bytes. Empty without a PLTE chunk.
     pub palette: &'a [u8],
+    /// Content of the tRNS chunk: alpha of the colors of the palette, or one transparent color.
+    /// Empty without this chunk.
+    pub transparency: &'a [u8],
     /// Consecutive IDAT chunks, including headers and checksums.
     pub pixels: &'a [u8],
     /// Whether the last IDAT chunk is complete, including its checksum.
@@ -128,7 +131,7 @@ fn metadata(bytes: &[u8]) -> Metadata {
 /// Errors if Pillow refuses the chunks before the pixels: `Corrupt` (a wrong checksum, an invalid
 /// chunk type, a malformed chunk, no pixels) or `Truncated`.
 pub(crate) fn layout(bytes: &[u8]) -> Result<PngLayout<'_>, DataError> {
-    let mut palette: &[u8] = &[];
+    let (mut palette, mut transparency): (&[u8], &[u8]) = (&[], &[]);
     let mut checks = Checks::new(&bytes[16..29]);
     let mut chunks = Chunks::new(bytes);
     let pixels = loop {
@@ -149,6 +152,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<PngLayout<'_>, DataError> {
         }
         match chunk.kind {
             b"PLTE" => palette = data,
+            b"tRNS" => transparency = data,
             b"IEND" | b"fdAT" => {
                 return Err(corrupt("the PNG has no IDAT chunk before its IEND chunk"));
             }
@@ -176,7 +180,8 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<PngLayout<'_>, DataError> {
     chunks.at = end;
     let pixels = &bytes[pixels..end];
     let end = ending(chunks, checks);
-    Ok(PngLayout { head: &bytes[..33], palette, pixels, pixels_whole, data_whole, end })
+    let head = &bytes[..33];
+    Ok(PngLayout { head, palette, transparency, pixels, pixels_whole, data_whole, end })
 }
 
 impl<'a> PngLayout<'a> {

@@ -28,6 +28,8 @@ pub(crate) struct TiffLayout {
     pub bits: u32,
     /// Number of samples per pixel.
     pub samples: usize,
+    /// Number of the sample with alpha, as Pillow interprets the extra samples.
+    pub alpha: Option<usize>,
     pub packing: TiffPacking,
     /// Whether samples are stored as differences from the sample of the previous pixel.
     pub differences: bool,
@@ -116,10 +118,20 @@ impl TiffLayout {
         };
         let start = number(&self.offsets)?;
         let len = match self.lengths {
-            // Uncompressed data needs no length, and Pillow does not read the length tag for such
-            // data.
             Some(lengths) if self.packing != TiffPacking::None => number(&lengths)?,
-            _ => self.row_bytes().saturating_mul(self.chunk_rows(index / self.across())),
+            lengths => {
+                let needed =
+                    self.row_bytes().saturating_mul(self.chunk_rows(index / self.across()));
+                let stored = lengths.and_then(|lengths| lengths.get(file, index)).unwrap_or(0);
+                // A length of 0 stands for an unknown length, as in libtiff. A longer one is
+                // padding.
+                if stored > 0 && (stored as usize) < needed {
+                    return Err(truncated(&format!(
+                        "strip or tile {index}, which has {stored} bytes, but needs {needed}"
+                    )));
+                }
+                needed
+            }
         };
         let end = start.checked_add(len).filter(|end| *end <= file.len());
         end.map(|end| &file[start..end]).ok_or_else(|| truncated(&format!("strip or tile {index}")))
@@ -353,6 +365,12 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
         colors,
         bits,
         samples: samples as usize,
+        alpha: match (colors, first_extra) {
+            (TiffColors::Rgb, None) => (samples == 4).then_some(3),
+            (TiffColors::Rgb, Some(2 | 999)) | (TiffColors::Multiplied, _) => Some(3),
+            (TiffColors::Gray { .. } | TiffColors::Indices, Some(2)) => Some(1),
+            _ => None,
+        },
         packing,
         differences,
         little,

@@ -50,6 +50,9 @@ pub struct Stats {
     /// Corrupt samples that were accepted because of `decode.strict = false`, by kind of damage.
     /// Each is also counted in `outcomes`.
     pub tolerated: BTreeMap<&'static str, u64>,
+    /// Samples whose gray values of 16 bits were clipped to 255, because they were decoded to a
+    /// pixel format of 8 bits.
+    pub clipped: u64,
     /// JPEGs decoded on the CPU, by decoder, and for libjpeg-turbo also by the reason for this
     /// decoder ([`JpegBy::name`]).
     ///
@@ -242,6 +245,7 @@ impl Counters {
             if let Some(damage) = record.tolerated {
                 of(&mut stats.tolerated, &mut epoch.tolerated, damage.name(), 1);
             }
+            stats.clipped += u64::from(record.clipped);
             if let Some(by) = record.jpeg {
                 of(&mut stats.jpeg, &mut epoch.jpeg, by.name(), 1);
             }
@@ -265,6 +269,17 @@ impl Counters {
         if let Some(error) = info.errors.first() {
             self.first_failed.get_or_init(|| error.clone());
         }
+    }
+
+    /// Warning about clipped values. `None` if no sample has any.
+    pub fn clipping(&self) -> Option<String> {
+        let stats = self.handed_out.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        (stats.clipped > 0).then(|| {
+            "gray images of 16 bits are decoded to 8 bits, and their values above 255 become 255; \
+             set pixels to u16 (decode.pixels, or pixels of the view), or convert the images; \
+             Stats::clipped counts them"
+                .into()
+        })
     }
 
     /// Message about failed samples. `None` if no sample failed.

@@ -6,7 +6,8 @@ use crate::geometry::{Roi, Size};
 use crate::image::PixelType;
 
 use super::kind::mix::Inside;
-use super::{ActionParams, Trace};
+use super::resample::Weights;
+use super::{ActionParams, Filter, Interpolation, Trace};
 
 /// One step on the image of one sample.
 #[derive(Clone, Debug)]
@@ -39,6 +40,22 @@ impl Action {
             if !mixes.pass(&action.params) {
                 action.params.trace(action.whole, trace);
             }
+        }
+    }
+
+    /// Whether Pillow multiplies colours by alpha before this action on an image with alpha, and
+    /// divides them by it afterwards: for resizing and for warps that interpolate. Like
+    /// `Image.resize`, resampling to the same size only copies.
+    pub fn premultiplies(&self) -> bool {
+        match &self.params {
+            ActionParams::Resample(params) => match params.weights {
+                Weights::Filter(Filter::Nearest) | Weights::Blur(_) => false,
+                Weights::Filter(_) => params.axes.of().size() != params.axes.output(),
+            },
+            ActionParams::Warp(params) => {
+                params.field.is_none() && params.warp.interpolation() != Interpolation::Nearest
+            }
+            _ => false,
         }
     }
 

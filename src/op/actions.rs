@@ -38,6 +38,11 @@ pub struct Actions {
     pub format: PixelFormat,
     /// Parts of the chain between displacements.
     parts: Parts,
+    /// Actions on the alpha channel, if the format has one. They have the same kinds, windows and
+    /// random numbers. Fill colours and tables may differ.
+    pub alpha: Option<Box<Actions>>,
+    /// Whether these are the actions on an alpha channel.
+    is_alpha: bool,
     /// Boxes of the objects, as they are in the image that the next operator receives. Stored here
     /// only so that the memory is reused.
     present: Vec<BoundingBox>,
@@ -47,7 +52,7 @@ impl Actions {
     /// Actions of the operators for an image of size `input`, with the windows for the whole
     /// output.
     pub fn of<'a>(
-        operators: impl IntoIterator<Item = &'a dyn Operator>,
+        operators: impl IntoIterator<Item = &'a dyn Operator, IntoIter: Clone>,
         key: SampleKey,
         input: Size,
     ) -> Self {
@@ -62,12 +67,28 @@ impl Actions {
     /// [`demand`](Self::demand) is called.
     pub fn draw<'a>(
         &mut self,
-        operators: impl IntoIterator<Item = &'a dyn Operator>,
+        operators: impl IntoIterator<Item = &'a dyn Operator, IntoIter: Clone>,
         key: SampleKey,
         input: Size,
         trace: &mut Trace,
     ) -> Size {
+        let operators = operators.into_iter();
+        if let Some(alpha) = self.begin_alpha() {
+            alpha.draw_recorded(operators.clone(), key, input, &mut Trace::new(input), None);
+        }
         self.draw_recorded(operators, key, input, trace, None)
+    }
+
+    /// Returns the actions on the alpha channel to draw, if there is one.
+    fn begin_alpha(&mut self) -> Option<&mut Self> {
+        if self.is_alpha || !self.format.has_alpha() {
+            self.alpha = None;
+            return None;
+        }
+        let alpha = self.alpha.get_or_insert_with(|| Box::new(Self::default()));
+        (alpha.is_alpha, alpha.format, alpha.output) = (true, self.format, self.output);
+        alpha.boxes.clone_from(&self.boxes);
+        Some(alpha)
     }
 
     /// Names and parameters of the actions for an image of this size and format, by operator.
@@ -120,6 +141,7 @@ impl Actions {
                 size,
                 channels,
                 floats,
+                is_alpha: self.is_alpha,
                 sample,
                 output,
                 path,
@@ -150,6 +172,9 @@ impl Actions {
     /// `reduction`. `reduction` may be more than 1 only if the first action resamples. `padding` is
     /// [`Wanted::padding`].
     pub fn demand_reduced(&mut self, reduction: u32, padding: Size, wanted: Roi) -> Roi {
+        if let Some(alpha) = &mut self.alpha {
+            alpha.demand_reduced(reduction, padding, wanted);
+        }
         let mut window = wanted;
         let mut branches = Branches::default();
         for (place, action) in self.list.iter_mut().enumerate().rev() {
@@ -256,11 +281,14 @@ impl Actions {
     }
 
     /// Allocates memory for tables of `entries` entries in total, and for `fixed` entries that do
-    /// not depend on windows.
+    /// not depend on windows. The actions on an alpha channel get as much memory again.
     ///
     /// # Errors
     /// [`Reason::OutOfMemory`](crate::error::Reason::OutOfMemory) if this memory is not available.
     pub fn reserve(&mut self, entries: usize, fixed: usize) -> Result<(), DataError> {
+        if let Some(alpha) = self.begin_alpha() {
+            alpha.reserve(entries, fixed)?;
+        }
         for (table, entries) in [(&mut self.table, entries), (&mut self.fixed, fixed)] {
             if table.capacity() < entries {
                 reserve::free(table);
@@ -272,12 +300,14 @@ impl Actions {
 
     /// Frees the tables.
     pub fn release(&mut self) {
+        self.alpha = None;
         reserve::free(&mut self.table);
         reserve::free(&mut self.fixed);
     }
 
     /// Memory that the tables hold, in bytes.
     pub fn table_bytes(&self) -> u64 {
-        ((self.table.capacity() + self.fixed.capacity()) * size_of::<i32>()) as u64
+        let own = (self.table.capacity() + self.fixed.capacity()) * size_of::<i32>();
+        own as u64 + self.alpha.as_ref().map_or(0, |alpha| alpha.table_bytes())
     }
 }

@@ -31,6 +31,8 @@ pub struct Draw<'a> {
     pub(super) channels: usize,
     /// Whether the decoder gives floats.
     pub(super) floats: bool,
+    /// Whether the actions change the alpha channel of an image.
+    pub(super) is_alpha: bool,
     pub(super) sample: SampleKey,
     pub(super) output: u32,
     pub(super) path: OperatorPath,
@@ -246,6 +248,7 @@ impl Draw<'_> {
                 size: self.size,
                 channels: self.channels,
                 floats: self.floats,
+                is_alpha: self.is_alpha,
                 sample: self.sample,
                 output: self.output,
                 path,

@@ -37,7 +37,7 @@ use crate::tensor::CHANNELS;
 
 pub use batch::{BatchOperator, Blend, Blends, CutMix, Mixup, MixupOrCutMix, PairDraw};
 pub use chain::{Chain, Placement, View};
-pub use combine::{OneOf, RandomApply, RandomOrder, SomeOf};
+pub use combine::{OneOf, RandomApply, RandomOrder, SomeOf, WithAlpha};
 pub(crate) use custom::{Bounds, FieldError, MAX_PARAMS_BYTES, Trace, Wanted};
 pub use draw::Draw;
 pub use erase::random_erasing::ErasingMode;
@@ -250,20 +250,26 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
         pixels(self.name(), &self.kinds(), input)
     }
 
-    /// Number of channels of the output, 3 or 1, for an input with `input` channels. An image with
-    /// one channel is gray: its red, green and blue are equal, an implementation must keep them
-    /// equal, and the tensor has only one of them. The error tells the user what to do instead if
-    /// the operator has no meaning for `input`. Default: `input`.
+    /// Number of channels of the output, 4, 3 or 1, for an input with `input` channels. An image
+    /// with one channel is gray: its red, green and blue are equal, an implementation must keep
+    /// them equal, and the tensor has only one of them. Four channels are red, green, blue and
+    /// alpha; the operator then also runs on an image with alpha as red, green and blue. The error
+    /// tells the user what to do instead if the operator has no meaning for `input`. Default:
+    /// `input`.
     fn channels(&self, input: usize) -> Result<usize, String> {
         Ok(input)
     }
 
     /// The operator that a chain runs instead of this one on images of this format. `None` means
     /// this operator. The error tells the user what to do instead if there is none. Default: this
-    /// operator, if the format is `u8x3` or all kinds of the operator take decoded floats.
+    /// operator, if the format is `u8` or `u8x3` or all kinds of the operator move pixels.
     #[doc(hidden)]
     fn for_format(&self, format: PixelFormat) -> Result<Option<Arc<dyn Operator>>, FieldError> {
-        if !format.is_floats() || self.kinds().take_decoded_floats() {
+        let takes_all = match format.has_alpha() {
+            true => self.fills_channels(),
+            false => !format.is_floats(),
+        };
+        if takes_all || self.kinds().take_decoded_floats() {
             return Ok(None);
         }
         let inner = self.inner().iter().enumerate();
@@ -273,8 +279,16 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
             Some((number, error)) => {
                 FieldError::new(format!("operators[{number}].{}", error.field), error.problem)
             }
+            None if format.has_alpha() && !self.inner().is_empty() => return Ok(None),
             None => FieldError::new("op", unsupported(self.name(), format)),
         })
+    }
+
+    /// Whether the operator only overwrites pixels with one value per channel, so it also has a
+    /// meaning for an alpha channel. Default false.
+    #[doc(hidden)]
+    fn fills_channels(&self) -> bool {
+        false
     }
 
     /// Output size if it is the same for all samples, else `None`. `input` is the input size if it
@@ -317,6 +331,7 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
             size,
             channels,
             floats,
+            is_alpha: false,
             sample,
             output,
             path,
@@ -364,7 +379,13 @@ trait BuiltIn: Operator + Sized + DeserializeOwned + Serialize {
 
 /// Problem of an operator that does not support decoded pixels of this format.
 fn unsupported(name: &str, format: PixelFormat) -> String {
-    let format = format.name();
+    let (format, has_alpha) = (format.name(), format.has_alpha());
+    if has_alpha {
+        return format!(
+            "is {name}, which has no meaning for an alpha channel, but the pixels are {format}; \
+             remove it, or decode to u8x3"
+        );
+    }
     format!(
         "is {name}, which does not support decoded {format} pixels: before normalize, only \
          geometric operators and gaussian_blur do; move it behind normalize if it accepts floats, \

@@ -22,8 +22,8 @@ pub(super) fn check_side(field: &str, pixels: u32) -> Result<(), FieldError> {
     Err(FieldError::new(field, problem))
 }
 
-/// Returns `input`, the number of channels. An error if it is 1 and the setting's values for red,
-/// green and blue differ.
+/// Returns `input`, the number of channels. An error if it is not 3 and the setting's values for
+/// red, green and blue differ.
 pub(super) fn equal_values<T: PartialEq + fmt::Debug>(
     name: &str,
     setting: &str,
@@ -31,13 +31,17 @@ pub(super) fn equal_values<T: PartialEq + fmt::Debug>(
     input: usize,
 ) -> Result<usize, String> {
     let [red, green, blue] = &values;
-    if input == 1 && (red != green || green != blue) {
-        return Err(format!(
-            "{setting} of {name} is {values:?}, but its input has only one channel; write one \
-             number, or three equal ones"
-        ));
+    if input == 3 || red == green && green == blue {
+        return Ok(input);
     }
-    Ok(input)
+    let (channels, way_out) = match input {
+        1 => ("only one channel", "three equal ones"),
+        _ => ("four channels", "four of them"),
+    };
+    Err(format!(
+        "{setting} of {name} is {values:?}, but its input has {channels}; write one number, or \
+         {way_out}"
+    ))
 }
 
 /// Returns `input`, the number of channels. An error if it is 1, for operators that change colours.

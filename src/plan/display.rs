@@ -22,7 +22,7 @@ impl fmt::Display for Plan {
         let mut steps = self.steps.iter().enumerate().rev();
         let reason =
             |(number, step): (usize, &PlannedStep)| Some((number, step.kinds.not_on_device()?));
-        if self.pixel_format().is_floats() {
+        if self.pixel_format().is_only_on_cpu() {
             let (name, words) =
                 (self.pixel_format().name(), "so decoding and all operators are on the cpu");
             writeln!(f, "{:<8}decode.pixels is {name}; {words}", "reason")?;

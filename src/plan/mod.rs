@@ -146,6 +146,7 @@ impl Plan {
     /// suggests a change.
     pub fn new(chain: &Chain, settings: &Settings, facts: &Facts) -> Result<Self> {
         settings.check()?;
+        settings.decode.check_jpegs(chain.views())?;
         let (decode, places) = place(chain, &settings.decode, &facts.device)?;
         let format = settings.decode.pixels;
         let (steps, size, channels) = planned_steps(chain, places, format, "chain")?;
@@ -218,8 +219,8 @@ impl Plan {
         plan.prefetch = bounds::most_ahead(settings.loader.prefetch, plan.output_bytes());
         plan.ahead_batches = Bounds::ahead(settings.loader.prefetch, plan.prefetch);
         if !plan.uses_gpu() && plan.runs_on.gpu.is_some() {
-            plan.runs_on = DevicePick::cpu(match format.is_floats() {
-                true => "images of 16 bits and of floats are processed on the cpu",
+            plan.runs_on = DevicePick::cpu(match format.is_only_on_cpu() {
+                true => "images of other pixel formats than u8x3 are processed on the cpu",
                 false => "every operator is placed on the cpu",
             });
         }
@@ -331,7 +332,7 @@ fn place(
         let (key, name) = (format!("chain[{number}]"), step.operator.name());
         asked.push((key.clone(), name, own_placement(step, &key)?));
     }
-    if decode.pixels.is_floats() {
+    if decode.pixels.is_only_on_cpu() {
         let Some((key, name, _)) = asked.iter().find(|it| it.2 == Placement::Gpu) else {
             return Ok((Place::Cpu, vec![Place::Cpu; chain.steps().len()]));
         };

@@ -86,7 +86,7 @@ impl Plan {
         out.stored = header.size.reduced(out.reduction);
         // If the table's vector grows, it allocates up to twice its length. If its capacity
         // suffices, it allocates nothing.
-        let entries = out.actions.most_entries();
+        let entries = self.lists_of_actions() * out.actions.most_entries();
         let grows =
             if entries > out.actions.table.capacity() { entries.saturating_mul(2) } else { 0 };
         let _tables = reserve::promise((grows as u64).saturating_mul(size_of::<i32>() as u64))?;
@@ -155,14 +155,23 @@ impl Plan {
     /// # Errors
     /// [`Reason::OutOfMemory`](crate::error::Reason::OutOfMemory) if this memory is not available.
     pub fn allocate_tables(&self, sample: &mut SamplePlan, bytes: u64) -> Result<(), DataError> {
-        let (entries, fixed) = ((bytes / size_of::<i32>() as u64) as usize, self.fixed_entries());
+        let entries = (bytes / size_of::<i32>() as u64) as usize / self.lists_of_actions();
+        let fixed = self.fixed_entries();
+        sample.actions.format = self.pixel_format();
         sample.actions.reserve(entries.saturating_sub(fixed), fixed)
     }
 
     /// Maximum memory for the tables of the drawn actions of a sample, in bytes.
     pub fn drawn_table_bytes(&self, sample: &SamplePlan) -> u64 {
         let entries = sample.actions.most_entries().saturating_add(self.fixed_entries());
+        let entries = entries.saturating_mul(self.lists_of_actions());
         (entries as u64).saturating_mul(size_of::<i32>() as u64)
+    }
+
+    /// Number of lists of actions of a sample, each with its own tables: 2 if the image has an
+    /// alpha channel.
+    pub(super) fn lists_of_actions(&self) -> usize {
+        1 + usize::from(self.pixel_format().has_alpha())
     }
 
     /// Parses the header of a file. Rejects an image beyond the limits before memory is allocated

@@ -144,11 +144,16 @@ pub struct DecodeSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hardware_group: Option<usize>,
     /// Pixel format of the decoded images. Default `u8x3`. Other formats are decoded and
-    /// transformed on the CPU. `u16` and `f32` need gray files. `u16x3` and `f32x3` accept gray
+    /// transformed on the CPU. All image formats can be decoded to `u8` (gray) and `u8x4` (with
+    /// alpha). `u16` and `f32` need gray files. `u16x3` and `f32x3` accept gray
     /// files too, as three equal channels. `u16` and `u16x3` need PNG, TIFF, PGM or PPM files of 16
     /// bits. `f32` and `f32x3` also accept such files of 8 bits, PFM files, and TIFFs of gray
     /// floats.
     pub pixels: PixelFormat,
+    /// Colour over which transparent images are composed: red, green and blue from 0 to 255. It
+    /// applies to images that are decoded to `u8x3` and `u8`. Default: alpha is dropped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub background: Option<[u8; 3]>,
     /// Whether the decoder may scale a JPEG down by 2, 4 or 8 before it is resized, never below the
     /// required size. Pixels change slightly. Only libjpeg-turbo and the JPEG engines can scale
     /// down. On the CPU, our own decoder without `prescale` is at least as fast. Default false.
@@ -176,6 +181,7 @@ impl Default for DecodeSettings {
             max_cpu_threads: None,
             hardware_group: None,
             pixels: PixelFormat::U8x3,
+            background: None,
             prescale: false,
             jpeg: JpegDecoder::Auto,
             orientation: true,

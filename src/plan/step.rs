@@ -84,7 +84,7 @@ pub(super) fn planned_steps(
             pixels = operator.pixels(pixels).map_err(|problem| Error::config(&key, problem))?;
         }
         channels = operator.channels(channels).map_err(|problem| Error::config(&key, problem))?;
-        if channels != 1 && channels != CHANNELS {
+        if channels != 1 && channels != CHANNELS && !format.has_alpha() {
             let problem = format!(
                 "Operator::channels of {} returns {channels}, but an image has 1 or {CHANNELS} \
                  channels",

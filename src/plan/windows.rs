@@ -282,6 +282,17 @@ pub enum Input {
     Image,
 }
 
+/// Where passes end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// Passes consist of several actions, and the last one writes the tensor.
+    Tensor,
+    /// Passes consist of several actions, and the last one stores an image.
+    Image,
+    /// Each action is a pass that stores an image.
+    EachAction,
+}
+
 /// Set of buffers that may hold the current image, one bit each: two of bytes, then two of floats.
 type Buffers = u8;
 
@@ -290,13 +301,8 @@ const BEGIN: Buffers = 0b0010;
 
 impl Windows {
     /// Size of each stored image for these stages, in bytes. `decoded` is the pixel type and the
-    /// size of the decoded window. `tensor` is whether the last pass writes the tensor.
-    pub fn of(
-        stages: &[Stage],
-        decoded: (PixelType, Size),
-        input: Input,
-        tensor: bool,
-    ) -> [u64; 6] {
+    /// size of the decoded window.
+    pub fn of(stages: &[Stage], decoded: (PixelType, Size), input: Input, ends: Ends) -> [u64; 6] {
         let mut windows = Self {
             bytes: [[0; 2]; 2],
             mixes: [0; 2],
@@ -313,8 +319,11 @@ impl Windows {
         for stage in stages {
             windows.take(stage, last);
             last = (stage.pixels, stage.output);
+            if ends == Ends::EachAction {
+                windows.end_pass(last);
+            }
         }
-        if !tensor {
+        if ends == Ends::Image {
             windows.end_pass(last);
         }
         let ([[a, b], [c, d]], [e, f]) = (windows.bytes, windows.mixes);

@@ -33,9 +33,11 @@ const PAST_CACHES_BYTES: usize = 32 << 20;
 /// CPU transform of one thread. Its buffers grow to the size that the largest sample needs, and are
 /// reused until they are released.
 pub struct HostTransform {
-    passes: Passes,
+    pub(super) passes: Passes,
     resampling: Resampling,
-    images: Images,
+    pub(super) images: Images,
+    /// Transform of the alpha channel, for images that have one.
+    pub(super) alpha: Option<Box<HostTransform>>,
     busy: Duration,
     /// Whether time measurement is off.
     untimed: bool,
@@ -56,12 +58,12 @@ pub struct PlannedImage<'a> {
 
 /// Actions of a sample that have not been executed yet.
 #[derive(Clone, Copy)]
-struct Rest<'a> {
-    actions: &'a Actions,
-    place: usize,
-    end: usize,
+pub(super) struct Rest<'a> {
+    pub actions: &'a Actions,
+    pub place: usize,
+    pub end: usize,
     /// Whether the horizontal pass of the resampling of floats at `place` has been executed.
-    is_across: bool,
+    pub is_across: bool,
 }
 
 impl HostTransform {
@@ -79,6 +81,7 @@ impl HostTransform {
             passes: Passes::new(shape),
             resampling: Resampling::default(),
             images: Images::default(),
+            alpha: None,
             busy: Duration::ZERO,
             untimed: false,
         }
@@ -112,6 +115,7 @@ impl HostTransform {
         self.images.capacity_bytes()
             + self.resampling.capacity_bytes()
             + self.passes.capacity_bytes()
+            + self.alpha.as_ref().map_or(0, |alpha| alpha.capacity_bytes())
     }
 
     /// Frees all memory.
@@ -119,6 +123,7 @@ impl HostTransform {
         self.images = Images::default();
         self.resampling = Resampling::default();
         self.passes.release();
+        self.alpha = None;
     }
 
     /// Decodes an image and runs all operators. `out` is the sample's part of the batch.
@@ -145,6 +150,23 @@ impl HostTransform {
     /// Returns the result of [`run_prefix`](Self::run_prefix).
     pub fn image(&self) -> &HostImage {
         self.images.current()
+    }
+
+    /// Runs the operators of `plan` on the image that `from` [decoded](Self::run_prefix), and
+    /// stores the sample's tensor in `out`.
+    pub fn run_decoded(
+        &mut self,
+        plan: &Plan,
+        actions: &Actions,
+        from: &HostTransform,
+        out: &mut [u8],
+    ) -> Result<(), DataError> {
+        let operators = plan.steps.len();
+        self.set_shape(plan.shape);
+        match plan.pixel_format().has_alpha() {
+            true => self.run_with_alpha(actions, operators, from, out),
+            false => self.run_image(actions, 0..operators, from.image(), Some(out)),
+        }
     }
 
     /// Runs one operator on an image, which must contain all pixels that the operator reads.
@@ -188,6 +210,9 @@ impl HostTransform {
     ) -> Result<(), DataError> {
         self.busy = Duration::ZERO;
         self.images.begin();
+        if encoded.plan.pixel_format().has_alpha() {
+            return self.execute_with_alpha(encoded, decoder, operators, out);
+        }
         let actions = &encoded.sample.actions;
         let end = actions.end(operators);
         let mut rest = Rest { actions, place: 0, end, is_across: false };
@@ -199,14 +224,26 @@ impl HostTransform {
         } else {
             self.decode_turned(encoded, decoder)?;
         }
+        self.timed(|this| this.finish(rest, out.filter(|_| !stored)))
+    }
+
+    /// Adds the time of `work` to the [busy](Self::busy) time if it succeeds.
+    pub(super) fn timed(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
         let begin = (!self.untimed).then(Instant::now);
-        self.finish(rest, out.filter(|_| !stored))?;
+        work(self)?;
         self.busy += begin.map_or(Duration::ZERO, |begin| begin.elapsed());
         Ok(())
     }
 
     /// Runs the remaining actions on the current image, and stores the tensor if `out` is given.
-    fn finish(&mut self, mut rest: Rest<'_>, mut out: Option<&mut [u8]>) -> Result<(), DataError> {
+    pub(super) fn finish(
+        &mut self,
+        mut rest: Rest<'_>,
+        mut out: Option<&mut [u8]>,
+    ) -> Result<(), DataError> {
         while rest.place < rest.end || out.is_some() {
             let image = self.images.take();
             let made = self.next_pass(&image, &mut rest, out.as_deref_mut());
@@ -222,7 +259,7 @@ impl HostTransform {
     /// Decodes the window of a rotated or mirrored image and stores it upright.
     fn decode_turned(
         &mut self,
-        PlannedImage { bytes, header, sample, .. }: PlannedImage<'_>,
+        PlannedImage { bytes, header, plan, sample }: PlannedImage<'_>,
         decoder: &mut Decoders,
     ) -> Result<(), DataError> {
         let SamplePlan { orientation, stored, stored_window, reduction, .. } = *sample;
@@ -230,7 +267,8 @@ impl HostTransform {
         let turn = Upright { orientation, stored, first_column: stored_window.x };
         let decoded = match &mut upright {
             HostImage::U8(upright) => {
-                decoder.decode(bytes, header, stored_window, reduction, &mut |rows| {
+                let (format, part) = (plan.pixel_format(), (stored_window, reduction));
+                decoder.decode_format(format, bytes, header, part, &mut |rows| {
                     turn.store(rows, upright);
                 })
             }
@@ -302,7 +340,7 @@ impl HostTransform {
     /// tensor.
     fn first_pass(
         &mut self,
-        PlannedImage { bytes, header, sample, .. }: PlannedImage<'_>,
+        PlannedImage { bytes, header, plan, sample }: PlannedImage<'_>,
         decoder: &mut Decoders,
         rest: &mut Rest<'_>,
         out: Option<&mut [u8]>,
@@ -324,8 +362,8 @@ impl HostTransform {
         let Self { passes, resampling, images, .. } = self;
         let mut pass = passes.begin(actions, first..rest.place, source, out, images)?;
         let (mut busy, untimed) = (Duration::ZERO, self.untimed);
-        let (stored_window, reduction) = (sample.stored_window, sample.reduction);
-        let decoded = decoder.decode(bytes, header, stored_window, reduction, &mut |rows| {
+        let (format, part) = (plan.pixel_format(), (sample.stored_window, sample.reduction));
+        let decoded = decoder.decode_format(format, bytes, header, part, &mut |rows| {
             let begin = (!untimed).then(Instant::now);
             for (y, row) in rows.iter() {
                 match resample {

@@ -36,6 +36,12 @@ impl Images {
         &self.of(pixels)[place]
     }
 
+    /// Returns the current image.
+    pub fn current_mut(&mut self) -> &mut HostImage {
+        let (pixels, place) = self.at;
+        &mut self.of_mut(pixels)[place]
+    }
+
     /// Takes the current image out. The caller must [put it back](Self::put_back).
     pub fn take(&mut self) -> HostImage {
         let (pixels, place) = self.at;

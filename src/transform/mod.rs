@@ -1,6 +1,7 @@
 //! Execution of a plan: operators on the CPU and kernels on a GPU. Also decodes whole images for
 //! caches and packing.
 
+mod alpha;
 #[doc(hidden)]
 pub mod blend_pair;
 mod chain_kernels;

@@ -81,6 +81,11 @@ impl Passes {
         Self { shape, run: Run::default(), bytes: Vec::new(), floats, line: None }
     }
 
+    /// Shape of the tensors.
+    pub fn shape(&self) -> TensorShape {
+        self.shape
+    }
+
     /// Sets the shape of the tensors.
     pub fn set_shape(&mut self, shape: TensorShape) {
         self.floats = Tail::of_floats(shape);

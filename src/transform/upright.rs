@@ -1,8 +1,9 @@
 //! Rotation and mirroring of decoded rows, applied when they are stored.
 
-use crate::decode::{FloatPart, Rows};
+use crate::decode::{FloatPart, RowLayout, Rows};
 use crate::geometry::{Orientation, Size};
 use crate::image::Image;
+use crate::tensor::CHANNELS;
 
 /// Rotation and mirroring of a decoder's rows.
 #[derive(Clone, Copy)]
@@ -25,6 +26,24 @@ impl Upright {
             for (x, pixel) in (self.first_column..).zip(row.as_chunks::<3>().0) {
                 let (x, y) = self.orientation.upright_position(self.stored, x, y);
                 image.set_pixel(x, y, *pixel);
+            }
+        }
+    }
+
+    /// Stores the colours and the alpha channel of rows at their position in the upright images.
+    /// Alpha becomes three equal channels. Rows in RGB are opaque.
+    pub fn store_with_alpha(
+        &self,
+        layout: RowLayout,
+        rows: Rows<'_>,
+        colours: &mut Image<u8>,
+        alpha: &mut Image<u8>,
+    ) {
+        for (y, row) in rows.iter() {
+            for (x, pixel) in (self.first_column..).zip(row.chunks_exact(layout.channels())) {
+                let (x, y) = self.orientation.upright_position(self.stored, x, y);
+                colours.set_pixel(x, y, [pixel[0], pixel[1], pixel[2]]);
+                alpha.set_pixel(x, y, [pixel.get(CHANNELS).copied().unwrap_or(u8::MAX); CHANNELS]);
             }
         }
     }

@@ -16,7 +16,20 @@ use text::{is_block, is_explained, is_generated, sources, without_comments, word
 
 /// Every module of the crate with its floor.
 const FLOORS: [(u32, &[&str]); 8] = [
-    (0, &["error", "file", "footprint", "geometry", "measure", "random", "tensor", "threads"]),
+    (
+        0,
+        &[
+            "error",
+            "file",
+            "footprint",
+            "geometry",
+            "measure",
+            "numpy",
+            "random",
+            "tensor",
+            "threads",
+        ],
+    ),
     (1, &["annotation", "field", "header", "image", "ring", "storage"]),
     (2, &["decode", "gpu", "op", "output"]),
     (3, &["plan"]),

@@ -43,10 +43,8 @@ def main():
     for descr in ["|u1", "<u2", ">u2", "<u4", ">u4", "<u8", ">u8"]:
         write(f"labels-{descr[1:]}-{'big' if descr[0] == '>' else 'little'}", np.array([7, 0, 3, 200]).astype(descr))
     write("refused-fortran", np.asfortranarray(rgb))
-    write("refused-float", rgb.astype(np.float32) / 255)
     write("refused-bool", rgb > 127)
     write("refused-fields", np.zeros(3, [("x", "<f4"), ("y", "<i2")]))
-    write("refused-alpha", np.zeros((2, 5, 6, 4), np.uint8))
     write("refused-one", rgb[0])
     write("refused-one-gray", gray[0])
     write("refused-scalar", np.uint8(3))

@@ -1,5 +1,6 @@
 //! Image files: headers, decoding, and damaged files.
 
+mod alpha;
 mod corrupt;
 mod decode;
 mod decoders;

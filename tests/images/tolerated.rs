@@ -105,6 +105,7 @@ fn probe_counts_them() {
         decode: true,
         limits: Default::default(),
         strict,
+        pixels: feedwater::PixelFormat::U8x3,
     };
     let report = probe::run(&source, &settings(false), |_| {});
     assert_eq!((report.usable(), report.errors.len()), (source.len(), 0));

@@ -4,21 +4,28 @@ use std::sync::Arc;
 
 use feedwater::PixelFormat;
 use feedwater::Size;
+use feedwater::internals::image::PixelType;
 use feedwater::internals::random::SampleRng;
 use feedwater::op::{Chain, Crop, Normalize, Operator, Placement, Resize, View};
 
 use super::drawn::{chain, numbers, seeds, size};
 use super::{Files, common, run};
 
-/// Draws operators that take decoded floats, and one with a fixed output.
-fn drawn(rng: &mut SampleRng, sizes: &[Size], most: u32) -> Vec<Arc<dyn Operator>> {
+/// Draws operators that take decoded pixels of this format, and one with a fixed output.
+pub fn drawn(
+    rng: &mut SampleRng,
+    sizes: &[Size],
+    most: u32,
+    format: PixelFormat,
+) -> Vec<Arc<dyn Operator>> {
     let within = |size: Size, it: &Arc<dyn Operator>| {
         Some(it.largest_output(size)).filter(|output| output.pixels() <= 1_000_000)
     };
     let mut operators = loop {
         let mut drawn = chain(rng, Size::new(most, most), 700_000);
         drawn.retain(|it| {
-            matches!(it.for_format(PixelFormat::U16), Ok(None)) && it.channels(1).is_ok()
+            let keeps = format.is_floats() || it.pixels(PixelType::U8) == Ok(PixelType::U8);
+            matches!(it.for_format(format), Ok(None)) && it.channels(1).is_ok() && keeps
         });
         let fits = sizes.iter().all(|&size| drawn.iter().try_fold(size, within).is_some());
         // Most drawn operators change bytes.
@@ -36,7 +43,7 @@ fn drawn(rng: &mut SampleRng, sizes: &[Size], most: u32) -> Vec<Arc<dyn Operator
     operators
 }
 
-fn chained(operators: Vec<Arc<dyn Operator>>) -> Chain {
+pub fn chained(operators: Vec<Arc<dyn Operator>>) -> Chain {
     operators.into_iter().fold(Chain::new(), |chain, it| chain.then_any(Placement::Auto, it))
 }
 
@@ -67,11 +74,11 @@ pub fn random_chains_of_floats_stay_within_the_footprint() {
         let format = formats[rng.below(4) as usize];
         let mut chain = match rng.below(4) {
             0 => Chain::new(),
-            _ => chained(drawn(rng, &sizes, most)),
+            _ => chained(drawn(rng, &sizes, most, format)),
         };
         let views = if chain.steps().is_empty() { 1 } else { rng.below(3) };
         for number in 0..views {
-            let view = View::new(&format!("{number}"), chained(drawn(rng, &sizes, most)));
+            let view = View::new(&format!("{number}"), chained(drawn(rng, &sizes, most, format)));
             chain = chain.view(view.count(1 + rng.below(3) as u32));
         }
         let files = files(&sizes, format.channels());

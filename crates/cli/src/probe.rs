@@ -80,7 +80,7 @@ pub fn open(path: &Path) -> Result<Opened, CommandError> {
 }
 
 pub fn main(options: &Options) -> Result<(), CommandError> {
-    let Opened { source, limits, strict, table, .. } = open(&options.path)?;
+    let Opened { source, limits, strict, pixels, table } = open(&options.path)?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let settings = Settings {
         samples: options.samples.unwrap_or(0),
@@ -88,6 +88,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         decode: options.decode,
         limits,
         strict: strict && !options.tolerant,
+        pixels,
     };
     let inspected = options.samples.map_or(source.len(), |samples| samples.min(source.len()));
     for warning in source.warnings() {

@@ -65,6 +65,8 @@ pub struct Report {
     /// Number of damaged samples that were accepted because `decode.strict = false`, by kind of
     /// damage.
     pub tolerated: BTreeMap<&'static str, u64>,
+    /// Number of samples whose gray values of 16 bits were clipped to 255.
+    pub clipped: u64,
     /// Number of JPEGs decoded on the CPU, by decoder. JPEGs that libjpeg-turbo decoded are counted
     /// by the reason why feedwater's own decoder was not used.
     pub jpeg: BTreeMap<&'static str, u64>,
@@ -143,6 +145,7 @@ impl Report {
             errors: stats.errors,
             excluded: stats.excluded,
             tolerated: stats.tolerated,
+            clipped: stats.clipped,
             jpeg: stats.jpeg,
             cpu_fallback: stats.cpu_fallback,
             routes: stats.routes,
@@ -238,6 +241,9 @@ impl fmt::Display for Report {
         }
         if !self.jpeg.is_empty() {
             writeln!(f, "jpeg      {}", counts(&self.jpeg))?;
+        }
+        if self.clipped > 0 {
+            writeln!(f, "clipped   {}", counted(self.clipped, "gray image of 16 bits"))?;
         }
         if !self.tolerated.is_empty() {
             writeln!(f, "tolerated {}", counts(&self.tolerated))?;

@@ -212,7 +212,7 @@ impl<'a> Sheet<'a> {
             // Images with one channel are gray.
             _ if self.shape.channels == 1 => y * width + x,
             Layout::Nchw => (channel * height + y) * width + x,
-            Layout::Nhwc => (y * width + x) * CHANNELS + channel,
+            Layout::Nhwc => (y * width + x) * self.shape.channels + channel,
         };
         let value = element(self.shape.dtype, data, at);
         let level = match &self.normalize {

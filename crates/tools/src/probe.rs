@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
+use feedwater::PixelFormat;
 use feedwater::error::{DataError, Result};
 use feedwater::internals::decode::{Decoders, JpegBy, refusal};
 use feedwater::internals::geometry::{Orientation, Size};
@@ -33,6 +34,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Whether damaged images count as unusable (`decode.strict`).
     pub strict: bool,
+    /// Pixel format to which images must be decodable (`decode.pixels`).
+    pub pixels: PixelFormat,
 }
 
 /// Result of an inspection.
@@ -126,7 +129,8 @@ const EXAMPLES: usize = 20;
 ///
 /// Labels are counted over all samples. A sample is unusable if it cannot be read, if its header
 /// cannot be parsed, or if it exceeds the limits. With `decode`, it is also unusable if the CPU
-/// decoder rejects it.
+/// decoder rejects it. For images of 16 bits and of floats, the first pixel is decoded in any case,
+/// because most files do not have such pixels.
 pub fn run(source: &dyn Source, settings: &Settings, progress: impl Fn(u64) + Sync) -> Report {
     let samples = source.len();
     let looks = if settings.samples == 0 { samples } else { settings.samples.min(samples) };
@@ -204,12 +208,18 @@ impl Look {
         self.report.bytes += bytes.len() as u64;
         self.report.largest_bytes = self.report.largest_bytes.max(bytes.len() as u64);
         let header = limits.header(bytes, settings.strict)?;
-        if settings.decode {
-            let (window, decoder) = (header.size.window(), &mut self.decoder);
+        if settings.decode || settings.pixels.is_floats() {
+            let size = if settings.decode { header.size } else { Size::new(1, 1) };
+            let (window, decoder) = (size.window(), &mut self.decoder);
             let need = SampleMemory::of_decode(decoder.memory(&header, bytes, bytes.len() as u64));
             let nothing = SampleMemory::default();
             self.room.admit((header.size, Take::Needed), &need, &nothing, || decoder.release())?;
-            let decoded = decoder.decode(bytes, &header, window, 1, &mut |_| ());
+            let decoded = match settings.pixels {
+                pixels if pixels.is_floats() => {
+                    decoder.decode_floats(bytes, &header, pixels, window, &mut |_| ())
+                }
+                _ => decoder.decode(bytes, &header, window, 1, &mut |_| ()),
+            };
             if self.room.is_beyond() {
                 decoder.release();
                 self.room.give_back();

@@ -1,27 +1,19 @@
-//! Arrays of NumPy: the format `.npy`, and the types of elements.
+//! Arrays of NumPy as fields.
 
 use super::format::unfit;
 use super::number::Number;
 use super::{FieldValue, Flat};
 use crate::error::{DataError, Reason};
 
-#[cfg(feature = "npy")]
-pub use array::{ArrayError, Start, words};
-#[cfg(feature = "npy")]
-pub use item::CHARACTER_BYTES;
-#[cfg(any(feature = "beton", feature = "npy"))]
-pub use item::Item;
+use crate::numpy::{Array, Item, MAGIC};
 
-pub use array::Array;
-
-mod array;
 mod item;
 pub mod npz;
 
 /// Returns bytes that begin like a `.npy` or `.npz` file as this file, and other values unchanged.
 pub fn file(value: FieldValue<'_>) -> FieldValue<'_> {
     match value {
-        FieldValue::Bytes(bytes) if bytes.starts_with(array::MAGIC) => FieldValue::Npy(bytes),
+        FieldValue::Bytes(bytes) if bytes.starts_with(MAGIC) => FieldValue::Npy(bytes),
         FieldValue::Bytes(bytes) if npz::is_archive(bytes) => FieldValue::Npz(bytes),
         value => value,
     }
@@ -30,7 +22,7 @@ pub fn file(value: FieldValue<'_>) -> FieldValue<'_> {
 /// Array of numbers in a `.npy` file, which it borrows.
 #[derive(Debug)]
 pub struct Numbers<'a> {
-    item: item::Item,
+    item: Item,
     elements: &'a [u8],
     /// Number of elements along each axis, slowest first.
     pub shape: Vec<usize>,

@@ -218,6 +218,7 @@ impl Loader {
         );
         warnings.extend(self.plan.shard_of_launcher());
         warnings.extend(self.engine.warnings());
+        warnings.extend(self.counters.clipping());
         warnings.extend(slow.flatten());
         warnings.extend(self.plan.repeated_pairs());
         if let Some(Err(error)) = &self.watch {

@@ -99,7 +99,10 @@ impl SamplePipeline {
         let room = Room::new(plan.room, large);
         let transform = HostTransform::new(&plan);
         let settings = &plan.settings.decode;
-        let decoder = Decoders::new().strict(settings.strict).jpeg(settings.jpeg);
+        let decoder = Decoders::new()
+            .strict(settings.strict)
+            .jpeg(settings.jpeg)
+            .background(settings.background);
         let reader = Reader::new(source.clone(), plan.clone(), meter.clone(), caches.clone());
         let views = SampleViews::new(&plan);
         Self {
@@ -184,6 +187,7 @@ impl SamplePipeline {
     }
 
     fn read(&mut self, key: SampleKey, page: &mut impl Filled) -> Result<Sample, DataError> {
+        self.decoder.forget_clipped();
         let most = self.room.most_file_bytes(self.plan.settings.limits.max_file_bytes);
         if self.room.is_crowded() {
             self.release();
@@ -402,6 +406,7 @@ impl SamplePipeline {
             outcome: Outcome::Decoded(route),
             cpu_fallback: None,
             tolerated,
+            clipped: on_cpu && self.decoder.has_clipped(),
             jpeg,
             repeat: 0,
             replaces: None,

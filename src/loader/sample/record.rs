@@ -34,6 +34,9 @@ pub struct SampleRecord {
     /// Damage that was accepted because of `decode.strict = false`. If an image has several kinds
     /// of damage, this is one of them. Damage outside of the decoded window may not be detected.
     pub tolerated: Option<Tolerated>,
+    /// Whether gray values of 16 bits were clipped to 255, because the image was decoded to a pixel
+    /// format of 8 bits.
+    pub clipped: bool,
     /// Decoder on the CPU, if the image is a JPEG and was not in a cache of decoded images.
     pub jpeg: Option<JpegBy>,
     /// Number of earlier places of the epoch, over all shards, that have the same sample, from 0 to
@@ -69,6 +72,7 @@ impl SampleRecord {
         outcome: Outcome::Substituted,
         cpu_fallback: None,
         tolerated: None,
+        clipped: false,
         jpeg: None,
         repeat: 0,
         replaces: None,

@@ -67,6 +67,8 @@ fn add_totals(stats: &Stats, out: &mut Exposition) {
     out.counters("feedwater_errors_total", help, "reason", &counts(&stats.errors));
     let help = "Corrupt samples that decode.strict = false accepted, by kind of damage.";
     out.counters("feedwater_tolerated_total", help, "damage", &counts(&stats.tolerated));
+    let help = "Samples whose gray values of 16 bits were clipped to 255.";
+    out.counter("feedwater_clipped_total", help, stats.clipped as f64);
     let help = "JPEGs decoded on the CPU, by decoder and reason for libjpeg-turbo.";
     out.counters("feedwater_jpegs_total", help, "decoder", &counts(&stats.jpeg));
     let help = "Samples that fell back to the CPU although the plan has operators on the device, by reason.";

@@ -14,11 +14,13 @@ pub use one_of::OneOf;
 pub use random_apply::RandomApply;
 pub use random_order::RandomOrder;
 pub use some_of::SomeOf;
+pub use with_alpha::WithAlpha;
 
 mod one_of;
 mod random_apply;
 mod random_order;
 mod some_of;
+mod with_alpha;
 
 /// Names of the combinators, as in TOML. The operators of a combinator are under the key
 /// `operators`.

@@ -55,6 +55,10 @@ impl Operator for Cutout {
         Ok(())
     }
 
+    fn fills_channels(&self) -> bool {
+        true
+    }
+
     fn channels(&self, input: usize) -> Result<usize, String> {
         equal_values(Self::NAME, "fill", self.fill, input)
     }

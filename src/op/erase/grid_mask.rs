@@ -75,6 +75,10 @@ impl Operator for GridMask {
         check_pair("shift_y", self.shift_y, -65_535.0, 65_535.0)
     }
 
+    fn fills_channels(&self) -> bool {
+        true
+    }
+
     fn channels(&self, input: usize) -> Result<usize, String> {
         equal_values(Self::NAME, "fill", self.fill, input)
     }

@@ -154,6 +154,10 @@ impl Operator for RandomErasing {
         Ok(())
     }
 
+    fn fills_channels(&self) -> bool {
+        self.mode == ErasingMode::Const
+    }
+
     fn channels(&self, input: usize) -> Result<usize, String> {
         equal_values(Self::NAME, "value", self.value, input)?;
         equal_values(Self::NAME, "std", self.std, input)

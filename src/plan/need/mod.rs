@@ -5,14 +5,14 @@
 use crate::decode::DecodeMemory;
 use crate::geometry::Size;
 use crate::header::{Format, Header};
-use crate::image::PixelType;
+use crate::image::{PixelFormat, PixelType};
 use crate::op::kind::resample::Params as Resampling;
 use crate::op::kind::{Execution, Executor};
 use crate::op::resample::{ScratchBytes, TableBounds, WORDS};
 use crate::op::{Bounds, Kinds, Operator, Resize};
 use crate::tensor::CHANNELS;
 
-use super::windows::{Input, Stage, Windows, bytes_of};
+use super::windows::{Ends, Input, Stage, Windows, bytes_of};
 use super::{Plan, SamplePlan};
 
 mod room;
@@ -159,6 +159,7 @@ impl Plan {
         decode: DecodeMemory,
         scratch: &mut SamplePlan,
     ) -> SampleMemory {
+        let decode = self.decode_memory(header, decode);
         let mut need = SampleMemory { file: file_bytes, ..SampleMemory::of_decode(decode) };
         let turned = self.settings.decode.orientation && !header.orientation.is_upright();
         let stored = header.size;
@@ -180,6 +181,16 @@ impl Plan {
         need.masks = self.mask_bytes(self.followers(None), size, &scratch.stages);
         self.add_views(0..self.views.len(), (header, size), scratch, &mut need);
         need
+    }
+
+    /// Memory for decoding an image with this header to the pixel format of the chain, if decoding
+    /// it to RGB takes `decode`.
+    pub(in crate::plan) fn decode_memory(
+        &self,
+        header: &Header,
+        decode: DecodeMemory,
+    ) -> DecodeMemory {
+        decode.of_format(header, self.pixel_format(), self.settings.decode.background.is_some())
     }
 
     /// Shorter side to which `cache.presize` resizes an image of this size. `None` if it does not
@@ -238,6 +249,8 @@ impl Plan {
         }
         need.add_rows(line, values, read);
         need.windows = self.windows(stages, wanted, turned);
+        need.tables = need.tables.saturating_mul(self.lists_of_actions() as u64);
+        need.add_alpha(self.pixel_format());
     }
 
     /// Sets the sizes of the images between passes for a planned sample.
@@ -250,7 +263,7 @@ impl Plan {
     /// Memory for images, rows and resampling of a planned sample. Its total is at most that of the
     /// bound from the sample's header, unless the largest output of an operator cannot be computed.
     pub fn drawn_memory(&self, sample: &SamplePlan) -> SampleMemory {
-        Self::passes(sample, |place, params| {
+        self.passes(sample, |place, params| {
             let (axes, table) = (&params.axes, sample.actions.table_of(place));
             let (columns, rows) = (axes.columns(table), axes.rows(table));
             TableBounds {
@@ -266,12 +279,13 @@ impl Plan {
     pub(in crate::plan) fn most_drawn_memory(&self, sample: &mut SamplePlan) -> SampleMemory {
         sample.window = sample.upright.window();
         self.set_windows(sample);
-        Self::passes(sample, |_, params| params.table_bounds())
+        self.passes(sample, |_, params| params.table_bounds())
     }
 
     /// Memory for the passes of a sample. `tables` returns the bounds on the table of an action
     /// that resamples.
     fn passes(
+        &self,
         sample: &SamplePlan,
         tables: impl Fn(usize, &Resampling) -> TableBounds,
     ) -> SampleMemory {
@@ -297,6 +311,7 @@ impl Plan {
             }
         }
         need.add_rows(line, values, read);
+        need.add_alpha(self.pixel_format());
         need
     }
 
@@ -304,17 +319,20 @@ impl Plan {
     /// whole chain runs on the CPU, or one of the possible prefixes of the chain runs on the CPU
     /// before the GPU part.
     fn windows(&self, stages: &[Stage], decoded: Size, turned: bool) -> [u64; 6] {
+        let pixels = self.pixel_format().pixel_type();
+        if self.pixel_format().has_alpha() {
+            return Windows::of(stages, (pixels, decoded), Input::Stored, Ends::EachAction);
+        }
         let input = match (self.reads_image, turned || self.pixel_format().is_floats()) {
             (true, _) => Input::Image,
             (false, true) => Input::Stored,
             (false, false) => Input::Rows,
         };
-        let pixels = self.pixel_format().pixel_type();
-        let whole = Windows::of(stages, (pixels, decoded), input, true);
+        let whole = Windows::of(stages, (pixels, decoded), input, Ends::Tensor);
         let splits = self.device.iter().flat_map(|device| {
             device.splits.iter().map(|cut| {
                 let before = stages.iter().take_while(|it| it.operator < cut.first).count();
-                let windows = Windows::of(&stages[..before], (pixels, decoded), input, false);
+                let windows = Windows::of(&stages[..before], (pixels, decoded), input, Ends::Image);
                 // Decoded pixels are transferred only if they fit into a page.
                 let most = if cut.first == 0 { device.pixels_bytes as u64 } else { u64::MAX };
                 windows.map(|bytes| bytes.min(most))
@@ -405,7 +423,18 @@ impl SampleMemory {
 
     /// Adds the memory of the pixel rows that are stored between passes. Pointwise actions need a
     /// row of bytes and one of floats (`values` bytes each) with `line` columns. A stencil or warp
-    /// needs a row of bytes with `read` columns.
+    /// needs a row of bytes with `read` columns. Doubles the memory of the passes if the format has
+    /// an alpha channel, which is an image of its own.
+    fn add_alpha(&mut self, format: PixelFormat) {
+        if !format.has_alpha() {
+            return;
+        }
+        let twice = |bytes: u64| bytes.saturating_mul(2);
+        self.resampling = ScratchBytes(self.resampling.0.map(twice));
+        self.windows = self.windows.map(twice);
+        self.rows = twice(self.rows);
+    }
+
     fn add_rows(&mut self, line: u32, values: usize, read: u32) {
         let line = u64::from(line) * (CHANNELS * (1 + values)) as u64;
         let read = u64::from(read) * CHANNELS as u64;

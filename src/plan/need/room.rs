@@ -142,8 +142,13 @@ impl Plan {
         let mut needs: Vec<SampleMemory> = samples.iter().map(bound).collect();
         if self.views.iter().any(|view| view.field.is_some()) {
             // Fields often have PNGs beside the JPEGs of the samples.
+            let views = self.views.iter().filter(|view| view.field.is_some());
             for (need, sample) in needs.iter_mut().zip(samples) {
-                *need = need.max(&SampleMemory::of_decode(png_memory(sample.header.size)));
+                let (header, decode) = png_memory(sample.header.size);
+                for view in views.clone() {
+                    let decode = view.plan.decode_memory(&header, decode);
+                    *need = need.max(&SampleMemory::of_decode(decode));
+                }
             }
         }
         let is_large = |it: &usize| needs[*it].total() > large_image_memory;
@@ -198,15 +203,18 @@ impl Plan {
     }
 }
 
-/// Memory for decoding a PNG of this size with 16 bits per channel that is not interlaced.
-fn png_memory(size: Size) -> DecodeMemory {
+/// Header of a PNG of this size, and memory for decoding it if it has 16 bits per channel and is
+/// not interlaced.
+fn png_memory(size: Size) -> (Header, DecodeMemory) {
     // The first bytes of a file. The last five are depth, color type, two methods and interlacing.
     const HEAD: [u8; 29] = {
         let mut head = [0; 29];
         (head[24], head[25]) = (16, 6);
         head
     };
-    decode::memory_bytes(&Header { format: Format::Png, ..header_of(size) }, &HEAD, 0)
+    let header = Header { format: Format::Png, ..header_of(size) };
+    let decode = decode::memory_bytes(&header, &HEAD, 0);
+    (header, decode)
 }
 
 /// Header of upright pixels of this size.

@@ -1,7 +1,9 @@
 //! Checks of user settings that need no source, machine or GPU.
 
+use crate::decode::JpegDecoder;
 use crate::error::{Error, Result};
-use crate::op::{Operator, Resize};
+use crate::image::PixelFormat;
+use crate::op::{Operator, Resize, View};
 
 use super::super::Route;
 use super::super::values::MOST;
@@ -107,9 +109,9 @@ impl CacheSettings {
             let problem = "stores images at full size, but decode.prescale reduces them; remove one of the two";
             return Err(Error::config("cache.decoded", problem));
         }
-        if self.decoded.is_some() && decode.pixels.is_floats() {
+        if self.decoded.is_some() && decode.pixels != PixelFormat::U8x3 {
             let problem = format!(
-                "stores pixels of 8 bits, but decode.pixels is {}; remove cache.decoded, or use \
+                "stores u8x3 pixels, but decode.pixels is {}; remove cache.decoded, or use \
                  cache.encoded",
                 decode.pixels.name()
             );
@@ -129,6 +131,24 @@ impl CacheSettings {
 }
 
 impl DecodeSettings {
+    /// Checks that the settings for JPEGs have an effect: that the sample's image, or a view of a
+    /// field, can be a JPEG.
+    pub(in crate::plan) fn check_jpegs(&self, views: &[View]) -> Result<()> {
+        let of_fields = views.iter().filter(|view| view.field.is_some());
+        let mut of_fields = of_fields.map(|view| view.pixels.unwrap_or_default());
+        if !self.pixels.is_floats() || of_fields.any(|pixels| !pixels.is_floats()) {
+            return Ok(());
+        }
+        let keys = [("prescale", self.prescale), ("jpeg", self.jpeg != JpegDecoder::Auto)];
+        let Some((key, _)) = keys.iter().find(|it| it.1) else { return Ok(()) };
+        let problem = format!(
+            "is for JPEGs, which cannot be decoded to {} pixels (decode.pixels); remove \
+             decode.{key}",
+            self.pixels.name()
+        );
+        Err(Error::config(format!("decode.{key}"), problem))
+    }
+
     fn check(&self) -> Result<()> {
         if self.routes.is_empty() {
             let names = Route::ALL.map(Route::name).join(", ");
@@ -141,6 +161,29 @@ impl DecodeSettings {
                 let problem = format!("{} is already in this list; remove it here", route.name());
                 return Err(Error::config(key, problem));
             }
+        }
+        let takes_background = matches!(self.pixels, PixelFormat::U8 | PixelFormat::U8x3);
+        if self.background.is_some() && !takes_background {
+            let problem = format!(
+                "is the colour under transparent images that are decoded to u8 or u8x3, but \
+                 decode.pixels is {}; remove decode.background, or change decode.pixels",
+                self.pixels.name()
+            );
+            return Err(Error::config("decode.background", problem));
+        }
+        let on_gpu = [
+            ("routes", self.routes != Self::default().routes),
+            ("max_cpu_threads", self.max_cpu_threads.is_some()),
+            ("hardware_group", self.hardware_group.is_some()),
+        ];
+        let without_effect = on_gpu.iter().find(|it| it.1 && self.pixels.is_only_on_cpu());
+        if let Some((key, _)) = without_effect {
+            let problem = format!(
+                "is for decoding on a GPU, but images are decoded on the CPU, because \
+                 decode.pixels is {}; remove decode.{key}",
+                self.pixels.name()
+            );
+            return Err(Error::config(format!("decode.{key}"), problem));
         }
         if self.max_cpu_threads == Some(0) {
             let problem = "must be at least 1, is 0; leave it out for no limit";

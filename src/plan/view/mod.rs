@@ -382,7 +382,7 @@ impl Plan {
     /// the chain.
     pub(super) fn source_of_floats(&self, place: &str) -> String {
         match self.pixel_format() {
-            PixelFormat::U8x3 => format!(
+            format if !format.is_floats() => format!(
                 "the operator normalize{place} makes floats; choose f32, f16 or bf16, or remove \
                  normalize"
             ),

@@ -173,7 +173,9 @@ impl Plan {
         decode: DecodeMemory,
         scratch: &mut SamplePlan,
     ) -> SampleMemory {
-        let mut need = SampleMemory::of_decode(decode);
+        // All views of a group have the same pixel format.
+        let plan = members.first().map_or(self, |&number| &self.views[number].plan);
+        let mut need = SampleMemory::of_decode(plan.decode_memory(header, decode));
         let upright = self.orientation(header).upright_size(header.size);
         self.add_views(members.iter().copied(), (header, upright), scratch, &mut need);
         need
@@ -208,8 +210,10 @@ impl Plan {
             bounds.push(of_view.tables);
             let outputs = u64::from(view.outputs());
             need.views[0] = need.views[0].saturating_add(of_view.tables.saturating_mul(outputs));
-            need.views[1] =
-                need.views[1].max(bytes_of(view.plan.pixel_format().pixel_type(), image));
+            let format = view.plan.pixel_format();
+            let images = view.plan.lists_of_actions() as u64;
+            let shared = bytes_of(format.pixel_type(), image).saturating_mul(images);
+            need.views[1] = need.views[1].max(shared);
             *need = need.max(&SampleMemory { tables: 0, ..of_view });
         }
         scratch.view_tables = bounds;

@@ -1,7 +1,7 @@
 //! Header and fields of a `.beton` file.
 
 use crate::error::{DataError, Reason};
-use crate::field::numpy::Item;
+use crate::numpy::Item;
 use crate::source::records::{FileError, Window};
 
 /// Size of the header in bytes: version, number of fields, page size, number of samples, pointer to

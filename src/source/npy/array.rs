@@ -1,6 +1,6 @@
 //! Reads the header of a `.npy` file.
 
-use crate::field::numpy::{Array, ArrayError, Start};
+use crate::numpy::{Array, ArrayError, Start};
 use crate::source::records::FileError;
 use crate::storage::File;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::array;
 use super::wrong;
 use crate::error::{Error, Result};
-use crate::field::numpy::{Array, Item, words};
+use crate::numpy::{Array, Item, words};
 use crate::source::records::FileError;
 use crate::storage::{File, Storage};
 

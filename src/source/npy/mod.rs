@@ -14,10 +14,10 @@ use super::{
     without_images,
 };
 use crate::error::{DataError, Error, Reason, Redacted, Result};
-use crate::field::numpy::{Array, Item, words};
 use crate::footprint::counted;
 use crate::geometry::Size;
 use crate::header::PnmHead;
+use crate::numpy::{Array, Item, head, words};
 use crate::storage::{self, File, Stamp, Storage};
 use crate::tensor::CHANNELS;
 
@@ -34,15 +34,17 @@ mod labels;
 /// * A path is a file, a directory (its visible files whose names end in `.npy`, except the files
 ///   of labels and fields), or a pattern such as `train-*.npy` (`*` and `?` in the last part).
 ///   Samples are ordered by path, then file name, then index on the first axis.
-/// * The elements are `uint8`, 0 to 255, in C order. The shape is (samples, height, width, 3) for
-///   RGB, and (samples, height, width) or (samples, height, width, 1) for gray. With channels
-///   first, it is (samples, 3, height, width) or (samples, 1, height, width). Ambiguous shapes are
-///   read as channels last. An array of three axes is an error if its last axis has at most 4
-///   elements, because it may be a single image. Errors for other shapes and types suggest a
-///   supported form.
-/// * An image is returned as PNM: a header of up to 32 bytes, then the pixels. An image takes one
-///   positioned read. If an image with channels first has more than 16384 pixels, it takes three
-///   reads per 16384 pixels.
+/// * The elements are `uint8`, `uint16` or `float32`, in C order. Arrays of 16 bits and of floats
+///   need another pixel format than `u8x3` (`decode.pixels`). The shape is (samples, height, width,
+///   3) for RGB, (samples, height, width, 4) for RGB with alpha, and (samples, height, width) or
+///   (samples, height, width, 1) for gray. With channels first, it is (samples, 3, height, width),
+///   (samples, 4, height, width) or (samples, 1, height, width). Ambiguous shapes are read as
+///   channels last. An array of three axes is an error if its last axis has at most 4 elements,
+///   because it may be a single image. Errors for other shapes and types suggest a supported form.
+/// * An image of bytes without alpha is returned as PNM: a header of up to 32 bytes, then the
+///   pixels. Other images are returned as `.npy` files with one image. An image takes one
+///   positioned read. If an image of bytes with three channels first has more than 16384 pixels, it
+///   takes three reads per 16384 pixels.
 /// * Samples are copied from a memory mapping of the file (`storage.map`). If the file is truncated
 ///   while it is used, the sample is an error.
 /// * The source keeps no table of samples, because the shape of an array determines the offsets of
@@ -94,6 +96,10 @@ struct Stack {
     start: u64,
     size: Size,
     channels: Channels,
+    /// Header of an image as PNM or `.npy`.
+    head: Vec<u8>,
+    /// Size of the pixels of an image in bytes.
+    bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +110,8 @@ enum Channels {
     Last,
     /// Three channels, one plane each.
     First,
+    /// As stored, in a `.npy` file.
+    Array,
 }
 
 impl Sealed for Npy {}
@@ -249,14 +257,13 @@ impl Source for Npy {
             return Err(without_images());
         }
         let stack = self.stack(index);
-        let (head, bytes) = (stack.head(), stack.bytes());
-        super::check_size(head.bytes().len() as u64 + bytes, limit)?;
-        let head = head.bytes();
+        let (head, bytes) = (&stack.head[..], stack.bytes);
+        super::check_size(head.len() as u64 + bytes, limit)?;
         let (before, space) = page.space(head.len() + bytes as usize)?.split_at_mut(head.len());
         before.copy_from_slice(head);
         let at = stack.start + bytes * (index - stack.samples.start);
         match stack.channels {
-            Channels::Gray | Channels::Last => stack.read(at, space),
+            Channels::Gray | Channels::Last | Channels::Array => stack.read(at, space),
             Channels::First => stack.read_planes(at, space),
         }
     }
@@ -290,7 +297,7 @@ impl Source for Npy {
 
 impl Hints for Npy {
     fn largest_bytes(&self) -> Option<u64> {
-        let bytes = self.stacks.iter().map(|it| it.head().bytes().len() as u64 + it.bytes());
+        let bytes = self.stacks.iter().map(|it| it.head.len() as u64 + it.bytes);
         bytes.max()
     }
 
@@ -305,7 +312,8 @@ impl Hints for Npy {
     }
 
     fn memory_bytes(&self) -> u64 {
-        let paths: usize = self.stacks.iter().map(|stack| stack.path.capacity()).sum();
+        let paths = self.stacks.iter().map(|it| it.path.capacity() + it.head.capacity());
+        let paths: usize = paths.sum();
         let labels = self.labels.as_ref().map_or(0, Labels::memory_bytes);
         let files: u64 = self.stacks.iter().map(|stack| stack.file.memory_bytes()).sum();
         let fields: u64 = self.fields.iter().map(FieldArrays::memory_bytes).sum();
@@ -336,24 +344,19 @@ impl Stack {
         let images =
             images(&array).map_err(|problem| wrong("npy", &path, FileError::new(0, problem)))?;
         let (count, size, channels) = images;
+        let pnm = |head: PnmHead| head.bytes().to_vec();
+        let (head, channel_bytes) = match channels {
+            Channels::Gray => (pnm(PnmHead::gray(size)), 1),
+            Channels::Last | Channels::First => (pnm(PnmHead::rgb(size)), CHANNELS as u64),
+            Channels::Array => {
+                let channels = array.shape[1..].iter().product::<u64>() / size.pixels();
+                (head(array.item, &array.shape[1..]), channels * array.item.bytes)
+            }
+        };
+        let bytes = channel_bytes * size.pixels();
         let samples = first..first + count;
         let file = storage.map(file);
-        Ok(Self { path, file, stamp, samples, start: array.start, size, channels })
-    }
-
-    fn head(&self) -> PnmHead {
-        match self.channels {
-            Channels::Gray => PnmHead::gray(self.size),
-            Channels::Last | Channels::First => PnmHead::rgb(self.size),
-        }
-    }
-
-    /// Size of an image in bytes.
-    fn bytes(&self) -> u64 {
-        match self.channels {
-            Channels::Gray => self.size.pixels(),
-            Channels::Last | Channels::First => CHANNELS as u64 * self.size.pixels(),
-        }
+        Ok(Self { path, file, stamp, samples, start: array.start, size, channels, head, bytes })
     }
 
     /// Fills the buffer from offset `at`, and checks that the file has not changed since it was
@@ -393,13 +396,13 @@ impl Stack {
 /// Returns the number, size and channel layout of the images. The error message suggests a
 /// supported form.
 fn images(array: &Array) -> Result<(u64, Size, Channels), String> {
-    const BYTE: Item = Item { kind: b'u', bytes: 1, big_endian: false };
+    let Item { kind, bytes, .. } = array.item;
     let shape = words(&array.shape);
-    if array.item != BYTE {
+    if !matches!((kind, bytes), (b'u', 1 | 2) | (b'f', 4)) {
         let item = array.item.words();
         return Err(format!(
-            "the elements have the type {item}, but must be |u1; write the pixels as np.uint8, 0 \
-             to 255"
+            "the elements have the type {item}, but must be |u1, <u2 or <f4; write the pixels as \
+             np.uint8, 0 to 255, as np.uint16 or as np.float32"
         ));
     }
     let (count, height, width, channels) = match array.shape[..] {
@@ -414,10 +417,8 @@ fn images(array: &Array) -> Result<(u64, Size, Channels), String> {
         [count, height, width, 1] => (count, height, width, Channels::Gray),
         [count, 3, height, width] => (count, height, width, Channels::First),
         [count, 1, height, width] => (count, height, width, Channels::Gray),
-        [_, _, _, 4] => {
-            return Err(format!(
-                "the shape {shape} has an alpha channel, which is not supported; write x[..., :3]"
-            ));
+        [count, height, width, 4] | [count, 4, height, width] => {
+            (count, height, width, Channels::Array)
         }
         [_, _] => {
             return Err(format!(
@@ -427,10 +428,12 @@ fn images(array: &Array) -> Result<(u64, Size, Channels), String> {
         _ => {
             return Err(format!(
                 "the shape {shape} is not a stack of images; supported are (samples, height, \
-                 width, 3), (samples, 3, height, width) and (samples, height, width)"
+                 width, 3), (samples, 3, height, width) and (samples, height, width), with 4 \
+                 instead of 3 for images with alpha"
             ));
         }
     };
+    let channels = if bytes == 1 { channels } else { Channels::Array };
     // A PNM has sides of at most `i32::MAX` pixels.
     let side =
         |pixels: u64| u32::try_from(pixels).ok().filter(|&it| it > 0 && it <= i32::MAX as u32);

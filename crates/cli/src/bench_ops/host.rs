@@ -77,7 +77,8 @@ impl<'a> Bench<'a> {
             page: HostPage::default(),
             decoder: Decoders::new()
                 .strict(plan.settings.decode.strict)
-                .jpeg(plan.settings.decode.jpeg),
+                .jpeg(plan.settings.decode.jpeg)
+                .background(plan.settings.decode.background),
             transform: HostTransform::new(plan),
             full_decoder: FullDecoder::new(
                 plan.settings.cache.presize,

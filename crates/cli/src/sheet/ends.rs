@@ -19,7 +19,7 @@ pub type Ends = [[f32; 2]; CHANNELS];
 /// to 255. NaN if the decoded numbers have no known range.
 pub fn normalization(plan: &Plan) -> Option<Ends> {
     match plan.settings.decode.pixels {
-        PixelFormat::U8x3 => of_bytes(plan),
+        format if !format.is_floats() => of_bytes(plan),
         format if format.is_as_stored() => Some([[f32::NAN; 2]; CHANNELS]),
         format => Some(of_floats(plan, format)),
     }

@@ -8,17 +8,24 @@ use std::process::Command;
 
 use crate::common::{jpeg, png, progressive};
 use crate::words::{has_words, row};
-use feedwater::Error;
 use feedwater::internals::header::Header;
 use feedwater::plan::{Limits, Route};
 use feedwater::source::{self, Memory, Source};
 use feedwater::storage::Storage;
+use feedwater::{Error, PixelFormat};
 use feedwater_tools::probe::{self, Report, Settings};
 use serde_json::Value;
 use tempfile::TempDir;
 
 fn settings() -> Settings {
-    Settings { samples: 0, threads: 3, decode: false, limits: Limits::default(), strict: true }
+    Settings {
+        samples: 0,
+        threads: 3,
+        decode: false,
+        limits: Limits::default(),
+        strict: true,
+        pixels: PixelFormat::U8x3,
+    }
 }
 
 fn look(source: &dyn Source) -> Report {

@@ -87,6 +87,7 @@ pub(super) fn extension(format: Format, bytes: &[u8]) -> Option<&'static str> {
             _ => "ppm",
         },
         Format::Pfm => "pfm",
+        Format::Npy => "npy",
         Format::Bmp => "bmp",
         Format::Gif => "gif",
         Format::Tiff => "tif",

@@ -1,15 +1,16 @@
-//! Encodes arrays in fields as PNM or PFM files, which the image decoders read.
+//! Encodes arrays in fields as PNM, PFM or `.npy` files, which the image decoders read.
 
 use crate::error::{DataError, Reason, reserve};
 use crate::field::Flat;
 use crate::footprint;
 use crate::image::PixelFormat;
+use crate::numpy::{self, Item};
 
 /// Integers up to this number are exact in f32.
 const MOST_EXACT: i64 = 1 << 24;
 
-/// Writes an array `[height, width]` or `[height, width, channels]` as a PNM or PFM file of at most
-/// `limit` bytes, whose decoded pixels of this format have the numbers of the array.
+/// Writes an array `[height, width]` or `[height, width, channels]` as a PNM, PFM or `.npy` file of
+/// at most `limit` bytes, whose decoded pixels of this format have the numbers of the array.
 ///
 /// # Errors
 /// [`Reason::Field`] for other shapes, and for numbers that the format cannot hold.
@@ -26,11 +27,15 @@ pub(super) fn write(
         Stored::Floats => (size_of::<f32>(), true),
     };
     let head = match (is_pfm, channels) {
-        (true, 1) => format!("Pf\n{width} {height}\n-1\n"),
-        (true, _) => format!("PF\n{width} {height}\n-1\n"),
+        (true, 1) => format!("Pf\n{width} {height}\n-1\n").into_bytes(),
+        (true, _) => format!("PF\n{width} {height}\n-1\n").into_bytes(),
+        (false, 4) => {
+            let item = Item { kind: b'u', bytes: 1, big_endian: false };
+            numpy::head(item, &[height, width, 4].map(|side| side as u64))
+        }
         (false, _) => {
             let (kind, white) = (if channels == 1 { 5 } else { 6 }, (1u32 << (8 * sample)) - 1);
-            format!("P{kind} {width} {height} {white}\n")
+            format!("P{kind} {width} {height} {white}\n").into_bytes()
         }
     };
     let row = channels.saturating_mul(width);
@@ -45,7 +50,7 @@ pub(super) fn write(
     }
     file.clear();
     reserve::reserve(file, bytes)?;
-    file.extend_from_slice(head.as_bytes());
+    file.extend_from_slice(&head);
     match numbers {
         Flat::Bytes(list) => file.extend_from_slice(list),
         Flat::Integers(list) if !is_pfm => {
@@ -62,11 +67,17 @@ pub(super) fn write(
 fn sides(shape: &[usize], format: PixelFormat) -> Result<(usize, usize, usize), DataError> {
     match *shape {
         [height, width, 3] => Ok((height, width, 3)),
-        [height, width] | [height, width, 1] if format.is_floats() => Ok((height, width, 1)),
+        [height, width] | [height, width, 1] if format != PixelFormat::U8x3 => {
+            Ok((height, width, 1))
+        }
+        [height, width, 4] if format.has_alpha() => Ok((height, width, 4)),
         _ => {
-            let shapes = match format.is_floats() {
-                true => "[height, width], [height, width, 1] or [height, width, 3]",
-                false => "[height, width, 3]",
+            let shapes = match format {
+                PixelFormat::U8x3 => "[height, width, 3]",
+                _ if format.has_alpha() => {
+                    "[height, width], or [height, width, channels] with 1, 3 or 4 channels"
+                }
+                _ => "[height, width], [height, width, 1] or [height, width, 3]",
             };
             Err(wrong(format!(
                 "is an array of shape {shape:?}, and an image of {} pixels has {shapes}",

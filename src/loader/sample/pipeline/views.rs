@@ -296,9 +296,7 @@ impl SamplePipeline {
     ) -> Result<(), DataError> {
         let decoded = self.decode_shared(planned)?;
         let Self { plan, sample, transform, views, .. } = self;
-        let image = views.image.image();
-        transform.set_shape(plan.shape);
-        transform.run_image(&sample.actions, 0..plan.steps.len(), image, Some(out))?;
+        transform.run_decoded(plan, &sample.actions, &views.image, out)?;
         self.count_shared(&decoded);
         Ok(())
     }
@@ -442,8 +440,7 @@ fn run(
         begin = if number == last { begin + plan.shape.sample_bytes() } else { 0 };
         last = number;
         let out = &mut cell.part(columns[number])[begin..][..plan.shape.sample_bytes()];
-        transform.set_shape(plan.shape);
-        transform.run_image(&output.actions, 0..plan.steps.len(), image.image(), Some(out))?;
+        transform.run_decoded(plan, &output.actions, image, out)?;
     }
     Ok(())
 }

@@ -12,7 +12,8 @@ use super::item::Item;
 const MOST_HEADER_BYTES: u32 = 1 << 16;
 /// Largest number of dimensions in NumPy.
 const MOST_DIMENSIONS: usize = 64;
-pub(super) const MAGIC: &[u8; 6] = b"\x93NUMPY";
+/// First bytes of a file.
+pub const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
 /// Array in a `.npy` file.
 #[derive(Debug, PartialEq, Eq)]
@@ -146,6 +147,18 @@ impl ArrayError {
         );
         Self::new(at, problem)
     }
+}
+
+/// Start and header of a `.npy` file (version 1.0) with an array of this type and shape, in C
+/// order. The elements follow.
+pub fn head(item: Item, shape: &[u64]) -> Vec<u8> {
+    const ALIGNED: usize = 64;
+    let (descr, shape) = (item.words(), words(shape));
+    let literal = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+    let len = (10 + literal.len() + 1).next_multiple_of(ALIGNED) - 10;
+    let mut head = [&MAGIC[..], &[1, 0], &(len as u16).to_le_bytes()].concat();
+    head.extend(format!("{literal:<width$}\n", width = len - 1).bytes());
+    head
 }
 
 /// Formats a shape like Python, such as `(3,)`.
