@@ -283,7 +283,8 @@ _refuse_calls(View, "write fw.view(operators, ...), or fw.image(field, operators
 
 @suggesting("fw.view")
 def view(transform: Operator | Sequence[Operator], *, count: int | None = None, like: str | None = None, dtype: Any = None) -> View:
-    """A column with another output of the sample's image, such as a small crop. The image is decoded once for all views.
+    """A column with another output of the sample's image, such as a small crop. The image is decoded once for all views. On a GPU, kernels
+    compute the view if all its operators and all operators of the loader have kernels. Otherwise the CPU computes it.
 
     * ``transform``: operators, as for :class:`feedwater.Loader`, that end in a fixed size. The loader settings of a recipe, such as
       ``shuffle``, have no effect in a view, with two exceptions: the element type (``dtype`` below), and ``last_batch="partial"``. The loader

@@ -28,7 +28,7 @@ impl Encoded {
             };
         }
         if item.hasattr("__array_interface__").unwrap_or(false) {
-            return npy(item).and_then(|file| file.extract()).map(Encoded::Bytes).ok();
+            return npy(item).ok()?.extract().map(Encoded::Bytes).ok();
         }
         let bytes = item.extract().map(Encoded::Bytes).ok();
         bytes.or_else(|| item.extract().map(Encoded::File).ok())
