@@ -47,7 +47,7 @@ def beton(
       size.
     * All fields but images are fields of the samples, by the names in the file, which have at most
       16 bytes: numbers, JSON, arrays as flat lists, and a ``BytesField`` as a text if it is UTF-8 and
-      otherwise as bytes.
+      otherwise as bytes. The second source of a join needs no image.
     * A label that is stored as a float must be a whole number, as in all sources: ``3.0`` is 3. Any
       other float is an error.
     * An image is a JPEG or raw pixels. The writer chooses for each sample (``write_mode`` of ``jpg``,
@@ -84,7 +84,8 @@ def coco(
 
     * The samples are the ``images`` in file order, including images without annotations (``skip_empty``
       skips and counts these). The ``file_name`` of an image is relative to the folder ``images``. This
-      folder must exist and contain at least one of the images. A missing image is a sample error.
+      folder must exist and contain at least one of the images, except in the second source of a
+      join. A missing image is a sample error.
     * ``Annotations::objects`` returns the ``annotations`` of an image in file order: box, category,
       ``iscrowd``, ``area`` (default: the area of the box), ``id``, and polygons or run lengths, including
       pycocotools' compressed form. The label of an object is the position of its category among all
@@ -167,6 +168,8 @@ def directory(
     * The setting ``side_files`` makes ``Fields`` of files beside the images. A
       file ending in ``.json`` is JSON. Any other file is text if it is UTF-8, and bytes otherwise. A
       file that does not exist is a missing value. A file that cannot be read is a sample error.
+    * The second source of a join needs no images. Without ``side_files``, the samples there are all
+      files, or those with the given ``extensions``, and the contents of a file are the field ``value``.
 
     Settings:
 
@@ -261,8 +264,10 @@ def lmdb(
       value decides whether all values are Datums or encoded images. A Datum of raw pixels (blue,
       green and red planes, or gray) becomes a PNM of RGB or gray. A Datum of floats is an error.
     * The fields of a sample are its ``key``, and ``label``, ``channels``, ``height``, ``width`` and
-      ``float_data`` if its Datum has them. When fields are first read, the keys are read again, and
-      the position of each key is stored (8 bytes).
+      ``float_data`` if its Datum has them. In the second source of a join, values need no image, and
+      a value that is no Datum is the field ``value``: a text if it is UTF-8, and otherwise bytes.
+      When fields are first read, the keys are read again, and the position of each key is stored (8
+      bytes).
     * On first use, the pages of keys and the beginning of each value are read. The resulting table
       is stored beside each file (hidden, ending in ``.feedwater1``) or in the cache directory.
       Afterwards each image takes one read. LMDB has no checksums of contents. Damage from before
@@ -309,7 +314,9 @@ def npy(
       its images. Labels have the same size in memory as in their file.
     * The fields of a sample are the values of the arrays in the setting ``fields``. Elements are
       booleans, integers, floats of 16, 32 or 64 bits, or texts (``U``, ``S``), in any byte order. The
-      first axis of an array has the samples. An array of texts has no other axis.
+      first axis of an array has the samples. An array of texts has no other axis. In the second
+      source of a join, no files of images are needed: arrays that are not in ``fields`` are the field
+      ``value``.
     * Opening fails with the byte offset if the length of a file does not match its shape. If the
       file changes after opening, its samples are errors. The format has no checksums, so this
       source does not detect damaged pixels.
@@ -390,7 +397,9 @@ def recordio(
       write records in the order of the index.
     * A label is an integer that is stored as a float. If records have lists of labels, the settings
       must select one label.
-    * The fields of a sample are ``label``, a flat list of one or all of its labels, and ``id``.
+    * The fields of a sample are ``label``, a flat list of one or all of its labels, and ``id``. In the
+      second source of a join, records need no image, and their contents are the field ``value``: a
+      text if it is UTF-8, and otherwise bytes.
     * Records without an image are skipped and counted
       (``Source::excluded``). InsightFace's files have one such record at
       the start and one for each identity.

@@ -30,7 +30,8 @@ pub(crate) const PAIR_BYTES: u64 = 256;
 /// measured.
 const PROCESS_BYTES: u64 = 13 << 20;
 
-/// Maximum memory of a field's value in a cache besides its bytes, in bytes: its kind and its shape.
+/// Maximum memory of a field's value in a cache besides its bytes, in bytes: its kind and its
+/// shape.
 const FIELD_HEAD_BYTES: u64 = 256;
 
 /// Name of the row for samples that need more than their worker's share.

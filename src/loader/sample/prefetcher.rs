@@ -9,9 +9,10 @@
 //!   position has continued with another position. The request of a late worker is not cancelled,
 //!   however late it is. Otherwise the sample would be fetched twice, and the server might still be
 //!   sending the first response while all connections are in use.
-//! * Cached samples are not requested, and neither are cached fields. Some samples have several upcoming positions, such as one at
-//!   the end of an epoch and one at the start of the next. Such a sample is requested for each
-//!   position, or only once if a cache may hold the sample by the time of its second position.
+//! * Cached samples are not requested, and neither are cached fields. Some samples have several
+//!   upcoming positions, such as one at the end of an epoch and one at the start of the next. Such
+//!   a sample is requested for each position, or only once if a cache may hold the sample by the
+//!   time of its second position.
 //! * At most `window` samples are in flight or waiting to be read, within the memory of the plan.
 //!   The window is tuned while the loader runs ([`PrefetchDepth`]), or is the maximum if
 //!   `loader.tune` is false. If the window shrinks, running requests continue, and new ones are

@@ -36,8 +36,9 @@ use pages::{Environment, Node, Value};
 ///   green and red planes, or gray) becomes a PNM of RGB or gray. A Datum of floats is an error.
 /// * The fields of a sample are its `key`, and `label`, `channels`, `height`, `width` and
 ///   `float_data` if its Datum has them. In the second source of a join, values need no image, and
-///   a value that is no Datum is the field `value`: a text if it is UTF-8, and otherwise bytes. When fields are first read, the keys are read again, and
-///   the position of each key is stored (8 bytes).
+///   a value that is no Datum is the field `value`: a text if it is UTF-8, and otherwise bytes.
+///   When fields are first read, the keys are read again, and the position of each key is stored (8
+///   bytes).
 /// * On first use, the pages of keys and the beginning of each value are read. The resulting table
 ///   is stored beside each file (hidden, ending in `.feedwater1`) or in the cache directory.
 ///   Afterwards each image takes one read. LMDB has no checksums of contents. Damage from before

@@ -166,8 +166,8 @@ impl Configured for Npy {
         Ok(Self { storage: storage.clone(), stacks, labels, fields })
     }
 
-    /// Opens the arrays of the fields. Files that would have the images are the field `value`. There
-    /// may be none of them, and they may have elements of any type and shape.
+    /// Opens the arrays of the fields. Files that would have the images are the field `value`.
+    /// There may be none of them, and they may have elements of any type and shape.
     fn open_fields(
         paths: &[PathBuf],
         settings: &NpySettings,

@@ -147,8 +147,8 @@ pub trait Format:
     }
 
     /// Whether [`walk`](Self::walk) adds the fields of all samples to the table. If not, and if a
-    /// sample may have fields that the first samples do not have, all samples are read for a list of
-    /// all fields. Default false.
+    /// sample may have fields that the first samples do not have, all samples are read for a list
+    /// of all fields. Default false.
     const LISTS_FIELDS: bool = false;
 
     /// Returns the field that samples store under this name. `None` if it is not a field. Called if

@@ -31,7 +31,8 @@ use crate::storage::{self, Identity, IndexFiles, Stamp, Storage};
 /// First bytes of a table. The last character is the version of the table's layout and of the data
 /// that scans collect: version 5 added the identity and the checksum of the file, version 6 the
 /// names, version 7 the extents, hard links and names of packed fields, version 8 the names of all
-/// fields. Big-endian machines use another character, because numbers are stored in the machine's byte order.
+/// fields. Big-endian machines use another character, because numbers are stored in the machine's
+/// byte order.
 const MAGIC: &[u8; 16] =
     if cfg!(target_endian = "little") { b"feedwater index8" } else { b"feedwater index(" };
 /// Size of the header: magic, checksum of the rest, hash, key, lengths of the names and of the

@@ -3,8 +3,6 @@
 
 use std::ops::Range;
 
-#[cfg(doc)]
-use super::Format;
 use super::extents::ExtentList;
 use super::{Entry, StoredField, StoredFields};
 
@@ -29,7 +27,7 @@ pub struct Entries {
     pub(super) list: Vec<Entry>,
     pub(super) names: Names,
     pub(super) extents: ExtentList,
-    /// Names under which the samples store fields, if [`Format::LISTS_FIELDS`].
+    /// Names under which the samples store fields, if the format lists them.
     pub(super) fields: StoredFields,
     /// Whether several samples may have their image at the same position.
     pub(super) has_hard_links: bool,

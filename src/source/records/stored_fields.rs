@@ -1,5 +1,5 @@
-//! Names under which the samples of a file store fields. A scan collects them, so that a list of all
-//! fields takes no read of the samples.
+//! Names under which the samples of a file store fields. A scan collects them, so that a list of
+//! all fields takes no read of the samples.
 
 use std::collections::HashSet;
 

@@ -44,7 +44,8 @@ fn beton(rows: &[(i64, &str)]) -> Vec<u8> {
     [head, counts, descriptor(1, "id"), descriptor(3, "caption"), table, data, allocations].concat()
 }
 
-/// Writes second sources of all types for the images `0.jpg`, `1.jpg` and `2.jpg`, in another order.
+/// Writes second sources of all types for the images `0.jpg`, `1.jpg` and `2.jpg`, in another
+/// order.
 fn second_sources(root: &Path) {
     let write = |name: &str, bytes: &[u8]| fs::write(root.join(name), bytes).unwrap();
     let order = [2, 0, 1];

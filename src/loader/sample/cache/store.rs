@@ -1,5 +1,5 @@
-//! Map from numbers to bytes, with a memory limit and without eviction. A number stands for the file
-//! or the image of a sample, or for its fields.
+//! Map from numbers to bytes, with a memory limit and without eviction. A number stands for the
+//! file or the image of a sample, or for its fields.
 //!
 //! Bytes are stored consecutively in blocks, each of which is one allocation. A part of a block is
 //! filled outside of the lock, so threads copy concurrently. Filled parts are read without the lock

@@ -138,7 +138,7 @@ pub fn each(
             reserve::renew(shape, more.len() / size_of::<usize>())?;
             bytemuck::must_cast_slice_mut(shape).copy_from_slice(more);
         }
-        let aligned = &bytemuck::must_cast_slice::<u64, u8>(numbers)[..];
+        let aligned: &[u8] = bytemuck::must_cast_slice(numbers);
         let aligned = aligned.get(..bytes.len()).unwrap_or_default();
         let value = match kind {
             0 => FieldValue::Integer(i128::from_ne_bytes(bytemuck::pod_read_unaligned(bytes))),

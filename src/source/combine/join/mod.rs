@@ -38,9 +38,9 @@ const SETTING: &str = "source.join";
 /// * Order, number, images, labels, classes and objects are those of the first source. The images
 ///   of the second source are not read.
 /// * A key is the value of a field, the own key of a sample
-///   ([`Identity::key`](crate::source::custom::Identity::key)), or its position. Keys are compared as texts, byte
-///   for byte. An integer is the text of its decimal digits, so 7 equals `"7"`, but not `"07"` or
-///   `"7.0"`. A float, a boolean and a list are no keys, which is an error.
+///   ([`Identity::key`](crate::source::custom::Identity::key)), or its position. Keys are compared
+///   as texts, byte for byte. An integer is the text of its decimal digits, so 7 equals `"7"`, but
+///   not `"07"` or `"7.0"`. A float, a boolean and a list are no keys, which is an error.
 /// * Several samples of the first source may have the same key. In the second source, this is an
 ///   error when the source is opened. So are a sample without a key, and no common key at all.
 /// * A sample without a partner has no values of the joined fields, or is left out
