@@ -146,7 +146,7 @@ impl Mixer {
 fn exchange_of(job: &PairJob<Cell>, mask: &MaskColumn) -> Option<ExchangeParams> {
     let [Some(first), Some(second)] = &job.cells else { return None };
     let masks = [first, second].map(|cell| cell.address(mask.slot));
-    (job.blends.len() > 0).then(|| ExchangeParams::new(masks, mask.bytes, &job.blends))
+    (!job.blends.is_empty()).then(|| ExchangeParams::new(masks, mask.bytes, &job.blends))
 }
 
 fn params_of(job: &PairJob<Cell>, (targets, classes): (usize, u32)) -> PairParams {

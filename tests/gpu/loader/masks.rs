@@ -167,7 +167,7 @@ fn masks_of_random_chains_equal_those_of_the_cpu() {
             compared += gpu.len();
         }
         assert_eq!(compared, SIZES.len());
-        fits_the_page(&gpu.plan(), number as u64, operators);
+        fits_the_page(gpu.plan(), number as u64, operators);
     }
     assert_eq!(machine.counts().live(), 0);
     assert_clean(&machine, "end");

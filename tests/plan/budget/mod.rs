@@ -114,7 +114,6 @@ fn only_the_slots_grow_with_the_batch() {
         let plan = Plan::new(&chain, &settings, &facts(Size::new(500, 375), 120_000)).unwrap();
         let slots = plan.footprint.row(rows::OUTPUT_SLOTS).unwrap().total_bytes();
         let labels = plan.footprint.row(rows::COLUMN_COPIES).unwrap().total_bytes();
-        assert_eq!(labels, 3 * 8 * batch as u64);
         (total(&plan, Memory::Device) - slots - labels, total(&plan, Memory::Pinned) - labels)
     };
     assert_eq!(without_slots(64), without_slots(1024));
