@@ -38,7 +38,7 @@ pub fn blend_masks(size: Size, mask: &MaskColumn, blends: &[Blend], pair: [&mut 
 
 /// Exchanges the elements of two masks of this size, whose elements have `bytes` bytes, inside the
 /// windows of the blends.
-fn exchange(size: Size, bytes: usize, blends: &[Blend], pair: [&mut [u8]; 2]) {
+pub fn exchange(size: Size, bytes: usize, blends: &[Blend], pair: [&mut [u8]; 2]) {
     let [first, second] = pair;
     let row_bytes = size.width as usize * bytes;
     for Blend { window, .. } in blends {
