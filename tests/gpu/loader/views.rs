@@ -50,8 +50,8 @@ fn compare(
     mut next: impl FnMut(&mut Epoch<'_>),
 ) {
     for _ in 0..2 {
-        let (mut cpu, mut gpu) = (cpu.epoch(), gpu.epoch());
-        while let Some(expected) = cpu.next() {
+        let mut gpu = gpu.epoch();
+        for expected in cpu.epoch() {
             let (expected, batch) = (expected.unwrap(), gpu.next().unwrap().unwrap());
             assert!(expected.indices().eq(batch.indices()), "{what}");
             for (expected, column) in expected.columns().zip(batch.columns()) {
