@@ -299,15 +299,17 @@ def npy(
     * A path is a file, a directory (its visible files whose names end in ``.npy``, except the files
       of labels and fields), or a pattern such as ``train-*.npy`` (``*`` and ``?`` in the last part).
       Samples are ordered by path, then file name, then index on the first axis.
-    * The elements are ``uint8``, 0 to 255, in C order. The shape is (samples, height, width, 3) for
-      RGB, and (samples, height, width) or (samples, height, width, 1) for gray. With channels
-      first, it is (samples, 3, height, width) or (samples, 1, height, width). Ambiguous shapes are
-      read as channels last. An array of three axes is an error if its last axis has at most 4
-      elements, because it may be a single image. Errors for other shapes and types suggest a
-      supported form.
-    * An image is returned as PNM: a header of up to 32 bytes, then the pixels. An image takes one
-      positioned read. If an image with channels first has more than 16384 pixels, it takes three
-      reads per 16384 pixels.
+    * The elements are ``uint8``, ``uint16`` or ``float32``, in C order. Arrays of 16 bits and of floats
+      need another pixel format than ``u8x3`` (``decode.pixels``). The shape is (samples, height, width,
+      3) for RGB, (samples, height, width, 4) for RGB with alpha, and (samples, height, width) or
+      (samples, height, width, 1) for gray. With channels first, it is (samples, 3, height, width),
+      (samples, 4, height, width) or (samples, 1, height, width). Ambiguous shapes are read as
+      channels last. An array of three axes is an error if its last axis has at most 4 elements,
+      because it may be a single image. Errors for other shapes and types suggest a supported form.
+    * An image of bytes without alpha is returned as PNM: a header of up to 32 bytes, then the
+      pixels. Other images are returned as ``.npy`` files with one image. An image takes one
+      positioned read. If an image of bytes with three channels first has more than 16384 pixels, it
+      takes three reads per 16384 pixels.
     * Samples are copied from a memory mapping of the file (``storage.map``). If the file is truncated
       while it is used, the sample is an error.
     * The source keeps no table of samples, because the shape of an array determines the offsets of

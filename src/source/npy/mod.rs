@@ -96,10 +96,6 @@ struct Stack {
     start: u64,
     size: Size,
     channels: Channels,
-    /// Header of an image as PNM or `.npy`.
-    head: Vec<u8>,
-    /// Size of the pixels of an image in bytes.
-    bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +107,51 @@ enum Channels {
     /// Three channels, one plane each.
     First,
     /// As stored, in a `.npy` file.
-    Array,
+    Array(Samples),
+}
+
+/// Type of the samples of an image, and its axis of channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Samples {
+    kind: u8,
+    bytes: u8,
+    big_endian: bool,
+    /// Number of channels. 0 if the images have no axis of channels.
+    channels: u8,
+    is_planar: bool,
+}
+
+impl Samples {
+    fn item(self) -> Item {
+        let Self { kind, bytes, big_endian, .. } = self;
+        Item { kind, bytes: bytes.into(), big_endian }
+    }
+
+    /// Header of a `.npy` file with one image of this size.
+    fn head(self, size: Size) -> Vec<u8> {
+        let (height, width) = (size.height.into(), size.width.into());
+        let channels = self.channels.into();
+        match (self.channels, self.is_planar) {
+            (0, _) => head(self.item(), &[height, width]),
+            (_, true) => head(self.item(), &[channels, height, width]),
+            (_, false) => head(self.item(), &[height, width, channels]),
+        }
+    }
+}
+
+/// Header of an image.
+enum Head {
+    Pnm(PnmHead),
+    Npy(Vec<u8>),
+}
+
+impl Head {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Head::Pnm(head) => head.bytes(),
+            Head::Npy(head) => head,
+        }
+    }
 }
 
 impl Sealed for Npy {}
@@ -257,13 +297,14 @@ impl Source for Npy {
             return Err(without_images());
         }
         let stack = self.stack(index);
-        let (head, bytes) = (&stack.head[..], stack.bytes);
+        let (head, bytes) = (stack.head(), stack.bytes());
+        let head = head.bytes();
         super::check_size(head.len() as u64 + bytes, limit)?;
         let (before, space) = page.space(head.len() + bytes as usize)?.split_at_mut(head.len());
         before.copy_from_slice(head);
         let at = stack.start + bytes * (index - stack.samples.start);
         match stack.channels {
-            Channels::Gray | Channels::Last | Channels::Array => stack.read(at, space),
+            Channels::Gray | Channels::Last | Channels::Array(_) => stack.read(at, space),
             Channels::First => stack.read_planes(at, space),
         }
     }
@@ -297,7 +338,7 @@ impl Source for Npy {
 
 impl Hints for Npy {
     fn largest_bytes(&self) -> Option<u64> {
-        let bytes = self.stacks.iter().map(|it| it.head.len() as u64 + it.bytes);
+        let bytes = self.stacks.iter().map(|it| it.head().bytes().len() as u64 + it.bytes());
         bytes.max()
     }
 
@@ -312,8 +353,7 @@ impl Hints for Npy {
     }
 
     fn memory_bytes(&self) -> u64 {
-        let paths = self.stacks.iter().map(|it| it.path.capacity() + it.head.capacity());
-        let paths: usize = paths.sum();
+        let paths: usize = self.stacks.iter().map(|stack| stack.path.capacity()).sum();
         let labels = self.labels.as_ref().map_or(0, Labels::memory_bytes);
         let files: u64 = self.stacks.iter().map(|stack| stack.file.memory_bytes()).sum();
         let fields: u64 = self.fields.iter().map(FieldArrays::memory_bytes).sum();
@@ -344,19 +384,29 @@ impl Stack {
         let images =
             images(&array).map_err(|problem| wrong("npy", &path, FileError::new(0, problem)))?;
         let (count, size, channels) = images;
-        let pnm = |head: PnmHead| head.bytes().to_vec();
-        let (head, channel_bytes) = match channels {
-            Channels::Gray => (pnm(PnmHead::gray(size)), 1),
-            Channels::Last | Channels::First => (pnm(PnmHead::rgb(size)), CHANNELS as u64),
-            Channels::Array => {
-                let channels = array.shape[1..].iter().product::<u64>() / size.pixels();
-                (head(array.item, &array.shape[1..]), channels * array.item.bytes)
-            }
-        };
-        let bytes = channel_bytes * size.pixels();
         let samples = first..first + count;
         let file = storage.map(file);
-        Ok(Self { path, file, stamp, samples, start: array.start, size, channels, head, bytes })
+        Ok(Self { path, file, stamp, samples, start: array.start, size, channels })
+    }
+
+    fn head(&self) -> Head {
+        match self.channels {
+            Channels::Gray => Head::Pnm(PnmHead::gray(self.size)),
+            Channels::Last | Channels::First => Head::Pnm(PnmHead::rgb(self.size)),
+            Channels::Array(samples) => Head::Npy(samples.head(self.size)),
+        }
+    }
+
+    /// Size of an image in bytes.
+    fn bytes(&self) -> u64 {
+        let of_pixel = match self.channels {
+            Channels::Gray => 1,
+            Channels::Last | Channels::First => CHANNELS as u64,
+            Channels::Array(Samples { channels, bytes, .. }) => {
+                u64::from(channels.max(1)) * u64::from(bytes)
+            }
+        };
+        of_pixel * self.size.pixels()
     }
 
     /// Fills the buffer from offset `at`, and checks that the file has not changed since it was
@@ -405,21 +455,29 @@ fn images(array: &Array) -> Result<(u64, Size, Channels), String> {
              np.uint8, 0 to 255, as np.uint16 or as np.float32"
         ));
     }
+    let (kind, bytes, big_endian) = (kind, bytes as u8, array.item.big_endian);
+    let stored = |channels, is_planar| {
+        Channels::Array(Samples { kind, bytes, big_endian, channels, is_planar })
+    };
+    // Bytes with one or three channels become PNMs.
+    let of = |pnm: Channels, channels, is_planar| match bytes {
+        1 => pnm,
+        _ => stored(channels, is_planar),
+    };
     let (count, height, width, channels) = match array.shape[..] {
-        [count, height, width] if width > 4 => (count, height, width, Channels::Gray),
+        [count, height, width] if width > 4 => (count, height, width, of(Channels::Gray, 0, false)),
         [_, _, _] => {
             return Err(format!(
                 "the shape {shape} may be one image or a stack of gray images; write x[None] for \
                  one image, x[..., None] for a stack"
             ));
         }
-        [count, height, width, 3] => (count, height, width, Channels::Last),
-        [count, height, width, 1] => (count, height, width, Channels::Gray),
-        [count, 3, height, width] => (count, height, width, Channels::First),
-        [count, 1, height, width] => (count, height, width, Channels::Gray),
-        [count, height, width, 4] | [count, 4, height, width] => {
-            (count, height, width, Channels::Array)
-        }
+        [count, height, width, 3] => (count, height, width, of(Channels::Last, 3, false)),
+        [count, height, width, 1] => (count, height, width, of(Channels::Gray, 1, false)),
+        [count, height, width, 4] => (count, height, width, stored(4, false)),
+        [count, 3, height, width] => (count, height, width, of(Channels::First, 3, true)),
+        [count, 1, height, width] => (count, height, width, of(Channels::Gray, 1, true)),
+        [count, 4, height, width] => (count, height, width, stored(4, true)),
         [_, _] => {
             return Err(format!(
                 "the shape {shape} is one gray image, but a stack is needed; write x[None]"
@@ -433,7 +491,6 @@ fn images(array: &Array) -> Result<(u64, Size, Channels), String> {
             ));
         }
     };
-    let channels = if bytes == 1 { channels } else { Channels::Array };
     // A PNM has sides of at most `i32::MAX` pixels.
     let side =
         |pixels: u64| u32::try_from(pixels).ok().filter(|&it| it > 0 && it <= i32::MAX as u32);
