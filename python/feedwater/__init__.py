@@ -18,7 +18,7 @@ from ._datasets import dataset
 from ._settings import BatchOperator, Operator, Samples, Source, concat, mixture, samples
 from ._torchvision import from_torchvision
 from .batch import Batch
-from .columns import Column, Ragged, View, array, boxes, bytes_, image, list_, mask, points, text, texts, view
+from .columns import Column, Ragged, View, array, boxes, bytes_, image, instances, list_, mask, points, runs, text, texts, view
 from .errors import Error
 from .loader import Loader
 from .objects import Objects
@@ -73,6 +73,7 @@ __all__ = [
     "file_list",
     "from_torchvision",
     "image",
+    "instances",
     "integrations",
     "list_",
     "lmdb",
@@ -83,6 +84,7 @@ __all__ = [
     "parquet",
     "points",
     "recordio",
+    "runs",
     "samples",
     "sources",
     "text",

@@ -56,6 +56,13 @@ class Batch:
         self._fields = fields
         lock = threading.RLock()
         self._tensors = {name: Tensor(inner, name, dtype, shape, lock) for name, dtype, shape in inner.exported}
+        # Other columns of numbers, and the offsets of those that are ragged.
+        self._numbers: dict[str, Tensor] = {}
+        self._offsets: dict[str, Tensor] = {}
+        for name, dtype, shape, offsets in inner.numbers:
+            self._numbers[name] = Tensor(inner, name, dtype, shape, lock)
+            if offsets is not None:
+                self._offsets[name] = Tensor(inner, name, "i64", [offsets], lock, offsets=True)
 
     @property
     def _images(self) -> Tensor:
@@ -261,8 +268,31 @@ class Batch:
         values = self._converted(data, dtype, shape, framework)
         if offsets is None:
             return values
-        packed = bytearray(struct.pack(f"{len(offsets)}q", *offsets))
-        return Ragged(values, self._converted(packed, "i64", [len(offsets)], framework))
+        if ends is not None:
+            values = Ragged(values, self._integers(ends, framework))
+        return Ragged(values, self._integers(offsets, framework))
+
+    def _integers(self, numbers: list[int], framework: Framework) -> Any:
+        packed = bytearray(struct.pack(f"{len(numbers)}q", *numbers))
+        return self._converted(packed, "i64", [len(numbers)], framework)
+
+    def values(self, name: str) -> Tensor:
+        """The values of a column of numbers as a tensor that shares the memory of the batch, as the images do: call ``torch()``, ``numpy()``,
+        ``jax()`` or ``tensorflow()``, or pass it to a library that reads ``__dlpack__``. Of lists, points and boxes, these are the entries of
+        all samples, one after another, and :meth:`offsets` has their beginnings."""
+        found = {**self._tensors, **self._numbers}
+        return self._found(found, name, "has no column of numbers", "")
+
+    def offsets(self, name: str) -> Tensor:
+        """The offsets of a column of lists, points or boxes as a tensor of 64-bit integers, ``[samples + 1]``, that shares the memory of the
+        batch: sample ``i`` has the entries of :meth:`values` from ``offsets[i]`` up to, but without, ``offsets[i + 1]``."""
+        return self._found(self._offsets, name, "has no column of lists, points or boxes", ", which has offsets")
+
+    def _found(self, tensors: Mapping[str, Tensor], name: str, lack: str, which: str) -> Tensor:
+        if name not in tensors:
+            names = ", ".join(map(repr, tensors)) or "none"
+            raise KeyError(f"the batch {lack} with the name {name!r}{which}; it has {names}")
+        return tensors[name]
 
     def _labels(self, framework: Framework) -> Any:
         """The labels as an array or tensor of a framework."""

@@ -19,10 +19,10 @@ from ._names import nearest, suggesting
 from ._settings import Operator, Pixels, _Settings
 from .errors import ConfigError
 
-__all__ = ["Column", "Ragged", "View", "array", "boxes", "bytes_", "image", "list_", "mask", "points", "text", "texts", "view"]
+__all__ = ["Column", "Ragged", "View", "array", "boxes", "bytes_", "image", "instances", "list_", "mask", "points", "runs", "text", "texts", "view"]
 
 #: Functions that make columns.
-MAKERS = ("array", "list_", "text", "texts", "bytes_", "mask", "points", "boxes", "view", "image")
+MAKERS = ("array", "list_", "text", "texts", "bytes_", "mask", "points", "boxes", "runs", "instances", "view", "image")
 
 TooLong = Literal["error", "truncate", "skip"]
 Pick = Literal["first", "random"]
@@ -33,13 +33,13 @@ _DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "int64": "i64
 
 
 class Column(_Settings):
-    """A column, made by :func:`array`, :func:`list_`, :func:`text`, :func:`texts`, :func:`bytes_`, :func:`mask`, :func:`points` or
-    :func:`boxes`."""
+    """A column, made by :func:`array`, :func:`list_`, :func:`text`, :func:`texts`, :func:`bytes_`, :func:`mask`, :func:`points`,
+    :func:`boxes`, :func:`runs` or :func:`instances`."""
 
     MADE_BY = "the function that made it"
     FIELDS = (
-        *("field", "kind", "dtype", "shape", "max_len", "max_texts", "too_long", "pick", "default"),
-        *("like", "fill", "turn", "scale", "format", "flip_pairs", "offset"),
+        *("field", "kind", "dtype", "shape", "max_len", "max_texts", "max_objects", "too_long", "pick", "default"),
+        *("like", "one_hot", "fill", "turn", "scale", "format", "flip_pairs", "offset"),
     )
 
     def settings(self) -> dict[str, Any]:
@@ -162,7 +162,8 @@ def mask(
     field: str | None = None,
     *,
     like: str | None = None,
-    dtype: Any = "u8",
+    dtype: Any = None,
+    one_hot: int | None = None,
     fill: float | None = None,
     scale: bool = False,
     turn: bool = False,
@@ -176,15 +177,19 @@ def mask(
 
     * ``like``: the column that the mask follows: ``"image"`` (default) or a :func:`view`. If the view has a ``count``, so have its masks:
       ``[samples, count, height, width]``.
-    * ``dtype``: ``"u8"`` (default), ``"i64"`` (for losses of PyTorch, and for 16-bit files) or ``"f32"`` (for depth maps).
+    * ``dtype``: ``"u8"`` (default), ``"i64"`` (for losses of PyTorch, and for 16-bit files) or ``"f32"`` (for depth maps). With ``one_hot``:
+      ``"f32"`` (default), ``"f16"``, ``"bf16"`` or ``"u8"``.
+    * ``one_hot``: number of classes. The mask then has an axis for the classes, at the place of the channels of an image:
+      ``[samples, classes, height, width]``. Its numbers are 1 for the class of a pixel and 0 for other classes. Pixels with the number
+      ``fill`` are 0 for all classes. A sample with any other number that is no class fails. ``ops.Mixup`` blends such masks like images.
     * ``fill``: number where the result shows no part of the image. Default: 255.
     * ``scale``: stretch a mask that is neither wider nor higher than its image to the size of the image. A mask of any other size fails its
       sample.
     * ``turn``: the masks were made from the pixels before EXIF turns them, so they are turned like the image.
-    * ``default``: number in the whole mask of samples without the field. By default, such a sample fails.
+    * ``default``: number or class in the whole mask of samples without the field. By default, such a sample fails.
     """
-    settings = {"like": like, "fill": fill, "scale": scale or None, "turn": turn or None, "default": _default(default)}
-    return _made(Column, kind="mask", field=field, dtype=_dtype(dtype), **settings)
+    settings = {"like": like, "one_hot": one_hot, "fill": fill, "scale": scale or None, "turn": turn or None, "default": _default(default)}
+    return _made(Column, kind="mask", field=field, dtype=None if dtype is None else _dtype(dtype), **settings)
 
 
 @suggesting("fw.points")
@@ -281,6 +286,46 @@ _refuse_calls(Column, f"write a function that makes a column: {', '.join(f'fw.{i
 _refuse_calls(View, "write fw.view(operators, ...), or fw.image(field, operators, ...) for an image in a field")
 
 
+@suggesting("fw.runs")
+def runs(
+    field: str | None = None,
+    *,
+    like: str | None = None,
+    turn: bool = False,
+    max_len: int | None = None,
+    max_objects: int | None = None,
+    default: Any = None,
+) -> Column:
+    """A column of masks of objects as run lengths (COCO's RLE), which follow their image. Batches have 64-bit integers: for each sample, a list of
+    run lengths for each object, of the result's pixels, column by column, beginning with the background.
+
+    The field has a list with the outline of each object, as COCO writes them: polygons, or ``size`` and ``counts``, as numbers or as the string
+    of ``pycocotools``. The field ``segmentations`` of :func:`coco` is such a list. An object without an outline has an empty mask. The mask of an
+    object is that of ``annToRLE`` of ``pycocotools``, moved with nearest interpolation.
+
+    * ``like``, ``turn``: as for :func:`mask`. A view with ``count`` cannot be followed.
+    * ``max_len``: maximum number of run lengths of all objects of a sample together. Default: 16384.
+    * ``max_objects``: maximum number of objects of a sample. Default: 256.
+    * ``default``: ``[]`` for samples without the field. By default, such a sample fails.
+    """
+    settings = {"like": like, "turn": turn or None, "max_len": max_len, "max_objects": max_objects, "default": _default(default)}
+    return _made(Column, kind="runs", field=field, **settings)
+
+
+@suggesting("fw.instances")
+def instances(
+    field: str | None = None, *, like: str | None = None, turn: bool = False, max_len: int | None = None, default: Any = None
+) -> Column:
+    """A column of masks of objects, which follow their image: for each sample, a tensor ``[objects, height, width]`` of bytes, with 1 in the object
+    and 0 outside.
+
+    * ``field``, ``like``, ``turn``, ``default``: as for :func:`runs`.
+    * ``max_len``: maximum number of objects of a sample, for whose pixels memory is allocated. Default: 32.
+    """
+    settings = {"like": like, "turn": turn or None, "max_len": max_len, "default": _default(default)}
+    return _made(Column, kind="instances", field=field, **settings)
+
+
 @suggesting("fw.view")
 def view(transform: Operator | Sequence[Operator], *, count: int | None = None, like: str | None = None, dtype: Any = None) -> View:
     """A column with another output of the sample's image, such as a small crop. The image is decoded once for all views. On a GPU, kernels
@@ -350,6 +395,7 @@ class Ragged(Sequence[Any]):
 
     ``values`` has the entries of all samples, one after another. Sample ``i`` has the entries from ``offsets[i]`` up to, but without,
     ``offsets[i + 1]``, so ``len(offsets)`` is the number of samples plus 1. PyTorch's ``torch.nested.nested_tensor_from_jagged`` takes both.
+    In a column of :func:`runs`, ``values`` is a ``Ragged`` too, with the run lengths of one object after another.
     """
 
     def __init__(self, values: Any, offsets: Any) -> None:
@@ -379,7 +425,12 @@ class Ragged(Sequence[Any]):
 
     def tolist(self) -> list[Any]:
         """Returns the lists as lists of Python numbers."""
-        return [entries.tolist() for entries in self]
+        return [[entry.tolist() for entry in entries] if isinstance(entries, list) else entries.tolist() for entries in self]
+
+    @property
+    def dtype(self) -> Any:
+        """Element type of the values."""
+        return self.values.dtype
 
     def __repr__(self) -> str:
         return f"fw.Ragged({len(self)} lists, {len(self.values)} entries in total, {self.values.dtype})"

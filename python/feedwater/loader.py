@@ -260,7 +260,7 @@ class Loader:
                 'layout is "nhwc", but the recipe has transforms that stay Python (keep_rest), which take and return channels first; remove layout, '
                 "or permute the axes in the training loop"
             )
-        following = [column["name"] for column in columns if column["kind"] in ("mask", "points", "boxes")]
+        following = [column["name"] for column in columns if column["kind"] in ("mask", "points", "boxes", "runs", "instances")]
         moved_by = moving(rest)
         if moved_by and following:
             raise ValueError(
@@ -334,7 +334,7 @@ class Loader:
         self._has_state = False
         self._inner = self._built(epoch, None)
         #: Names of the columns of the parameter ``columns``.
-        self._columns = self._inner.columns
+        self._columns = [name for name, _ in self._inner.columns]
         #: Whether loops return dictionaries.
         self._has_records = bool(self._columns) or has_columns
         check_framework(framework, self._inner.shape[1])

@@ -12,7 +12,9 @@ use pyo3::sync::MutexExt;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyTuple};
 
 use crate::capsule::{self, Tensor};
-use crate::columns::{Column, Content, Export, PyColumn, column_names, exported_columns};
+use crate::columns::{
+    Column, Content, Export, Numbers, PyColumn, column_names, exported_columns, number_columns,
+};
 use crate::error::raised;
 use crate::objects::Objects;
 use crate::text::{json, location};
@@ -39,6 +41,8 @@ pub struct Batch {
     column_names: Vec<String>,
     /// The columns that are exported: images, views and masks.
     exported: Vec<Export>,
+    /// Other columns of numbers, which are exported on request. They are also copied.
+    numbers: Vec<Numbers>,
     /// Copies of the other columns, made before a tensor is exported.
     columns: Mutex<Option<Vec<Column>>>,
 }
@@ -63,6 +67,7 @@ impl Batch {
             targets: Mutex::new(None),
             column_names: column_names(&batch.plan()),
             exported: exported_columns(&batch),
+            numbers: number_columns(&batch),
             columns: Mutex::new(None),
             batch: Mutex::new(Content::Whole(Box::new(batch))),
         }
@@ -100,22 +105,30 @@ impl Batch {
         made.ok_or_else(given_away)?.map_err(|error| raised(py, &error))
     }
 
-    /// Takes a column out of the batch, to export it. Fails if it was taken before.
-    fn take_column(&self, py: Python<'_>, name: &str) -> PyResult<OwnedColumn> {
+    /// Takes a column or its offsets out of the batch, to export it. Fails if it was taken before.
+    fn take_column(&self, py: Python<'_>, name: &str, offsets: bool) -> PyResult<OwnedColumn> {
         self.keep_targets(py)?;
         self.keep_columns(py)?;
         let mut content = locked(py, &self.batch);
         if let Content::Whole(_) = &*content {
-            let names: Vec<&str> = self.exported.iter().map(|it| it.name.as_str()).collect();
+            let numbers = self.numbers.iter().map(|it| &it.values);
+            let names: Vec<&str> =
+                self.exported.iter().chain(numbers).map(|it| it.name.as_str()).collect();
             let Content::Whole(batch) = std::mem::replace(&mut *content, Content::Columns(vec![]))
             else {
                 return Err(given_away());
             };
             let columns = dlpack::split_columns(*batch, &names);
-            *content = Content::Columns(columns.map_err(|error| raised(py, &error))?);
+            let columns = columns.map_err(|error| raised(py, &error))?;
+            let with_offsets = columns.into_iter().flat_map(|mut column| {
+                let offsets = column.take_offsets();
+                [Some(column), offsets].into_iter().flatten()
+            });
+            *content = Content::Columns(with_offsets.collect());
         }
         let Content::Columns(columns) = &mut *content else { return Err(given_away()) };
-        let place = columns.iter().position(|column| column.name() == name);
+        let is_wanted = |it: &OwnedColumn| it.name() == name && it.is_offsets() == offsets;
+        let place = columns.iter().position(is_wanted);
         place.map(|place| columns.swap_remove(place)).ok_or_else(given_away)
     }
 
@@ -243,6 +256,16 @@ impl Batch {
         exported.map(|it| (it.name.clone(), it.element.name(), it.shape.clone())).collect()
     }
 
+    /// Name, element type and shape of the other columns of numbers, and the number of offsets if
+    /// the column is ragged.
+    #[getter]
+    fn numbers(&self) -> Vec<(String, &'static str, Vec<usize>, Option<usize>)> {
+        let number = |Numbers { values: it, offsets }: &Numbers| {
+            (it.name.clone(), it.element.name(), it.shape.clone(), *offsets)
+        };
+        self.numbers.iter().map(number).collect()
+    }
+
     /// Copies a column that is made from a field.
     fn column<'py>(&self, py: Python<'py>, name: &str) -> PyResult<PyColumn<'py>> {
         let unknown = || PyKeyError::new_err(name.to_string());
@@ -317,13 +340,15 @@ impl Batch {
         self.errors.clone()
     }
 
-    /// Copies a column that is exported, or only its first `samples` samples, to host memory.
-    #[pyo3(signature = (column, samples=usize::MAX))]
+    /// Copies a column that is exported, or only its first `samples` samples, or its offsets to
+    /// host memory.
+    #[pyo3(signature = (column, samples=usize::MAX, offsets=false))]
     fn to_host<'py>(
         &self,
         py: Python<'py>,
         column: &str,
         samples: usize,
+        offsets: bool,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let each = |len: usize| len / self.samples.len().max(1);
         let first = |bytes: &[u8]| {
@@ -334,22 +359,28 @@ impl Batch {
         let copied = match &*content {
             Content::Whole(batch) => {
                 let column = batch.column(column).ok_or_else(given_away)?;
+                if let Some(numbers) = column.offsets().filter(|_| offsets) {
+                    let bytes: Vec<u8> = numbers.iter().flat_map(|it| it.to_ne_bytes()).collect();
+                    return Ok(first(&bytes));
+                }
                 match column.bytes() {
                     Some(bytes) => return Ok(first(bytes)),
                     None => column.to_host(),
                 }
             }
             Content::Columns(columns) => {
-                let found = columns.iter().find(|it| it.name() == column);
+                let is_wanted =
+                    |it: &&OwnedColumn| it.name() == column && it.is_offsets() == offsets;
+                let found = columns.iter().find(is_wanted);
                 found.ok_or_else(given_away)?.to_host()
             }
         };
         copied.map(|bytes| first(&bytes)).map_err(|error| raised(py, &error))
     }
 
-    /// Exports a column as a DLPack capsule for a consumer that uses it on `stream`. `unnamed`:
-    /// whether it is unknown which streams the consumer will use.
-    #[pyo3(signature = (column, stream, versioned, unnamed=false))]
+    /// Exports a column or its offsets as a DLPack capsule for a consumer that uses it on `stream`.
+    /// `unnamed`: whether it is unknown which streams the consumer will use.
+    #[pyo3(signature = (column, stream, versioned, unnamed=false, offsets=false))]
     fn dlpack<'py>(
         &self,
         py: Python<'py>,
@@ -357,8 +388,9 @@ impl Batch {
         stream: Option<i64>,
         versioned: bool,
         unnamed: bool,
+        offsets: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let column = self.take_column(py, column)?;
+        let column = self.take_column(py, column, offsets)?;
         let stream = match unnamed {
             true => Ok(ConsumerStream::Unnamed),
             false => capsule::stream(&column, stream),

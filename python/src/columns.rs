@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use feedwater::ElementType;
 use feedwater::handoff::dlpack::OwnedColumn;
-use feedwater::plan::{ColumnKind, Plan};
+use feedwater::plan::{CellKind, ColumnKind, Plan};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
@@ -22,6 +22,20 @@ pub struct Export {
     pub name: String,
     pub element: ElementType,
     pub shape: Vec<usize>,
+}
+
+/// A column of numbers that is exported on request.
+pub struct Numbers {
+    pub values: Export,
+    /// Number of offsets, if the column is ragged.
+    pub offsets: Option<usize>,
+}
+
+impl Export {
+    fn of(column: feedwater::loader::Column<'_>) -> Self {
+        let (name, shape) = (column.name().to_string(), column.shape());
+        Self { name, element: column.element_type(), shape }
+    }
 }
 
 /// Copy of a column.
@@ -101,6 +115,32 @@ pub fn column_names(plan: &Plan) -> Vec<String> {
     views.chain(plan.settings.columns.iter().map(|column| column.name.clone())).collect()
 }
 
+/// Names of the same columns, and the maximum size of a sample in each, in bytes.
+pub fn column_sizes(plan: &Plan) -> Vec<(String, usize)> {
+    let size = |name: String| {
+        let column = plan.columns.iter().find(|column| column.name() == name);
+        let bytes = column.map_or(0, |column| column.sample_bytes());
+        (name, bytes)
+    };
+    column_names(plan).into_iter().map(size).collect()
+}
+
+/// The columns of numbers that are made from fields, without masks.
+pub fn number_columns(batch: &feedwater::Batch) -> Vec<Numbers> {
+    let plan = batch.plan();
+    let is_other = |name: &str| {
+        let settings = plan.settings.columns.iter().find(|it| it.name == name);
+        settings.is_some_and(|it| it.kind != ColumnKind::Mask)
+    };
+    let is_number = |kind| matches!(kind, CellKind::Array | CellKind::List);
+    let columns = batch.columns().filter(|it| is_other(it.name()) && is_number(it.kind()));
+    let numbers = columns.map(|column| Numbers {
+        values: Export::of(column),
+        offsets: column.offsets().map(<[i64]>::len),
+    });
+    numbers.collect()
+}
+
 /// The columns that are exported without a copy: images, views and masks.
 pub fn exported_columns(batch: &feedwater::Batch) -> Vec<Export> {
     let plan = batch.plan();
@@ -108,12 +148,7 @@ pub fn exported_columns(batch: &feedwater::Batch) -> Vec<Export> {
     let masks = masks.map(|column| column.name.as_str());
     let views = plan.views.iter().map(|view| view.name.as_str());
     let columns = std::iter::once(IMAGE).chain(views).chain(masks);
-    let export = |column: feedwater::loader::Column<'_>| Export {
-        name: column.name().to_string(),
-        element: column.element_type(),
-        shape: column.shape(),
-    };
-    columns.filter_map(|name| batch.column(name)).map(export).collect()
+    columns.filter_map(|name| batch.column(name)).map(Export::of).collect()
 }
 
 /// Tensor values that are shown black and white for each channel, by the name of the column: of

@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 
 use crate::background::{self, LOOK};
 use crate::batch::Batch;
-use crate::columns::{column_names, normalization};
+use crate::columns::{column_sizes, normalization};
 use crate::error::{raised, raised_of_item};
 use crate::source::Sequence;
 use crate::text::{json, location};
@@ -181,10 +181,10 @@ impl Loader {
         check_thread(&self.sequences)
     }
 
-    /// Names of the columns besides images, labels and soft targets.
+    /// Columns besides images, labels and soft targets: name, and maximum bytes of a sample.
     #[getter]
-    fn columns(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        Ok(column_names(self.open(py)?.plan()))
+    fn columns(&self, py: Python<'_>) -> PyResult<Vec<(String, usize)>> {
+        Ok(column_sizes(self.open(py)?.plan()))
     }
 
     /// Whether batches have images besides the views.

@@ -385,3 +385,36 @@ def test_items_in_python_are_joined(table, tmp_path):
     with fw.Loader(source, RESIZE, batch_size=6, epochs=1, framework="numpy", columns={"name": fw.text()}, device="cpu") as loader:
         (batch,) = list(loader)
     assert batch["name"] == [f"no. {number}" for number in range(6)]
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_columns_of_numbers_share_their_memory(table, dtype):
+    """Values and offsets are tensors on the memory of the batch, with the numbers that `column` copies."""
+    torch = pytest.importorskip("torch")
+    columns = {**COLUMNS, "score": fw.array(dtype)}
+    with fw.Loader(table, RESIZE, batch_size=6, framework="batch", columns=columns, device="cpu") as loader:
+        batch = next(iter(loader))
+    copied = {name: batch.column(name, "torch") for name in ("score", "boxes", "number")}
+    # Each tensor is exported once. Later calls share the first array.
+    offsets = batch.offsets("boxes").torch()
+    values = batch.values("boxes").torch()
+    assert offsets.dtype == torch.int64 and offsets.tolist() == copied["boxes"].offsets.tolist() == [0, 0, 1, 3, 6, 10, 15]
+    assert values.shape == (15, 4) and torch.equal(values, copied["boxes"].values)
+    assert batch.offsets("boxes").torch().data_ptr() == offsets.data_ptr() and values.data_ptr() % 256 == 0
+    for name in ("score", "number"):
+        assert torch.equal(torch.from_dlpack(batch.values(name)), copied[name])
+    # The images and the copies stay available.
+    assert batch.values("image").torch().shape == (6, 3, 6, 8) and torch.equal(batch.column("boxes", "torch").values, values)
+    with pytest.raises(KeyError, match="no column of lists, points or boxes with the name 'score'.*it has 'boxes'"):
+        batch.offsets("score")
+    with pytest.raises(KeyError, match="no column of numbers with the name 'caption'"):
+        batch.values("caption")
+
+
+def test_offsets_are_arrays_of_numpy(table):
+    with fw.Loader(table, RESIZE, batch_size=6, framework="batch", columns=COLUMNS, device="cpu") as loader:
+        batch = next(iter(loader))
+    copy = batch.offsets("boxes").host_copy()
+    boxes = fw.Ragged(batch.values("boxes").numpy(), batch.offsets("boxes").numpy())
+    assert copy.tolist() == boxes.offsets.tolist() and boxes[5].tolist() == batch.column("boxes")[5].tolist()
+    assert numpy.from_dlpack(batch.offsets("boxes")).ctypes.data == boxes.offsets.ctypes.data

@@ -174,3 +174,75 @@ def test_transforms_that_stay_python_are_refused(folder):
     transform = v2.Compose([v2.Resize((8, 8)), v2.Lambda(lambda it: it), v2.RandomHorizontalFlip(1.0), v2.ToImage()])
     with pytest.raises(ValueError, match="Lambda, RandomHorizontalFlip may move the images without the column 'mask'"):
         fw.Loader(folder, fw.from_torchvision(transform, keep_rest=True), columns={"mask": fw.mask()}, device="cpu")
+
+
+def test_one_hot_masks_are_mixed_like_images(tmp_path):
+    """With MixUp, the mask of a uniform class equals the soft target of this class at every pixel."""
+    from PIL import Image
+
+    for number in range(8):
+        folder = tmp_path / str(number % 3)
+        folder.mkdir(exist_ok=True)
+        Image.fromarray(numpy.full((6, 5, 3), 30 * number, numpy.uint8)).save(folder / f"{number}.png")
+        (folder / f"{number}.mask").write_bytes(b"P5 5 6 255\n" + bytes([number % 3] * 30))
+    source = fw.directory(tmp_path, side_files={"mask": "{folder}/{stem}.mask"})
+    chain = [ops.Resize(width=5, height=6)]
+    settings = {"batch_size": 4, "classes": 3, "framework": "numpy", "device": "cpu", "shuffle": True, "seed": 1, "epochs": 2, "batch_operators": ops.Mixup()}
+    loader = fw.Loader(source, chain, columns={"mask": fw.mask(one_hot=3)}, **settings)
+    fractions = 0
+    for _ in range(2):
+        for batch in loader:
+            assert batch["mask"].shape == (4, 3, 6, 5) and batch["mask"].dtype == numpy.float32
+            expected = numpy.broadcast_to(batch["target"][:, :, None, None], batch["mask"].shape)
+            numpy.testing.assert_array_equal(batch["mask"], expected)
+            fractions += ((batch["mask"] > 0) & (batch["mask"] < 1)).sum()
+    assert fractions > 0
+    with pytest.raises(fw.errors.ConfigError, match="one_hot to the number of classes"):
+        fw.Loader(source, chain, columns={"mask": fw.mask()}, **settings)
+
+
+def test_masks_of_objects_are_those_of_pycocotools(tmp_path):
+    """Dense masks of `segmentations` equal those of `annToMask`, cropped and flipped, and run lengths those of `encode`."""
+    masks = pytest.importorskip("pycocotools.mask")
+    from pycocotools.coco import COCO
+
+    rng = numpy.random.default_rng(4)
+    width, height = 41, 30
+    images, annotations = [], []
+    for number in range(6):
+        Image.fromarray(rng.integers(0, 256, (height, width, 3), numpy.uint8)).save(tmp_path / f"{number}.png")
+        images.append({"id": number, "file_name": f"{number}.png", "width": width, "height": height})
+        for _ in range(number):
+            pixels = numpy.asfortranarray(rng.random((height, width)) < 0.3, numpy.uint8)
+            compressed = masks.encode(pixels)["counts"].decode()
+            polygons = [rng.uniform(-9, 50, 2 * points).round(2).tolist() for points in (3, 7, 4)]
+            # Pixels after the last run are undefined in pycocotools.
+            lengths = [5, 100, 0, 3, 60, width * height - 168]
+            outlines = [polygons, polygons[:1], {"size": [height, width], "counts": compressed}, {"size": [height, width], "counts": lengths}]
+            box = {"bbox": [0, 0, width, height], "area": 1, "iscrowd": 0, "category_id": 1}
+            annotations.append({"id": len(annotations) + 1, "image_id": number, "segmentation": outlines[rng.integers(4)], **box})
+    path = tmp_path / "instances.json"
+    path.write_text(json.dumps({"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "a"}]}))
+    reference = COCO(str(path))
+    columns = {
+        "runs": fw.runs("segmentations"),
+        "masks": fw.instances("segmentations"),
+        "number": fw.array("i64", field="image_id"),
+    }
+    seen = 0
+    for chain, moved in (
+        ([ops.CenterCrop(width=width, height=height)], lambda mask: mask),
+        ([ops.Crop(x=4, y=3, width=20, height=21), ops.Flip(horizontal=1.0)], lambda mask: mask[3:24, 4:24][:, ::-1]),
+    ):
+        for batch in fw.Loader(fw.coco(path, images=tmp_path), chain, columns=columns, batch_size=3, framework="numpy", device="cpu", epochs=1):
+            for place, number in enumerate(batch["number"]):
+                objects = reference.loadAnns(reference.getAnnIds(int(number)))
+                assert len(objects) == len(batch["runs"][place]) == len(batch["masks"][place]) == number
+                for of, runs, mask in zip(objects, batch["runs"][place], batch["masks"][place]):
+                    expected = numpy.asfortranarray(moved(reference.annToMask(of)))
+                    numpy.testing.assert_array_equal(mask, expected)
+                    encoded = masks.encode(expected)
+                    assert masks.frPyObjects({"size": list(expected.shape), "counts": runs.tolist()}, *expected.shape)["counts"] == encoded["counts"]
+                    seen += 1
+            assert batch["runs"].tolist()[0] == [runs.tolist() for runs in batch["runs"][0]]
+    assert seen == 2 * 15

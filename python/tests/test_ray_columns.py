@@ -238,3 +238,68 @@ def test_annotated_objects_are_columns_that_follow_the_chain(cluster, many, tmp_
     captioned = fw.samples(Captioned(many, lambda index: {"boxes": [index]}), classes=["cat"])
     with pytest.raises(ValueError, match="field 'boxes' has the name of another column"):
         fw.ray.read(fw.concat(annotated(many, tmp_path), captioned), RANDOM, batch_size=4)
+
+
+def test_columns_of_the_loader_are_columns_of_the_data_set(cluster, many, tmp_path):
+    """Dense numbers, lists, texts, bytes, masks, boxes and views of `columns` equal those of one loader."""
+    import pyarrow
+
+    for index, path in enumerate(sorted(many.rglob("*.ppm"))):
+        folder = tmp_path / path.parent.name
+        folder.mkdir(exist_ok=True)
+        (folder / path.name).write_bytes(path.read_bytes())
+        mask = numpy.random.default_rng(index).integers(0, 9, 96, dtype=numpy.uint8)
+        (folder / f"{path.stem}.mask").write_bytes(b"P5 12 8 255\n" + mask.tobytes())
+        fields = {
+            "score": index / 4,
+            "pair": [[index, 1, 2], [3, 4, 5]],
+            "boxes": [[1, 1, 5 + number, 6] for number in range(index % 3)],
+            "caption": f"no. {index} ☂",
+            "words": ["é" * (index % 2), "word"][: index % 3],
+        }
+        (folder / f"{path.stem}.json").write_text(json.dumps(fields))
+    source = fw.directory(tmp_path, side_files={"json": "{folder}/{stem}.json", "mask": "{folder}/{stem}.mask"})
+    columns = {
+        "score": fw.array("f32", field="json:score"),
+        "half": fw.array("bf16", field="json:score"),
+        "pair": fw.array("i64", field="json:pair", shape=(2, 3)),
+        "boxes": fw.boxes("json:boxes", max_len=4),
+        "caption": fw.text("json:caption"),
+        "words": fw.texts("json:words"),
+        "raw": fw.bytes_("json:caption"),
+        "mask": fw.mask("mask"),
+        "classes": fw.mask("mask", one_hot=9),
+        "small": fw.view([fw.ops.Resize(width=3, height=2)], count=2),
+    }
+    dataset = fw.ray.read(source, RANDOM, batch_size=4, columns=columns, override_num_blocks=3, **SETTINGS)
+    rows = check(dataset, loaded(source))
+    schema = dataset.schema()
+    types = {name: schema.types[schema.names.index(name)] for name in columns}
+    assert types["boxes"] == pyarrow.large_list(pyarrow.list_(pyarrow.float32(), 4)) and types["score"] == pyarrow.float32()
+    assert types["words"] == pyarrow.large_list(pyarrow.large_string()) and types["raw"] == pyarrow.large_binary()
+    with fw.Loader(source, RANDOM, batch_size=4, framework="batch", columns=columns, **SETTINGS) as loader:
+        place = 0
+        for batch in loader:
+            found = {name: batch.column(name) for name in columns if name != "half"}
+            for at in range(len(batch)):
+                row = rows[place]
+                for name, column in found.items():
+                    if name in ("caption", "raw", "words"):
+                        assert (list(row[name]) if name == "words" else row[name]) == column[at], name
+                    else:
+                        expected = numpy.asarray(column[at])
+                        value = numpy.array(list(row[name]), expected.dtype).reshape(expected.shape) if name == "boxes" else numpy.asarray(row[name])
+                        numpy.testing.assert_array_equal(value, expected, err_msg=name)
+                        # Rows have single numbers as numbers of Python, and lists as lists.
+                        assert name in ("score", "boxes") or value.dtype == expected.dtype
+                # The bits of a bf16 are the upper half of a 32-bit float, which has these numbers exactly.
+                assert row["half"] == numpy.float32(row["score"]).view(numpy.uint32) >> 16 and row["score"] == float(row["caption"].split()[1]) / 4
+                place += 1
+    assert place == len(rows) == SAMPLES
+    # Without operators, there are no images.
+    dataset = fw.ray.read(source, columns={"small": columns["small"]}, batch_size=4, override_num_blocks=1, **SETTINGS)
+    assert "image" not in dataset.schema().names and dataset.take(1)[0]["small"].shape == (2, 3, 2, 3)
+    own = fw.samples(Captioned(many, everything))
+    for name, of, column in (("index", source, fw.text("json:caption")), ("caption", own, fw.text(default=""))):
+        with pytest.raises(ValueError, match=rf"columns\['{name}'\] has the name of (another column|a field)"):
+            fw.ray.read(of, RANDOM, batch_size=4, columns={name: column})

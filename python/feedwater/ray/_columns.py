@@ -37,8 +37,8 @@ _COLUMNS = ("image", "label", "target", "index", "location", "epoch", "position"
 #: Names of the columns of annotated objects.
 _OBJECTS = ("boxes", "categories", "object_ids", "areas", "visible", "crowd", "masks")
 
-#: Element types of images in columns. Arrow has no bf16, so only bf16 images are stored as 16-bit integers, with the same bits.
-ELEMENTS: Mapping[str, Any] = {"u8": numpy.uint8, "f16": numpy.float16, "bf16": numpy.uint16, "f32": numpy.float32}
+#: Element types in columns. Arrow has no bf16, so only bf16 numbers are stored as 16-bit integers, with the same bits.
+ELEMENTS: Mapping[str, Any] = {"u8": numpy.uint8, "i64": numpy.int64, "f16": numpy.float16, "bf16": numpy.uint16, "f32": numpy.float32}
 
 #: Type of a field: a Python type that is a key of `_FIELD_TYPES`, or a type of Arrow.
 FieldType: TypeAlias = "type | pyarrow.DataType"
@@ -69,6 +69,11 @@ class Fields:
             if not is_plain and not isinstance(kind, pyarrow.DataType):
                 raise ValueError(f"field {name!r} is of type {_name(kind)}; columns of fields must be of one of the types {_FIELD_NAMES}. {_ADVICE}")
         return cls(found, is_whole=types is None)
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of the columns."""
+        return list(self._types)
 
     def columns(self, values: Sequence[Any], indices: Sequence[int]) -> dict[str, pyarrow.Array]:
         """Returns the columns of the fields of these samples."""
@@ -151,16 +156,27 @@ def _column(name: str, kind: FieldType, values: Sequence[Any], indices: Sequence
         raise ValueError(f"field {name!r} of {at} cannot be converted to a column of type {_name(kind)}: {problem}") from problem
 
 
+def check_columns(names: Sequence[str], fields: Fields) -> None:
+    """Checks the names of the loader's columns."""
+    for name in names:
+        if name in _COLUMNS:
+            raise ValueError(f"columns[{name!r}] has the name of another column of the data set, which has {', '.join(_COLUMNS)}; rename it")
+        if name in fields.names:
+            raise ValueError(f"columns[{name!r}] has the name of a field of fw.samples, which is a column too; rename it, or set fields")
+
+
 def table(batch: Batch, loader: _feedwater.Loader, part: Part, size: int, fields: Fields, masks: bool) -> pyarrow.Table:
     """Converts a batch to a block, which is a table in Ray Data. ``size``: number of samples in a full batch."""
     first = part.begin + batch.number * size
     records, errors = batch.samples, batch.errors
     # Padding has the position of the last sample, which it repeats.
     positions = [min(first + place, part.end - 1) for place in range(len(records))]
-    # Copy the images, because Ray may collect more blocks than the loader has slots.
-    images = numpy.frombuffer(batch._inner.to_host("image"), ELEMENTS[batch.dtype]).reshape(batch.shape)
-    columns = {
-        "image": ArrowTensorArray.from_numpy(images),
+    columns: dict[str, pyarrow.Array] = {}
+    if loader.has_images:
+        # Copy the images, because Ray may collect more blocks than the loader has slots.
+        images = numpy.frombuffer(batch._inner.to_host("image"), ELEMENTS[batch.dtype]).reshape(batch.shape)
+        columns["image"] = ArrowTensorArray.from_numpy(images)
+    columns |= {
         "label": pyarrow.array(batch.labels, pyarrow.int64()),
         "index": pyarrow.array(batch.indices, pyarrow.int64()),
         "location": pyarrow.array([loader.location(index) for index in batch.indices], pyarrow.string()),
@@ -178,7 +194,48 @@ def table(batch: Batch, loader: _feedwater.Loader, part: Part, size: int, fields
     values = loader.fields(batch._inner)
     if values is not None:
         columns |= fields.columns(values, batch.indices)
+    # A column of the loader replaces that of annotated objects with the same name.
+    columns |= _loader_columns(batch)
     return pyarrow.table(columns)
+
+
+def _loader_columns(batch: Batch) -> dict[str, pyarrow.Array]:
+    """Returns the columns that the loader's parameter ``columns`` added."""
+    columns = {}
+    tensors = {name: (dtype, shape) for name, dtype, shape in batch._inner.exported}
+    for name in batch.columns:
+        if name in tensors:
+            dtype, shape = tensors[name]
+            columns[name] = _dense(batch._inner.to_host(name), dtype, shape)
+            continue
+        kind, dtype, shape, data, offsets, ends = batch._inner.column(name)
+        if offsets is None:
+            columns[name] = _dense(data, dtype, shape)
+        elif kind == "texts":
+            columns[name] = pyarrow.LargeListArray.from_arrays(offsets, _pieces(data, ends or [0], pyarrow.large_string()))
+        elif kind in ("text", "bytes"):
+            columns[name] = _pieces(data, offsets, pyarrow.large_string() if kind == "text" else pyarrow.large_binary())
+        else:
+            entries = pyarrow.array(numpy.frombuffer(data, ELEMENTS[dtype]))
+            if ends is not None:
+                entries = pyarrow.LargeListArray.from_arrays(ends, entries)
+            # Each axis of an entry is a list of fixed size.
+            for length in reversed(shape[1:]):
+                entries = pyarrow.FixedSizeListArray.from_arrays(entries, length)
+            columns[name] = pyarrow.LargeListArray.from_arrays(offsets, entries)
+    return columns
+
+
+def _dense(data: bytes | bytearray, dtype: str, shape: Sequence[int]) -> pyarrow.Array:
+    """A column of numbers, or of tensors if a sample has axes."""
+    values = numpy.frombuffer(data, ELEMENTS[dtype]).reshape(shape)
+    return pyarrow.array(values) if len(shape) == 1 else ArrowTensorArray.from_numpy(values)
+
+
+def _pieces(data: bytes | bytearray, offsets: Sequence[int], kind: pyarrow.DataType) -> pyarrow.Array:
+    """Texts or bytes, divided at these offsets."""
+    buffers = [None, pyarrow.py_buffer(numpy.array(offsets, numpy.int64)), pyarrow.py_buffer(bytes(data))]
+    return pyarrow.Array.from_buffers(kind, len(offsets) - 1, buffers)
 
 
 def _object_columns(batch: Batch, masks: bool) -> dict[str, pyarrow.Array]:

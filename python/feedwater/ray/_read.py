@@ -22,13 +22,13 @@ from .._settings import Given, Operator, Source
 from ..batch import Batch
 from ..loader import BATCH_SIZE, FIELDS, Loader
 from ..sections import checked_sections, table_of
-from ._columns import ELEMENTS, Fields, FieldType, table
+from ._columns import ELEMENTS, Fields, FieldType, check_columns, table
 from ._parts import Order, Part
 from ._resources import PROCESS_BYTES, require
 
 #: Settings of a loader that users cannot set, because read tasks set them.
 _OF_TASKS = ("device", "framework", "positions", "rank", "world_size", "shard")
-#: Estimated size of a row without image and targets, in bytes. Ray chooses the number of tasks from the estimated size.
+#: Estimated size of a row without image, targets and columns, in bytes. Ray chooses the number of tasks from the estimated size.
 _ROW_BYTES = 128
 
 
@@ -90,8 +90,6 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
                     f"{at if name in given else f'loader.{name}'} cannot be set, because Ray divides the set among its read tasks and chooses their "
                     "device (the GPU if num_gpus is set); leave it out"
                 )
-        if "columns" in given:
-            raise TypeError("columns are not supported in Ray; pass fw.samples(items) with fields, and name them with fields=")
         if chosen.get("on_error") == "drop":
             raise ValueError('on_error is "drop", but the number of rows must be known; set "substitute", and filter by the column outcome')
         if "num_workers" not in chosen:
@@ -109,17 +107,21 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
             last = json.loads(inner.last)
             text, sequences = loader._text, loader._own
             has_objects = inner.has_objects
+            extra = inner.columns
         if masks and not has_objects:
             raise TypeError("masks=True needs annotated objects, which the source does not have; remove masks")
         columns = Fields.of(sequences, fields, has_objects)
+        check_columns([name for name, _ in extra], columns)
         if num_gpus > 0:
             # Ray makes only the task's own GPUs visible to it, so the first of them is number 0.
             text = text.replace('device = "cpu"', 'device = "cuda:0"', 1)
         begin = self._state["state"]
         self._order = Order(begin["samples"], batch, last, begin["epoch"], begin["position"], epochs)
         self._image: int = math.prod(shape) * numpy.dtype(ELEMENTS[kind]).itemsize
+        # The largest size of a row.
+        self._row = self._image + _ROW_BYTES + sum(size for _, size in extra)
         # Ray joins batches until a block has this size.
-        block = max(batch * self._image, ray.data.DataContext.get_current().target_max_block_size or 0)
+        block = max(batch * (self._row - _ROW_BYTES), ray.data.DataContext.get_current().target_max_block_size or 0)
         #: Predicted memory of a task in bytes: its process, its loader, a block, and the batches from which the block is joined.
         self.task_memory = PROCESS_BYTES + loader_bytes + 2 * min(block, self.estimate_inmemory_data_size())
         #: Number of GPUs for a task.
@@ -142,7 +144,7 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
 
     def estimate_inmemory_data_size(self) -> int:
         """Estimated size of all blocks in bytes."""
-        return len(self) * (self._image + _ROW_BYTES)
+        return len(self) * self._row
 
     def get_read_tasks(
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
@@ -151,7 +153,7 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
         tasks = []
         for parts in self._order.tasks(parallelism):
             rows = sum(part.rows for part in parts)
-            size = rows * (self._image + _ROW_BYTES)
+            size = rows * self._row
             metadata = BlockMetadata(num_rows=rows, size_bytes=size, input_files=None, exec_stats=None)
             tasks.append(ReadTask(_Blocks(self._job, parts), metadata, per_task_row_limit=per_task_row_limit))
         return tasks
@@ -235,6 +237,9 @@ def read(
       sample, as lists: ``boxes`` of four f32, ``categories``, ``object_ids``, ``areas``, ``visible`` and ``crowd``.
       With ``masks`` also ``masks``: COCO's compressed run lengths in the size of the image, null for an object without
       an outline.
+    * One column for each entry of ``columns``: dense numbers, views and masks as tensors, lists, points and boxes as lists, texts and bytes as
+      such, several texts as lists of texts. It replaces a column of annotated objects with the same name. Numbers of ``bf16`` are 16-bit
+      integers with the same bits. Without operators, there is no column ``image``.
     * One column for each field of the items of :func:`feedwater.samples` if fields are a dictionary, otherwise the
       column ``fields``. A sample without a field has null, also if it is from another source of a combination.
 

@@ -34,10 +34,11 @@ impl<'a> Displaced<'a> {
     /// [`source`](Self::source). The error of its source is at most 0.005 pixel on each axis.
     ///
     /// The first method is a fixed-point iteration, which converges if neighbouring pixels are
-    /// displaced by nearly the same distance. For other fields, the pixel with the nearest source
-    /// is the start of an iteration by Newton's method. If a field folds the image, several
-    /// positions show the same point, and one of them is returned. If no position shows the point,
-    /// because the field tears the image, the one with the nearest source is returned.
+    /// displaced by nearly the same distance. For other fields, Newton's method begins at the pixel
+    /// with the nearest source, and then in each cell of four pixel centres whose sources surround
+    /// the point. If a field folds the image, several positions show the same point, and one of
+    /// them is returned. If no position shows the point, because the field tears the image, the one
+    /// with the nearest source that was found is returned.
     pub fn target(&self, x: f64, y: f64) -> (f64, f64) {
         if !x.is_finite() || !y.is_finite() {
             return (x, y);
@@ -51,7 +52,29 @@ impl<'a> Displaced<'a> {
             }
             at = (at.0 + error.0, at.1 + error.1);
         }
-        self.refined(self.nearest_pixel(wanted), wanted)
+        let nearest = self.refined(self.nearest_pixel(wanted), wanted);
+        if is_small(self.error(nearest, wanted)) {
+            return nearest;
+        }
+        let mut cells = self.cells(wanted).map(|cell| self.refined(cell, wanted));
+        let found = cells.find(|&at| is_small(self.error(at, wanted)));
+        found.unwrap_or(nearest)
+    }
+
+    /// Middles of the cells of four pixel centres whose sources surround a point, also of the cells
+    /// at the edges of the image.
+    fn cells(&self, wanted: (f64, f64)) -> impl Iterator<Item = (f64, f64)> {
+        let Size { width, height } = self.size;
+        let places = (0..=height).flat_map(move |y| (0..=width).map(move |x| (x, y)));
+        places.map(|(x, y)| (f64::from(x), f64::from(y))).filter(move |&(x, y)| {
+            let corners = [(-0.5, -0.5), (0.5, -0.5), (-0.5, 0.5), (0.5, 0.5)];
+            let errors = corners.map(|(dx, dy)| self.error((x + dx, y + dy), wanted));
+            let surrounds = |of: fn(&(f64, f64)) -> f64| {
+                errors.iter().map(of).any(|it| it <= TOLERANCE)
+                    && errors.iter().map(of).any(|it| it >= -TOLERANCE)
+            };
+            surrounds(|error| error.0) && surrounds(|error| error.1)
+        })
     }
 
     /// Difference between a point of the input and the position that the output shows at `at`.
