@@ -39,7 +39,7 @@ pub struct FieldPlace<'a> {
     /// files.
     pub packed: Option<&'a PackedFields>,
     /// Whether the source was opened for its fields. The sample may then have no image, and what
-    /// other sources read as the image may be the field [`VALUE`](crate::source::VALUE).
+    /// other sources read as the image may be the field `value`.
     pub for_fields: bool,
 }
 
