@@ -184,10 +184,11 @@ fn of_channels(mut colours: Table, key: &str) -> Result<(Table, Option<Table>)> 
             }
             Some(Value::Array(values)) if values.len() > 1 => {
                 let problem = format!(
-                    "has {} values, but {four} has four; write one number, or four",
+                    "has 4 values, but {name} has {}; write one number, one for each of 3 channels, \
+                     or 4 for images with alpha, in both",
                     values.len()
                 );
-                return Err(Error::config(format!("{key}.{name}"), problem));
+                return Err(Error::config(format!("{key}.{four}"), problem));
             }
             _ => {}
         }

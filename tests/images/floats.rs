@@ -437,7 +437,7 @@ fn files_that_do_not_have_the_pixels_are_errors() {
             common::jpeg(1, 9, 9),
             PixelFormat::F32x3,
             Reason::Unsupported,
-            "a JPEG, but f32x3 pixels are read from PNG, TIFF, PFM and binary PNM only",
+            "a JPEG, but f32x3 pixels are read from PNG, TIFF, .npy, PFM and binary PNM only",
         ),
         (b"P2 1 1 65535\n7\n".to_vec(), PixelFormat::U16, Reason::Unsupported, "save it as binary"),
         (cut(gray.png(false)), PixelFormat::U16, Reason::Truncated, "PNG"),
