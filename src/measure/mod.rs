@@ -31,14 +31,16 @@ pub use feedwater_insight::profile::{
 };
 
 pub use device::{DeviceCounts, DeviceMeter, RouteCounts};
-pub use field_meter::{FieldClock, FieldCounts, FieldMeters};
 pub use histogram::{Counts, Histogram};
 pub use latest::{DECISIONS, EPOCHS, push_latest};
 pub use processor::{Clocked, Machine, ThreadClock, ThreadTime};
 pub use read_contention::{InFlight, ReadContention, Reads};
 pub use ring_meter::{RingCounts, RingMeter};
 pub use spread::Spread;
-pub use thread_meter::{Absence, AtWork, CLOCKED, CpuClock, StageCounts, TIMED, ThreadMeter};
+pub use thread_meter::{
+    Absence, AtWork, CLOCKED, CpuClock, FieldClock, FieldCounts, FieldMeters, StageCounts, TIMED,
+    ThreadMeter,
+};
 pub use trace::{OTHER_TRACKS, trace_bytes};
 pub use utilisation::DeviceReadings;
 pub use watch::{Marker, SHORTEST_WAIT, SPAN_BYTES, Watching};
@@ -49,7 +51,6 @@ use trace::BatchTrace;
 mod blame;
 mod consumer;
 mod device;
-mod field_meter;
 mod histogram;
 mod latest;
 mod processor;

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::field_meter::{FieldCounts, FieldMeters};
 use super::histogram::Histogram;
 use super::processor::{Clocked, ThreadClock, ThreadTime};
 use super::read_contention::{InFlight, ReadContention};
@@ -15,8 +14,10 @@ use super::spread::Spread;
 use super::watch::{Kind, Recorder, SHORTEST_WAIT, Span};
 use super::{STAGES, Seen, Stage};
 
+pub use field_meter::{FieldClock, FieldCounts, FieldMeters};
 pub use stage_counts::StageCounts;
 
+mod field_meter;
 mod stage_counts;
 #[cfg(test)]
 mod tests;
@@ -466,12 +467,12 @@ pub(super) fn thread_time() -> u64 {
 /// Adds to a value that only this thread writes, so no atomic read-modify-write is needed. Returns
 /// the value before the addition.
 #[inline]
-pub(super) fn bump(to: &AtomicU64, more: u64) -> u64 {
+fn bump(to: &AtomicU64, more: u64) -> u64 {
     let before = to.load(Relaxed);
     to.store(before.wrapping_add(more), Relaxed);
     before
 }
 
-pub(super) fn nanoseconds(duration: Duration) -> u64 {
+fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -10,10 +10,15 @@ use super::action::Action;
 use super::draw::{Boxes, Draw};
 use super::kind::Executor;
 use super::kind::mix::{Branches, Mix, Mixer};
-use super::point_map::Parts;
 use super::record::{DrawnOperator, Record};
 use super::resample::Weights;
-use super::{ActionParams, Kind, Operator, OriginMap, ParamBytes, PointMap, Trace, Wanted};
+use super::{ActionParams, Kind, Operator, OriginMap, ParamBytes, Trace, Wanted};
+
+pub use point_map::PointMap;
+
+use point_map::Parts;
+
+mod point_map;
 
 /// Actions of one sample. The vectors are reused for the next sample, so nothing is allocated after
 /// they have grown to their final size.

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::thread_meter::{ThreadMeter, bump, nanoseconds};
+use super::{ThreadMeter, bump, nanoseconds};
 
 /// Measurements of one thread, by field.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl FieldMeters {
 
 impl FieldCounts {
     /// Adds the counts of another thread.
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(in crate::measure) fn add(&mut self, other: &Self) {
         self.samples += other.samples;
         self.count += other.count;
         self.bytes += other.bytes;
@@ -89,7 +89,7 @@ impl FieldCounts {
     }
 
     /// Counts since `then`.
-    pub(super) fn since(&self, then: &Self) -> Self {
+    pub(in crate::measure) fn since(&self, then: &Self) -> Self {
         Self {
             column: self.column.clone(),
             field: self.field.clone(),

@@ -1,15 +1,16 @@
 //! Positions of points of an image in the result of its chain.
 //!
-//! A [`Mapping`] describes all actions except displacements ([`elastic`](super::Elastic)), whose
+//! A [`Mapping`] describes all actions except displacements ([`elastic`](crate::op::Elastic)), whose
 //! field is only known after the backward pass. So displacements divide a chain into parts. A point
 //! passes the mapping of a part, then the displacements at its end, then the mapping of the next
 //! part.
 
 use crate::geometry::{BoundingBox, Mapping, Size};
 
-use super::kind::mix::Inside;
-use super::warp::inverse::Displaced;
-use super::{Action, ActionParams, Trace};
+use super::Actions;
+use crate::op::kind::mix::Inside;
+use crate::op::warp::inverse::Displaced;
+use crate::op::{Action, ActionParams, Trace};
 
 /// Parts of a sample's chain that end with displacements, and the part after them. The memory is
 /// reused for the next sample.
@@ -52,13 +53,13 @@ fn is_displaced(params: &ActionParams) -> bool {
 pub struct PointMap<'a> {
     displaced: &'a [(Mapping, usize)],
     last: &'a Mapping,
-    actions: &'a super::Actions,
+    actions: &'a Actions,
 }
 
 impl<'a> PointMap<'a> {
     /// Map of a sample. `whole` is the mapping of all actions, without displacements. The windows
     /// and tables of the actions were computed.
-    pub fn new(actions: &'a super::Actions, parts: &'a Parts, whole: &'a Mapping) -> Self {
+    pub fn new(actions: &'a Actions, parts: &'a Parts, whole: &'a Mapping) -> Self {
         let displaced = &parts.displaced[..];
         let last = if displaced.is_empty() { whole } else { &parts.last };
         Self { displaced, last, actions }
