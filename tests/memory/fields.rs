@@ -132,6 +132,53 @@ pub fn masks_of_any_size_stay_within_the_footprint() {
     }
 }
 
+/// Outlines of objects in images of different sizes. One image is much larger than the others. Some
+/// polygons have many points, and one has too many.
+pub fn outlines_of_any_length_stay_within_the_footprint() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("train.tar");
+    let mut archive = Archive::create(&path);
+    for number in 0..30_u32 {
+        let (width, height) = match number {
+            17 => (2600, 1900),
+            _ => (60 + 13 * number, 420 - 11 * number),
+        };
+        archive.add(format!("{number:02}.jpg"), &jpeg(number.into(), width, height));
+        let points = match number {
+            9 => 100_000,
+            _ => [3, 50, 3000, 60_000][number as usize % 4],
+        };
+        let x = |at: u32| at * 37 % width;
+        let polygon: Vec<u32> = (0..points).flat_map(|at| [x(at), at * 3 % 9]).collect();
+        let runs = format!("{{\"size\":[{height},{width}],\"counts\":[3,{}]}}", width * 2);
+        let text = format!("[[{polygon:?}],{runs},null]").replace(' ', "");
+        archive.add(format!("{number:02}.seg.json"), text.as_bytes());
+        archive.add(format!("{number:02}.cls"), b"0");
+    }
+    archive.finish();
+    for chain in [crop, stored] {
+        let loader = || {
+            let builder = Loader::builder(
+                WebDataset::open(std::slice::from_ref(&path), &Default::default()).unwrap(),
+                chain(),
+            );
+            let builder = builder.batch_size(8).num_workers(2).prefetch(1).on_error(OnError::Drop);
+            let device = feedwater::loader::DeviceChoice::Cpu;
+            builder.device(device).last_batch(LastBatch::Partial).configure(|it| {
+                let field = Some("seg.json".into());
+                it.columns = vec![
+                    ColumnSettings { field: field.clone(), ..ColumnSettings::runs("runs") },
+                    ColumnSettings { field, ..ColumnSettings::instances("masks") },
+                ];
+            })
+        };
+        let seen = run(loader, 3);
+        assert!(seen.problem.is_none(), "{:?}", seen.problem);
+        assert_eq!(seen.errors["oversized"], 3, "{:?}", seen.errors);
+        seen.check("outlines");
+    }
+}
+
 /// Arrays of archives, stored and deflated, up to the size of `limits.max_field_bytes`: lists,
 /// masks of every type of integer, and images. Larger arrays fail their samples.
 pub fn arrays_of_archives_stay_within_the_footprint() {

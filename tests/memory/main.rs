@@ -89,6 +89,7 @@ fn main() -> ExitCode {
         floats::an_image_of_floats_is_predicted_closely,
         fields::fields_of_any_length_stay_within_the_footprint,
         fields::masks_of_any_size_stay_within_the_footprint,
+        fields::outlines_of_any_length_stay_within_the_footprint,
         fields::arrays_of_archives_stay_within_the_footprint,
         fields::images_in_fields_stay_within_the_footprint,
         fields::larger_images_in_fields_take_from_the_pool,
