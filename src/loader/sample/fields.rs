@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::cache::Caches;
-use crate::error::{DataError, Error, Reason, Result, nearest, reserve};
+use crate::error::{DataError, Reason, reserve};
 use crate::field::{
     CellFormat, DefaultValue, FieldPath, FieldValue, Pick, SampleContext, TooLong, Written,
 };
@@ -11,17 +11,21 @@ use crate::footprint::Memory;
 use crate::header::Header;
 use crate::image::PixelFormat;
 use crate::measure::{FieldClock, FieldMeters, ThreadMeter};
-use crate::op::View;
 use crate::plan::{ColumnKind, ColumnRole, ColumnSettings, Plan, SamplePlan, ViewGroup, ViewPlan};
 use crate::random::SampleKey;
-use crate::source::{Fields, Source};
+use crate::source::Source;
 use crate::transform::{DeviceMask, Followed, MaskOutputs, Masks, OneHot, Outlines};
 
 mod array_file;
 mod cached;
+mod check;
 mod encoded;
+mod messages;
+
+pub(in crate::loader) use check::check_fields;
 
 use cached::{Record, Scratch};
+use messages::{missing, named};
 
 /// Set of columns that are made from fields: bit `n` stands for entry `n` of
 /// [`Settings::columns`](crate::plan::Settings::columns).
@@ -482,115 +486,4 @@ impl FieldColumn {
     fn error(&self, field: &str, error: DataError) -> DataError {
         named(field, Some(&self.name).filter(|name| *name != field).map(String::as_str), error)
     }
-}
-
-/// Error for a field that a sample lacks.
-fn missing(source: &dyn Source, index: u64, field: &str, way_out: &str) -> DataError {
-    let not_found = source.fields().and_then(|it| it.not_found(index, field));
-    let not_found = not_found.map_or(String::new(), |what| format!(": {what}"));
-    DataError::new(Reason::Field, format!("is missing{not_found}{way_out}"))
-}
-
-/// Adds the names of a field and of its column to an error. `column` is `None` if it has the name
-/// of the field, or no name.
-fn named(field: &str, column: Option<&str>, error: DataError) -> DataError {
-    let column = column.map_or(String::new(), |name| format!(" (column {name:?})"));
-    let is_predicate = ["is ", "has ", "cannot "].iter().any(|it| error.problem.starts_with(it));
-    let text = match is_predicate {
-        true => format!("the field {field:?}{column} {}", error.problem),
-        false => format!("the field {field:?}{column}: {}", error.problem),
-    };
-    DataError::new(error.reason, text)
-}
-
-/// Checks that the source has the fields of all columns and views, and prepares the source to read
-/// them.
-///
-/// # Errors
-/// [`Error::Config`] that lists the fields of the source. Errors of [`Fields::prepare`].
-pub(in crate::loader) fn check_fields(
-    source: &dyn Source,
-    columns: &[ColumnSettings],
-    views: &[View],
-) -> Result<()> {
-    let mut wanted = Vec::new();
-    for (number, column) in columns.iter().enumerate() {
-        let Ok(path) = column.field_path() else { continue };
-        let key = if column.field.is_some() { "field" } else { "name" };
-        wanted.push((format!("column[{number}].{key}"), path.name, column.default.is_some()));
-    }
-    for (number, view) in views.iter().enumerate() {
-        let Some(field) = &view.field else { continue };
-        let Ok(path) = field.parse::<FieldPath>() else { continue };
-        wanted.push((format!("view[{number}].field"), path.name, false));
-    }
-    if wanted.is_empty() {
-        return Ok(());
-    }
-    let schema = source.schema();
-    for (key, name, has_default) in &wanted {
-        let problem = match schema.iter().filter(|field| field.name == *name).count() {
-            1 => continue,
-            0 => match source.fields() {
-                Some(fields)
-                    if *has_default && (fields.is_open() || fields.some_part_has(name)) =>
-                {
-                    continue;
-                }
-                // The samples fail in the same way, and `loader.on_error` decides.
-                Some(fields) if schema.is_empty() && first_fails(fields) => continue,
-                fields => lacking(source, fields, name),
-            },
-            _ => format!("needs the field {name:?}, but the source has it more than once"),
-        };
-        return Err(Error::config(key, problem));
-    }
-    let wanted: Vec<&str> = wanted.iter().map(|(_, name, _)| name.as_str()).collect();
-    source.fields().map_or(Ok(()), |fields| fields.prepare(&wanted))
-}
-
-/// Whether the first sample fails, although its source can have fields.
-fn first_fails(fields: &dyn Fields) -> bool {
-    let read = fields.read_fields(0, &[], &mut Vec::new(), u64::MAX, &mut |_, _| Ok(()));
-    fields.is_open() && read.is_err_and(|error| error.reason != Reason::Unsupported)
-}
-
-/// Message about a field that the source lacks.
-fn lacking(source: &dyn Source, fields: Option<&dyn Fields>, name: &str) -> String {
-    let schema = source.schema();
-    let needs = format!("needs the field {name:?}");
-    if let Some(part) = fields.and_then(|fields| fields.part_without(name)) {
-        return format!(
-            "{needs}, which one of the combined sources lacks: {part}; set a default to accept its \
-             samples"
-        );
-    }
-    if schema.is_empty() {
-        // If the source has fields but cannot read them, its error says more.
-        let read =
-            fields.map(|it| it.read_fields(0, &[], &mut Vec::new(), u64::MAX, &mut |_, _| Ok(())));
-        return match read {
-            Some(Err(error)) => error.problem,
-            _ => {
-                let remedy = fields.and_then(|it| it.not_found(0, name));
-                format!(
-                    "{needs}, but the source has no fields besides image and label: {}{}",
-                    source.describe(),
-                    remedy.map_or(String::new(), |remedy| format!("; {remedy}"))
-                )
-            }
-        };
-    }
-    let names: Vec<_> = schema.iter().map(|field| field.name.as_str()).collect();
-    let mut problem = format!("{needs}, but the source has the fields {}", names.join(", "));
-    if fields.is_some_and(Fields::is_open) {
-        problem += " in its first samples; set a default if only other samples have the field";
-    }
-    if let Some(end) = name.find(['.', '[']).filter(|&end| names.contains(&&name[..end])) {
-        let rest = name[end..].trim_start_matches('.');
-        problem += &format!("; a path begins with a colon: {}:{rest}", &name[..end]);
-    } else if let Some(near) = nearest(name, &names) {
-        problem += &format!("; did you mean {near}?");
-    }
-    problem
 }
