@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use super::file::{self, Files};
 use super::side_files::SideFiles;
 use super::{
-    BadShards, Configured, Exclusion, ExclusionReason, Exclusions, Fields, Heads, Hints, Identity, Notes,
-    Page, RemoteReads, Sealed, Source,
+    BadShards, Configured, Exclusion, ExclusionReason, Exclusions, Fields, Heads, Hints, Identity,
+    Notes, Page, RemoteReads, Sealed, Source,
 };
 use super::{exclusion, settings};
 use crate::error::{DataError, Error, Redacted, Result};

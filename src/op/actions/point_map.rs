@@ -1,9 +1,9 @@
 //! Positions of points of an image in the result of its chain.
 //!
-//! A [`Mapping`] describes all actions except displacements ([`elastic`](crate::op::Elastic)), whose
-//! field is only known after the backward pass. So displacements divide a chain into parts. A point
-//! passes the mapping of a part, then the displacements at its end, then the mapping of the next
-//! part.
+//! A [`Mapping`] describes all actions except displacements ([`elastic`](crate::op::Elastic)),
+//! whose field is only known after the backward pass. So displacements divide a chain into parts. A
+//! point passes the mapping of a part, then the displacements at its end, then the mapping of the
+//! next part.
 
 use crate::geometry::{BoundingBox, Mapping, Size};
 

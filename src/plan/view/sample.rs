@@ -57,9 +57,9 @@ impl Plan {
         }
     }
 
-    /// Names and parameters of the actions of the views, by name of the view: for each output, those
-    /// of its operators. The arguments are those of [`drawn`](Self::drawn). Leaves out views of
-    /// images in fields, because the record of a sample does not have the size of these images.
+    /// Names and parameters of the actions of the views, by name of the view: for each output,
+    /// those of its operators. The arguments are those of [`drawn`](Self::drawn). Leaves out views
+    /// of images in fields, because the record of a sample does not have the size of these images.
     pub fn drawn_views(
         &self,
         epoch: u32,

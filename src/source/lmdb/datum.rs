@@ -36,11 +36,7 @@ const AT_ONCE: usize = 16 << 10;
 
 /// Parses the Datum in a value and returns the sample's entry. With `for_fields`, a Datum of floats
 /// needs no image: the entry is empty then.
-pub fn find(
-    window: &mut Window,
-    value: Range<u64>,
-    for_fields: bool,
-) -> Result<Entry, FileError> {
+pub fn find(window: &mut Window, value: Range<u64>, for_fields: bool) -> Result<Entry, FileError> {
     let (start, end) = (value.start, value.end);
     let mut floats = 0;
     let (mut shape, mut data, mut label, mut encoded) = ([0; 3], None, 0, false);

@@ -68,7 +68,11 @@ pub fn find(
         }
         Ok(())
     })?;
-    let missing = |window: &mut Window, key: &str, setting: &str, more: &str| -> Result<Found, FileError> {
+    let missing = |window: &mut Window,
+                   key: &str,
+                   setting: &str,
+                   more: &str|
+     -> Result<Found, FileError> {
         let mut shown = Vec::new();
         for name in &names {
             let bytes = window.at(name.start, (name.end - name.start).min(100))?;

@@ -38,9 +38,7 @@ pub fn pass(
         let Some((name, stored)) = stored(&name, place.meaning(&name)) else { return Ok(()) };
         if let Some(earlier) = found.iter_mut().find(|(known, ..)| *known == name) {
             (earlier.1, earlier.2) = (stored, feature);
-        } else if !feature.is_empty()
-            && to.wants(&name, stored.kind(is_list(window, &feature)?))
-        {
+        } else if !feature.is_empty() && to.wants(&name, stored.kind(is_list(window, &feature)?)) {
             found.push((name, stored, feature));
         }
         Ok(())

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Exclusions, Field};
 use super::records::{
     CLASSES_NAME, Entries, Entry, FIELDS_NAME, FieldPlace, FieldSink, FileError, Format,
     PackedFields, PackedName, Records, StoredField, Window,
 };
+use super::{Exclusions, Field};
 use crate::error::DataError;
 
 mod example;

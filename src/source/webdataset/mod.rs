@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::records::{
     CLASSES_NAME, Entries, Entry, FIELDS_NAME, FieldPlace, FieldSink, FileError, Format,
-    MOST_CLASSES_BYTES, PackedFields, PackedName, Records, StoredField, Window, changed, each_packed,
-    form_kind,
+    MOST_CLASSES_BYTES, PackedFields, PackedName, Records, StoredField, Window, changed,
+    each_packed, form_kind,
 };
 use super::{ExclusionReason, Exclusions, Field, FieldKind, exclusion, file_value, label};
 use crate::error::{DataError, Reason};
@@ -447,10 +447,7 @@ fn group(place: &FieldPlace<'_>) -> Result<Files, DataError> {
 }
 
 /// Returns the field that a file of a sample is, and the form of its value if `pack` has stored it.
-fn field_of<'a>(
-    name: &'a str,
-    meaning: PackedName<'a>,
-) -> Option<(&'a str, Option<&'static str>)> {
+fn field_of<'a>(name: &'a str, meaning: PackedName<'a>) -> Option<(&'a str, Option<&'static str>)> {
     match meaning {
         // The label, or the image, under the name of a packed field.
         PackedName::Natural(field) if field == name => None,
