@@ -159,7 +159,7 @@ def test_fields_that_do_not_have_the_pixels_are_errors(name, pixels, words):
         (ops.Normalize(mean=[0.1, 0.2, 0.3], std=1), {"pixels": "u16"}, "one channel"),
         (ops.Normalize(mean=30000, std=9000), {"pixels": "u16"}, "and not to 0 to 65535; write mean = "),
         (ops.RandomErasing(), {"pixels": "u16"}, "random_erasing"),
-        ((), {"pixels": "u8"}, "unknown choice u8"),
+        ((), {"pixels": "u8x2"}, "unknown choice u8x2"),
         ((), {"pixels": "u16", "placement": "gpu"}, "decode.pixels is u16"),
     ],
 )
@@ -245,7 +245,7 @@ def test_four_values_per_setting():
         padded.paste(image, (2, 2))
         expected = (numpy.asarray(padded, "f4") / numpy.float32(255) - numpy.array(mean, "f4")) / numpy.array(std, "f4")
         assert (found.transpose(1, 2, 0) == expected).all()
-    with pytest.raises(fw.ConfigError, match="u8x4"):
+    with pytest.raises(fw.errors.ConfigError, match="u8x4"):
         images(source, [ops.Resize(width=20, height=12), ops.Grayscale()], "u8x4")
 
 

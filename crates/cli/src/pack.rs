@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::thread;
 
 use clap::{Args, ValueEnum};
+use feedwater::PixelFormat;
 use feedwater::internals::config::Pipeline;
 use feedwater::internals::footprint::{bytes, counted};
 use feedwater::internals::source::exclusion_lines;
@@ -85,7 +86,7 @@ enum FormatOption {
 const GAIN_SAMPLES: u64 = 64;
 
 pub fn main(options: &Options) -> Result<(), CommandError> {
-    let Opened { source, limits, strict, pixels, .. } = open(&options.src)?;
+    let Opened { source, limits, strict, pixels, table } = open(&options.src)?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let settings = Settings {
         format: match options.format {
@@ -105,12 +106,8 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         fields: options.fields.clone(),
     };
     settings.check()?;
-    if pixels.is_floats() && settings.presize.is_some() {
-        let problem = format!(
-            "is {}, but --shorter stores images of 8 bits; leave --shorter out",
-            pixels.name()
-        );
-        return Err(feedwater::Error::config("decode.pixels", problem).into());
+    if settings.presize.is_some() {
+        check_presize(pixels, &table)?;
     }
     let ChosenFields { names: fields, warnings } = pack::chosen_fields(&*source, &settings)?;
     // The names of all fields may take a pass over the source, so it is not repeated.
@@ -172,6 +169,22 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         }));
     }
     print_result(options, &settings, &manifest, verified)
+}
+
+/// Checks that images which `--shorter` stores lose nothing that the pipeline reads.
+fn check_presize(pixels: PixelFormat, table: &toml::Table) -> Result<(), CommandError> {
+    if pixels.is_floats() || pixels.has_alpha() {
+        let problem = format!(
+            "is {}, but --shorter stores images of 8 bits without alpha; leave --shorter out",
+            pixels.name()
+        );
+        return Err(feedwater::Error::config("decode.pixels", problem).into());
+    }
+    if table.get("decode").is_some_and(|decode| decode.get("background").is_some()) {
+        let problem = "is set, but --shorter stores images without alpha; leave --shorter out";
+        return Err(feedwater::Error::config("decode.background", problem).into());
+    }
+    Ok(())
 }
 
 fn print_result(

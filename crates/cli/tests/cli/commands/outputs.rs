@@ -169,3 +169,19 @@ fn endless_inputs_are_errors() {
         assert!(words.starts_with(&format!("feedwater: {file}: ")), "{args:?}: {words}");
     }
 }
+
+/// `--shorter` stores JPEGs, which have neither 16 bits nor alpha.
+#[test]
+fn pack_refuses_to_lose_what_the_pipeline_reads() {
+    let dir = workplace();
+    for (line, key) in [
+        ("pixels = \"u16\"", "decode.pixels: is u16"),
+        ("pixels = \"u8x4\"", "decode.pixels: is u8x4"),
+        ("background = [255, 255, 255]", "decode.background: is set"),
+    ] {
+        write(&dir, "alpha.toml", &format!("{PIPELINE}[decode]\n{line}\n"));
+        let told = refused(dir.path(), &["pack", "alpha.toml", "packed", "--shorter", "20"], 2);
+        assert!(told.contains(key) && told.contains("leave --shorter out"), "{told}");
+        assert!(!dir.path().join("packed").exists());
+    }
+}
