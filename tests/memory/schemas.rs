@@ -90,7 +90,7 @@ fn column(number: u64, rng: &mut SampleRng) -> ColumnSettings {
     let too_long = any(rng, &[TooLong::Error, TooLong::Truncate, TooLong::Skip]);
     let max_len = Some(any(rng, &[1, 100, 4000, 30_000]));
     let field = |extension| Some(format!("{name}.{extension}"));
-    let column = match rng.below(8) {
+    match rng.below(8) {
         0 => {
             ColumnSettings { field: field(extension), ..ColumnSettings::array(&name, dtype, shape) }
         }
@@ -122,8 +122,7 @@ fn column(number: u64, rng: &mut SampleRng) -> ColumnSettings {
             let boxes = ColumnSettings::boxes(&name, BoxFormat::Xyxy);
             ColumnSettings { field: field("boxes.json"), max_len, too_long, ..boxes }
         }
-    };
-    column
+    }
 }
 
 /// Writes an archive. Each sample has an image, another image, and the files of the columns.

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::thread;
 
 use clap::{Args, ValueEnum};
-use feedwater::PixelFormat;
 use feedwater::internals::config::Pipeline;
 use feedwater::internals::footprint::{bytes, counted};
 use feedwater::internals::source::exclusion_lines;
 use feedwater::op::{Chain, Flip, Normalize, RandomResizedCrop};
+use feedwater::plan::DecodeSettings;
 use feedwater_tools::pack::{
     self, ChosenFields, FieldChoice, Gain, Manifest, Presize, Settings, ShardFormat,
 };
@@ -86,7 +86,7 @@ enum FormatOption {
 const GAIN_SAMPLES: u64 = 64;
 
 pub fn main(options: &Options) -> Result<(), CommandError> {
-    let Opened { source, limits, strict, pixels, table } = open(&options.src)?;
+    let Opened { source, limits, decode, .. } = open(&options.src)?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let settings = Settings {
         format: match options.format {
@@ -101,13 +101,13 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         skip: options.skip,
         threads: options.workers.map_or(cores, usize::from),
         limits,
-        strict,
+        strict: decode.strict,
         row_index: !options.no_row_index,
         fields: options.fields.clone(),
     };
     settings.check()?;
     if settings.presize.is_some() {
-        check_presize(pixels, &table)?;
+        check_presize(&decode)?;
     }
     let ChosenFields { names: fields, warnings } = pack::chosen_fields(&*source, &settings)?;
     // The names of all fields may take a pass over the source, so it is not repeated.
@@ -172,7 +172,8 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
 }
 
 /// Checks that images which `--shorter` stores lose nothing that the pipeline reads.
-fn check_presize(pixels: PixelFormat, table: &toml::Table) -> Result<(), CommandError> {
+fn check_presize(decode: &DecodeSettings) -> Result<(), CommandError> {
+    let pixels = decode.pixels;
     if pixels.is_floats() || pixels.has_alpha() {
         let problem = format!(
             "is {}, but --shorter stores images of 8 bits without alpha; leave --shorter out",
@@ -180,7 +181,7 @@ fn check_presize(pixels: PixelFormat, table: &toml::Table) -> Result<(), Command
         );
         return Err(feedwater::Error::config("decode.pixels", problem).into());
     }
-    if table.get("decode").is_some_and(|decode| decode.get("background").is_some()) {
+    if decode.background.is_some() {
         let problem = "is set, but --shorter stores images without alpha; leave --shorter out";
         return Err(feedwater::Error::config("decode.background", problem).into());
     }

@@ -8,12 +8,11 @@ use std::sync::Arc;
 use std::thread;
 
 use clap::Args;
-use feedwater::PixelFormat;
 use feedwater::internals::config::Pipeline;
 use feedwater::internals::error::beginning;
 use feedwater::internals::footprint::{bytes, counted};
 use feedwater::internals::source::exclusion_lines;
-use feedwater::plan::Limits;
+use feedwater::plan::{DecodeSettings, Limits};
 use feedwater::source::{self, Source};
 use feedwater::storage::Storage;
 use feedwater_tools::probe::{self, Report, Settings};
@@ -55,10 +54,7 @@ const MAX_ROWS: usize = 20;
 pub struct Opened {
     pub source: Arc<dyn Source>,
     pub limits: Limits,
-    /// Value of `decode.strict`.
-    pub strict: bool,
-    /// Value of `decode.pixels`.
-    pub pixels: PixelFormat,
+    pub decode: DecodeSettings,
     pub table: toml::Table,
 }
 
@@ -68,27 +64,25 @@ pub fn open(path: &Path) -> Result<Opened, CommandError> {
         let pipeline = Pipeline::from_file(path)?;
         let storage = shown(pipeline.storage()?);
         let (source, table) = (pipeline.open_with(&storage)?, pipeline.source.to_table()?);
-        let (decode, limits) = (&pipeline.settings.decode, pipeline.settings.limits);
-        let (strict, pixels) = (decode.strict, decode.pixels);
-        return Ok(Opened { source, limits, strict, pixels, table });
+        let (decode, limits) = (pipeline.settings.decode, pipeline.settings.limits);
+        return Ok(Opened { source, limits, decode, table });
     }
     let storage = shown(Storage::default());
     let (settings, limits) = (source::detect(path, &storage)?, Limits::default());
     let (source, table) = (settings.open_with(&storage)?, settings.to_table()?);
-    let pixels = PixelFormat::default();
-    Ok(Opened { source, limits, strict: true, pixels, table })
+    Ok(Opened { source, limits, decode: DecodeSettings::default(), table })
 }
 
 pub fn main(options: &Options) -> Result<(), CommandError> {
-    let Opened { source, limits, strict, pixels, table } = open(&options.path)?;
+    let Opened { source, limits, decode, table } = open(&options.path)?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let settings = Settings {
         samples: options.samples.unwrap_or(0),
         threads: options.workers.map_or(cores, usize::from),
         decode: options.decode,
         limits,
-        strict: strict && !options.tolerant,
-        pixels,
+        strict: decode.strict && !options.tolerant,
+        pixels: decode.pixels,
     };
     let inspected = options.samples.map_or(source.len(), |samples| samples.min(source.len()));
     for warning in source.warnings() {

@@ -179,7 +179,13 @@ fn pack_refuses_to_lose_what_the_pipeline_reads() {
         ("pixels = \"u8x4\"", "decode.pixels: is u8x4"),
         ("background = [255, 255, 255]", "decode.background: is set"),
     ] {
-        write(&dir, "alpha.toml", &format!("{PIPELINE}[decode]\n{line}\n"));
+        write(
+            &dir,
+            "alpha.toml",
+            &format!(
+                "{PIPELINE}[decode]\n{line}\n[[chain]]\nop = \"resize\"\nwidth = 8\nheight = 8\n"
+            ),
+        );
         let told = refused(dir.path(), &["pack", "alpha.toml", "packed", "--shorter", "20"], 2);
         assert!(told.contains(key) && told.contains("leave --shorter out"), "{told}");
         assert!(!dir.path().join("packed").exists());
