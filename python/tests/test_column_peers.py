@@ -6,7 +6,6 @@ import io
 import numpy
 import pytest
 from feedwater import ops
-from recorded_actions import adjusted
 
 import feedwater as fw
 
@@ -16,6 +15,8 @@ pytest.importorskip("torchvision")
 from torchvision import tv_tensors  # noqa: E402
 from torchvision.transforms.v2 import InterpolationMode  # noqa: E402
 from torchvision.transforms.v2 import functional as F  # noqa: E402
+
+from recorded_actions import adjusted  # noqa: E402
 
 #: Width and height of the results.
 SIZE = (37, 29)

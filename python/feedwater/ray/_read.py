@@ -119,7 +119,7 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
         self._order = Order(begin["samples"], batch, last, begin["epoch"], begin["position"], epochs)
         self._image: int = math.prod(shape) * numpy.dtype(ELEMENTS[kind]).itemsize
         # The largest size of a row.
-        self._row = self._image + _ROW_BYTES + sum(size for _, size in extra)
+        self._row: int = self._image + _ROW_BYTES + sum(size for _, size in extra)
         # Ray joins batches until a block has this size.
         block = max(batch * (self._row - _ROW_BYTES), ray.data.DataContext.get_current().target_max_block_size or 0)
         #: Predicted memory of a task in bytes: its process, its loader, a block, and the batches from which the block is joined.
