@@ -2,8 +2,8 @@
 // pixel back to the stored mask and writes the number there. Same results as src/transform/masks.rs. The host prepends
 // MASK_BYTES and STEP_BYTES.
 
-// Step from the pixels of an image to those of an earlier image, in which `warp` is nearest interpolation. A column or
-// row of -1 shows no pixel.
+// Step from the pixels of an image to those of an earlier image, `warp` has nearest interpolation. A column or row of -1
+// shows no pixel.
 struct Step {
     const int *columns, *rows;      // origins of all columns and rows, or null for a warp
     int transposed;                 // whether columns of the result are rows of the earlier image
@@ -76,16 +76,16 @@ extern "C" __global__ void mask(const Sample* masks, int count, int, int) {
     bool shown = true;
     for (int at = 0; shown && at < mask.count; at++) shown = follow(mask.steps[at], x, y);
     const long long place = (long long)row * mask.width + column, from = (long long)y * mask.columns + x;
-    // A mask that is already finished has elements of the result.
-    const bool finished = mask.stored == mask.element;
+    // Finished masks, and unfinished ones of u8, are stored with the elements of the result.
+    const bool same_type = mask.stored == mask.element;
     unsigned value = 0;
-    if (shown && !finished)
+    if (shown && !same_type)
         value = mask.stored == ELEMENT_U8 ? mask.values[from] : ((const unsigned short*)mask.values)[from];
     if (mask.element == ELEMENT_U8)
         sample.out[place] = shown ? mask.values[from] : (unsigned char)mask.fill;
     else if (mask.element == ELEMENT_I64) {
         long long number = (long long)mask.fill;
-        if (shown) number = finished ? ((const long long*)mask.values)[from] : (long long)value;
+        if (shown) number = same_type ? ((const long long*)mask.values)[from] : (long long)value;
         ((long long*)sample.out)[place] = number;
     } else {
         union {
@@ -93,7 +93,7 @@ extern "C" __global__ void mask(const Sample* masks, int count, int, int) {
             float number;
         } both;
         both.bits = (unsigned)mask.fill;
-        if (shown) both.number = finished ? ((const float*)mask.values)[from] : (float)value;
+        if (shown) both.number = same_type ? ((const float*)mask.values)[from] : (float)value;
         ((float*)sample.out)[place] = both.number;
     }
 }

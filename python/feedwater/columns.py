@@ -139,7 +139,8 @@ def texts(
 ) -> Column:
     """A column of several texts for each sample, such as its captions. A batch has a list of lists of ``str``.
 
-    * ``field``: as for :func:`list_`. A field with one text is a list of one text. A text that begins with ``[`` is a JSON array of texts.
+    * ``field``: as for :func:`list_`. A field with one text is a list of one text. A text that is a JSON
+      array is a list of texts. Other texts, such as ``[sic] a dog``, are one text.
     * ``max_len``: maximum number of bytes of all texts of a sample together, in UTF-8. Default: 4096.
     * ``max_texts``: maximum number of texts of a sample. Default: 32. Memory is allocated for ``max_len`` bytes, and 12 bytes for each
       of ``max_texts``.

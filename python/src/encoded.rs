@@ -28,11 +28,20 @@ impl Encoded {
             };
         }
         if item.hasattr("__array_interface__").unwrap_or(false) {
-            return npy(item).ok()?.extract().map(Encoded::Bytes).ok();
+            return array(item).ok()?.extract().map(Encoded::Bytes).ok();
         }
         let bytes = item.extract().map(Encoded::Bytes).ok();
         bytes.or_else(|| item.extract().map(Encoded::File).ok())
     }
+}
+
+/// Bytes of a `.npy` file with this array or image of Pillow.
+fn array<'py>(item: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if item.hasattr("getbands")? {
+        let module = item.py().import("feedwater._items")?;
+        return npy(&module.call_method1("pixels", (item,))?);
+    }
+    npy(item)
 }
 
 /// Bytes of a `.npy` file with this array.

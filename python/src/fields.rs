@@ -69,11 +69,11 @@ impl Value {
         if is_json {
             let settings = PyDict::new(value.py());
             settings.set_item("allow_nan", false)?;
+            let items = value.py().import("feedwater._items")?;
+            settings.set_item("default", items.getattr("plain")?)?;
             let json = value.py().import("json")?;
             let text = json.getattr("dumps")?.call((value,), Some(&settings)).map_err(|error| {
-                PyTypeError::new_err(format!(
-                    "has a value that JSON cannot represent ({error}); write an array of NumPy"
-                ))
+                PyTypeError::new_err(format!("has a value that JSON cannot represent: {error}"))
             })?;
             return Ok(Value::Json(text.extract()?));
         }

@@ -261,6 +261,19 @@ def test_the_image_of_an_item_may_be_a_dictionary_of_hugging_face(folder):
     numpy.testing.assert_array_equal(next(iter(fw.Loader(tuples, RESIZE, **{**settings, "batch_size": 3})))[0], plain[:3])
 
 
+def test_lists_and_dictionaries_may_have_values_of_numpy_and_bytes():
+    image = b"P6 2 2 255\n" + bytes(12)
+    boxes = [numpy.array([1.0, 1.0, 5.0, 5.0]), [numpy.float32(2.5), 2, numpy.int64(3), 4]]
+    items = [{"image": image, "v": [numpy.int64(1), numpy.int32(2)], "a": {"b": numpy.arange(3.0)}, "boxes": boxes, "words": [b"a", "\u00e9"]}]
+    columns = {"v": fw.list_("i64"), "b": fw.list_(field="a:b"), "boxes": fw.list_(shape=4), "words": fw.texts()}
+    batch = fw.Loader(fw.samples(items), [ops.Resize(width=2, height=2)], columns=columns, batch_size=1, framework="numpy", device="cpu").peek()
+    assert batch["v"][0].tolist() == [1, 2] and batch["b"][0].tolist() == [0, 1, 2] and batch["words"] == [["a", "\u00e9"]]
+    assert batch["boxes"][0].tolist() == [[1, 1, 5, 5], [2.5, 2, 3, 4]]
+    items[0]["v"] = [object()]
+    with pytest.raises(fw.errors.Error, match="of the type object is neither a number"):
+        fw.Loader(fw.samples(items), [ops.Resize(width=2, height=2)], columns=columns, batch_size=1, framework="numpy", device="cpu").peek()
+
+
 def test_items_without_fields_cannot_have_columns(folder):
     paths = sorted(folder.rglob("*.ppm"))[:2]
     for items in (paths, [(path, 0) for path in paths], [{"image": path, "label": 0} for path in paths]):

@@ -270,3 +270,23 @@ def test_an_image_with_alpha_in_a_field():
     (batch,) = loader(fw.samples(items), moves, columns=columns, decode=fw.Decode(pixels="u8x4"), dtype="u8")
     assert (batch["sticker"] == batch["image"]).all() and (batch["file"] == batch["image"]).all()
     assert batch["image"].shape == (4, 4, 12, 20)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "HSV", "I;16"])
+def test_images_of_pillow_are_converted_by_their_mode(mode):
+    if mode == "I;16":
+        image = Image.fromarray((numpy.arange(99, dtype="u2") * 600).reshape(9, 11))
+        expected, pixels = numpy.asarray(image, "f4")[None], "u16"
+    else:
+        colours = numpy.random.default_rng(1).integers(0, 256, (9, 11, 3), dtype=numpy.uint8)
+        image = Image.fromarray(colours).convert(mode)
+        rgb = image.convert("RGBA").convert("RGB") if mode == "LA" else image.convert("RGB")
+        expected, pixels = numpy.moveaxis(numpy.asarray(rgb), 2, 0), "u8x3"
+    found = images(fw.samples([image] * 4), [ops.Resize(width=11, height=9)], pixels, dtype="f32")[0]
+    assert numpy.array_equal(found, expected), mode
+    # A transparent palette has alpha.
+    stamp = Image.fromarray(numpy.array([[0, 1], [1, 0]], numpy.uint8), mode="P")
+    stamp.putpalette([255, 0, 0, 0, 0, 255])
+    stamp.info["transparency"] = 1
+    made, *_ = images(fw.samples([stamp] * 4), [ops.Resize(width=2, height=2)], "u8x4")
+    assert numpy.array_equal(numpy.moveaxis(made, 0, 2), numpy.asarray(stamp.convert("RGBA")))

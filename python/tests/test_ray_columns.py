@@ -49,6 +49,13 @@ def test_fields_are_columns(cluster, many):
     assert all(row["fields"] == str(row["index"]) for row in dataset.take_all())
 
 
+def test_keys_of_items_that_are_dictionaries_are_columns(cluster):
+    image = b"P6 2 2 255\n" + bytes(12)
+    items = [{"image": image, "label": number, "name": str(number), "score": number / 2} for number in range(6)]
+    rows = fw.ray.read(fw.samples(items), [fw.ops.Resize(width=2, height=2)], batch_size=4, drop_last=False).take_all()
+    assert sorted((row["label"], row["name"], row["score"]) for row in rows) == [(number, str(number), number / 2) for number in range(6)]
+
+
 def test_fields_of_sequences_in_a_combination_are_columns(cluster, many):
     def city(index):
         return {"caption": None if index == 0 else f"city {index}", "height": index / 2}

@@ -1,9 +1,9 @@
-//! CPU decoding of JPEG, PNG, WebP, PNM, BMP, GIF and TIFF. Decoders return the rows of a window,
-//! with the same pixels as Pillow.
+//! CPU decoding of JPEG, PNG, WebP, PNM, BMP, GIF, TIFF and `.npy`. Decoders return the rows of a
+//! window, with the same pixels as Pillow.
 //!
-//! The pixels are those of Pillow's `Image.open(file).convert("RGB")` before any orientation is
-//! applied. Alpha is dropped, decoded, or composed with a background. Gray becomes three equal
-//! channels. CMYK becomes RGB by Pillow's formula.
+//! By default, the pixels are those of Pillow's `Image.open(file).convert("RGB")` before any
+//! orientation is applied. Alpha is dropped, decoded, or composed with a background. Gray becomes
+//! three equal channels. CMYK becomes RGB by Pillow's formula.
 //!
 //! [`Strict`](Decoders::strict) decoders return a [`DataError`] for corrupt data, also where Pillow
 //! returns an image with gray or smeared parts after a libjpeg warning. Harmless oddities are

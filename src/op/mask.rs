@@ -67,9 +67,9 @@ impl MaskParams {
     }
 
     /// Parameters of a result of size `result`, whose elements are `element`. `values` is the
-    /// address of the stored numbers, which have one byte each or `is_wide` two bytes, and
-    /// `columns` their number per row. `steps` is the address and the number of the steps. `fill`
-    /// is the number of pixels that show nothing.
+    /// address of the stored values, which have two bytes if `is_wide`, else one, and `columns` the
+    /// width of the stored mask. `steps` are the address and the count of the steps. `fill` is the
+    /// value of pixels that show no part of the image.
     pub fn new(
         (values, is_wide, columns): (u64, bool, u32),
         (steps, count): (u64, usize),
@@ -125,7 +125,9 @@ impl OriginMap {
         let runs = others.saturating_add(1);
         let steps = (2 * runs).saturating_mul(size_of::<StepParams>() as u64);
         let axes = lines.saturating_mul(runs).saturating_mul(size_of::<i32>() as u64);
-        steps.saturating_add(axes).saturating_add(displaced.saturating_mul(PAIR_BYTES as u64))
+        steps
+            .saturating_add(axes)
+            .saturating_add(displaced.saturating_mul(DISPLACEMENT_BYTES as u64))
     }
 
     /// Number of steps.
@@ -180,4 +182,4 @@ impl OriginMap {
 }
 
 /// Size of the displacement of one pixel for the kernel, in bytes.
-const PAIR_BYTES: usize = 2 * size_of::<i16>();
+const DISPLACEMENT_BYTES: usize = 2 * size_of::<i16>();

@@ -107,7 +107,8 @@ pub mod rows {
     pub const LAUNCHES: &str = "launch parameters";
     /// Row for intermediate images between kernels or passes of a kernel.
     pub const SCRATCH: &str = "kernel scratch";
-    /// Row for the parameters of a launch of the kernel `mix` (batch operators and soft targets).
+    /// Row for the parameters of a launch of the kernels `mix` (batch operators and soft targets)
+    /// and `exchange` (masks).
     pub const PAIRS: &str = "pair parameters";
 
     /// Row for nvJPEG's buffers on a route. The route `cpu` has none.

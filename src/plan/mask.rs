@@ -32,7 +32,7 @@ pub struct MaskPlan {
     /// Offset of the column's part in the memory for masks of a page, in bytes.
     pub offset: usize,
     /// Size of this part in bytes. It holds the parameters for the kernel, and either the stored
-    /// numbers and the positions of the actions, or the finished masks. Masks that need more are
+    /// numbers and the steps of each output, or the finished masks. Masks that need more are
     /// moved on the CPU.
     pub bytes: usize,
 }
@@ -94,8 +94,8 @@ impl MaskPlan {
     }
 }
 
-/// Maximum memory for the positions of a sample's actions, in bytes per pixel of a page. Random
-/// operators may have absurdly large bounds.
+/// Maximum memory for the positions of a sample's actions, in bytes per pixel of a page. The
+/// bound of a random operator may be far above what it draws.
 const MOST_STEPS_PER_PIXEL: u64 = 16;
 
 impl Plan {

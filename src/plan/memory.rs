@@ -30,8 +30,8 @@ pub(crate) const PAIR_BYTES: u64 = 256;
 /// measured.
 const PROCESS_BYTES: u64 = 13 << 20;
 
-/// Maximum memory of a field's value in a cache besides its bytes, in bytes: its kind and its
-/// shape.
+/// Maximum memory of a field's value in a cache besides its bytes, in bytes: its header,
+/// and its shape or the name of a JSON member.
 const FIELD_HEAD_BYTES: u64 = 256;
 
 /// Name of the row for samples that need more than their worker's share.
@@ -101,7 +101,9 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
         let masks = plan.settings.columns.iter().filter(kept).count();
         let has_outlines = plan.settings.columns.iter().any(|it| it.kind.has_outlines());
         let points = if has_outlines { 2 } else { 0 };
-        let count = (3 + masks + image_fields + points) as u64;
+        // A value from a cache is copied, because numbers in a cache are not aligned.
+        let aligned = usize::from(plan.cached_field_bytes() > 0);
+        let count = (3 + masks + image_fields + points + aligned) as u64;
         let bytes = plan.settings.limits.max_field_bytes.saturating_mul(count);
         let bytes = bytes.saturating_add(plan.cached_field_bytes());
         let note = match plan.cached_field_bytes() {
@@ -156,8 +158,6 @@ impl Plan {
     }
 }
 
-/// Adds the rows for the caches, which are assumed to be full, and for the memory in which workers
-/// decode whole images for the caches.
 impl Plan {
     /// Maximum size of the fields of a sample as a cache stores them, in bytes. 0 if no cache
     /// stores fields.
@@ -174,6 +174,8 @@ impl Plan {
     }
 }
 
+/// Adds the rows for the caches, which are assumed to be full, and for the memory in which workers
+/// decode whole images for the caches.
 fn add_caches(plan: &Plan, facts: &Facts, rows: &mut Footprint) {
     let CacheSettings { encoded, decoded, .. } = plan.settings.cache;
     let note = "maximum: grows as images are cached, never shrinks";

@@ -210,15 +210,15 @@ pub struct OutputSettings {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CacheSettings {
-    /// Maximum size of the cache of encoded files, in bytes. Later epochs are bound by decoding.
-    /// Default: no cache.
+    /// Maximum size of the cache of encoded files and of values of fields, in bytes. Later epochs
+    /// are bound by decoding. Default: no cache.
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
     pub encoded: Option<u64>,
     /// Maximum size of the cache of whole decoded images, in bytes (three per pixel). Later epochs
     /// are bound by the operators. Images to be cached are decoded whole on the CPU, which takes
     /// longer than decoding only their window. So the cache pays off after one epoch if windows are
     /// small, and at once if they are large. Not together with `decode.prescale`, whose pixels
-    /// depend on the window. Default: no cache.
+    /// depend on the window, or with another `decode.pixels` than `u8x3`. Default: no cache.
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
     pub decoded: Option<u64>,
     /// Maximum shorter side, in pixels. Larger images are rotated upright and resized to it

@@ -7,8 +7,8 @@ use crate::op::mask::MaskParams;
 use crate::tensor::ElementType;
 
 /// Memory of one sample's mask on its way to the device. It begins with the parameters of each
-/// result, the outputs of a view. The rest holds either the stored numbers and the steps of each
-/// result, or the finished results.
+/// output; a mask that follows a view with a count has several ones. The rest holds either the
+/// stored numbers and the steps of each output, or the finished masks.
 pub struct DeviceMask<'a> {
     /// Host memory, from which `bytes` are copied to the device.
     pub bytes: &'a mut [u8],

@@ -213,7 +213,7 @@ fn write_numbers(
 #[derive(Clone, Copy, Debug)]
 pub struct OneHot {
     classes: u32,
-    /// Number of pixels without a class.
+    /// Value of pixels without a class.
     fill: f64,
     element: ElementType,
     layout: Layout,
@@ -262,7 +262,7 @@ impl OneHot {
         }
     }
 
-    /// Sets the class of the pixel with this number.
+    /// Sets the class of the pixel at this index.
     fn set(self, class: u32, at: usize, out: &mut [u8]) {
         let class = class as usize;
         let place = match self.layout {

@@ -51,7 +51,7 @@ pub struct ObjectMasks {
 const INSIDE: u8 = 1;
 /// Bit of a pixel at which a run of the current polygon begins or ends.
 const CROSSING: u8 = 2;
-/// Place of a pixel that shows no part of the image. Images have fewer pixels.
+/// Place of a pixel that shows no part of the image. `make` rejects images with so many pixels.
 const FILLED: u32 = u32::MAX;
 
 impl ObjectMasks {
@@ -72,6 +72,10 @@ impl ObjectMasks {
         let turn = if settings.turn { sample.orientation } else { Orientation::UPRIGHT };
         let size = if turn.is_upright() { sample.upright } else { header.size };
         let result = Size::new(plan.shape.width, plan.shape.height);
+        if size.pixels() > u64::from(FILLED) {
+            let problem = format!("has an image of {size}, which is too large for outlines");
+            return Err(DataError::new(Reason::Field, problem));
+        }
         reserve::resize(&mut self.mask, size.pixels() as usize)?;
         reserve::resize(&mut self.places, result.pixels() as usize)?;
         self.find_places(sample, (size, turn), result, origins);

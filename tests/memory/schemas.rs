@@ -10,7 +10,7 @@ use feedwater::op::{Chain, View};
 use feedwater::plan::{BoxFormat, ColumnKind, ColumnSettings, LastBatch, OnError, Pick, TooLong};
 use feedwater::source::WebDataset;
 
-use super::drawn::{numbers, seeds};
+use super::drawn::{are_seeds_fixed, numbers, seeds};
 use super::fields::{Archive, npy, npz};
 use super::{MIB, common, crop, floats, run, stored};
 
@@ -75,7 +75,8 @@ pub fn random_schemas_stay_within_the_footprint() {
         delivered += seen.images;
     }
     // A skipped sample is replaced, and more than one of its replacements may fail.
-    assert!(samples / 3 < delivered && delivered < samples, "{delivered} of {samples} samples");
+    let is_some_of = samples / 3 < delivered && delivered < samples;
+    assert!(is_some_of || !are_seeds_fixed(), "{delivered} of {samples} samples");
 }
 
 fn any<T: Copy>(rng: &mut SampleRng, of: &[T]) -> T {

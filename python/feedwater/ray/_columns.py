@@ -114,6 +114,8 @@ def _first(items: Items) -> Mapping[str, Any]:
     except Exception:
         # The item cannot be read. Ignore this here: the loader handles the error according to `on_error`.
         return {}
+    if isinstance(item, Mapping):
+        return {name: value for name, value in item.items() if name not in ("image", "label")}
     return _row(item[2]) if isinstance(item, tuple) and len(item) == 3 else {}
 
 

@@ -26,8 +26,8 @@ pub struct Column<'batch> {
 
 impl Batch {
     /// All columns: `image`, `label`, `target` if
-    /// [`targets.classes`](crate::plan::TargetSettings::classes) is set, and the columns of
-    /// [`Settings::columns`](crate::plan::Settings::columns).
+    /// [`targets.classes`](crate::plan::TargetSettings::classes) is set, the views, and the columns
+    /// of [`Settings::columns`](crate::plan::Settings::columns).
     pub fn columns(&self) -> impl ExactSizeIterator<Item = Column<'_>> {
         self.columns.iter().map(|plan| Column { batch: self, plan })
     }

@@ -13,10 +13,10 @@ use crate::op::batch::{ExchangeParams, PairParams};
 use crate::plan::{ColumnRole, MaskColumn, Plan};
 use crate::transform::blend_pair::blend_masks;
 
-/// Runs the kernel `mix`, which applies batch operators and writes soft targets, on pairs whose
-/// samples are written by earlier work in the producer's stream. After each launch of the fused
-/// kernel, one launch of this kernel processes the pairs that the fused kernel completed, while
-/// their samples are in the L2 cache.
+/// Runs the kernel `mix`, which applies batch operators and writes soft targets, and the kernel
+/// `exchange`, which exchanges parts of masks, on pairs whose samples are written by earlier work
+/// in the producer's stream. After each launch of the fused kernel, one launch of this kernel
+/// processes the pairs that the fused kernel completed, while their samples are in the L2 cache.
 pub(in crate::loader) struct Mixer {
     size: Size,
     /// Number of the soft targets' column, and number of classes.
@@ -82,7 +82,8 @@ impl Mixer {
         self.jobs.push(job);
     }
 
-    /// Launches the kernel for all added pairs and returns them to the feed. `tables` is the stream
+    /// Launches the kernels for all added pairs, blends their one-hot masks in host memory, and
+    /// returns them to the feed. `tables` is the stream
     /// for uploads.
     pub fn run(
         &mut self,

@@ -10,7 +10,7 @@ use crate::transform::DeviceMask;
 /// Memory of a page for masks: that of all columns of masks, one after another.
 pub(in crate::loader) struct PageMasks {
     pub staged: Staged,
-    /// Number of bytes that are in use of each column's part. 0 if a sample has no mask.
+    /// Number of used bytes in the part of each column. 0 if a sample has no mask.
     pub used: Vec<usize>,
     /// Event that is reached when the kernel has read the masks.
     pub read: Event,
@@ -23,7 +23,8 @@ impl PageMasks {
         Ok(Self { staged, used: vec![0; device.masks.len()], read })
     }
 
-    /// Returns the host's memory for the next sample. Waits until the last upload has read it.
+    /// Returns the host memory for the next sample, its address on the device, and the used bytes
+    /// of each column, which are 0. Waits until the last upload has read the memory.
     fn begin(&mut self) -> Result<(&mut [u8], u64, &mut [usize])> {
         self.used.fill(0);
         let address = self.staged.device().address();

@@ -308,7 +308,8 @@ impl FieldReader {
             truncated |= u64::from(written.truncated) << number;
             defaulted |= u64::from(column.written.is_none()) << number;
         }
-        // A sample that fails is not stored, so it fails in the same way each time.
+        // A sample whose values cannot be converted is not stored. Masks and images are decoded
+        // later, so a damaged file of a mask is stored.
         if let (Some(caches), Some(bytes), true) = (caches, record.bytes(), is_recorded) {
             caches.keep_fields(index, bytes);
         }

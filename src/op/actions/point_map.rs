@@ -120,7 +120,7 @@ impl<'a> PointMap<'a> {
 }
 
 /// Smallest box around a displaced box. The corners move, and points of the sides that are at most
-/// two pixels apart, or a 64th of the side.
+/// two pixels apart, or 1/64 of the side if that is more.
 fn around(of: &BoundingBox, displaced: &Displaced<'_>) -> BoundingBox {
     let BoundingBox { left, top, right, bottom } = *of;
     let parts = |len: f64| (len / 2.0).ceil().clamp(1.0, 64.0) as u32;

@@ -14,7 +14,8 @@ pub struct Displaced<'a> {
 /// Largest distance in pixels, on each axis, between a point and the position that its result
 /// shows.
 const TOLERANCE: f64 = 0.005;
-/// Number of steps of an iteration. A field that halves the distance in each step needs 13.
+/// Number of steps of an iteration. A field that halves the distance in each step needs 13
+/// steps for 40 pixels.
 const STEPS: u32 = 40;
 
 impl<'a> Displaced<'a> {
@@ -31,7 +32,8 @@ impl<'a> Displaced<'a> {
     }
 
     /// Position at which the output shows the position `(x, y)` of the input: the inverse of
-    /// [`source`](Self::source). The error of its source is at most 0.005 pixel on each axis.
+    /// [`source`](Self::source). The error of its source is at most 0.005 pixel on each axis,
+    /// unless no position shows the point.
     ///
     /// The first method is a fixed-point iteration, which converges if neighbouring pixels are
     /// displaced by nearly the same distance. For other fields, Newton's method begins at the pixel
@@ -61,8 +63,8 @@ impl<'a> Displaced<'a> {
         found.unwrap_or(nearest)
     }
 
-    /// Middles of the cells of four pixel centres whose sources surround a point, also of the cells
-    /// at the edges of the image.
+    /// Middles of the cells of four pixel centres whose sources lie on both sides of a point on
+    /// each axis, also of the cells at the edges of the image.
     fn cells(&self, wanted: (f64, f64)) -> impl Iterator<Item = (f64, f64)> {
         let Size { width, height } = self.size;
         let places = (0..=height).flat_map(move |y| (0..=width).map(move |x| (x, y)));
@@ -120,7 +122,7 @@ impl<'a> Displaced<'a> {
             if !(step.0.is_finite() && step.1.is_finite()) {
                 break;
             }
-            // Slopes are those of one cell, so a step leaves it by at most one pixel.
+            // Slopes hold in one cell only, so a step is at most one pixel on each axis.
             at = (at.0 + step.0.clamp(-1.0, 1.0), at.1 + step.1.clamp(-1.0, 1.0));
         }
         best.1

@@ -421,10 +421,8 @@ impl SampleMemory {
         *scratch = scratch.max(ScratchBytes::most(table, output.width, width));
     }
 
-    /// Adds the memory of the pixel rows that are stored between passes. Pointwise actions need a
-    /// row of bytes and one of floats (`values` bytes each) with `line` columns. A stencil or warp
-    /// needs a row of bytes with `read` columns. Doubles the memory of the passes if the format has
-    /// an alpha channel, which is an image of its own.
+    /// Doubles the memory of the passes if the format has an alpha channel, which is an image of
+    /// its own.
     fn add_alpha(&mut self, format: PixelFormat) {
         if !format.has_alpha() {
             return;
@@ -435,6 +433,9 @@ impl SampleMemory {
         self.rows = twice(self.rows);
     }
 
+    /// Adds the memory of the pixel rows that are stored between passes. Pointwise actions need a
+    /// row of bytes and one of floats (`values` bytes each) with `line` columns. A stencil or warp
+    /// needs a row of bytes with `read` columns.
     fn add_rows(&mut self, line: u32, values: usize, read: u32) {
         let line = u64::from(line) * (CHANNELS * (1 + values)) as u64;
         let read = u64::from(read) * CHANNELS as u64;

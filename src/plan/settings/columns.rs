@@ -12,8 +12,9 @@ mod check;
 mod kind;
 
 /// `[[column]]`: a column of batches besides images, labels and soft targets. Its values come from
-/// a field of the source ([`Fields`](crate::source::Fields)). They are in host memory, and columns
-/// of numbers also on the device of the images.
+/// a field of the source ([`Fields`](crate::source::Fields)). They are in host memory. If
+/// images are on a device, columns of numbers have a copy there, and masks are only there, unless
+/// they are one-hot.
 ///
 /// A sample without a value fails, unless there is a `default`. So does a sample whose value has
 /// another type or shape than the column, or is out of range.
@@ -34,7 +35,8 @@ pub struct ColumnSettings {
     /// Name of the column, for [`Batch::column`](crate::loader::Batch::column).
     pub name: String,
     /// Field of the source. A path after a colon leads into a JSON value, such as `meta:score`,
-    /// `meta:sizes[0].width` or `meta:boxes[*].x`. Default: `name`.
+    /// `meta:sizes[0].width` or `meta:boxes[*].x`, or names an array of an `.npz` file, such as
+    /// `emb.npz:name`. Default: `name`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
     /// Kind of the column. Default `array`.
@@ -73,9 +75,9 @@ pub struct ColumnSettings {
     /// fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<DefaultValue>,
-    /// Column whose geometry a mask, points or boxes follow: `image`, which is the default, or a
-    /// view. A mask has an axis for the outputs of a view with `count`. Points and boxes cannot
-    /// follow such a view.
+    /// Column whose geometry a mask, points, boxes or masks of objects follow: `image`, which is
+    /// the default, or a view. A mask has an axis for the outputs of a view with `count`. The
+    /// others cannot follow such a view.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub like: Option<String>,
     /// Number of classes of a mask, 1 to 65535. The mask then has an axis of this length, at the
@@ -85,10 +87,11 @@ pub struct ColumnSettings {
     /// mask has one number per pixel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub one_hot: Option<u32>,
-    /// Number in a mask where the result shows no part of the image. Default 255.
+    /// Number in a mask where the result shows no part of the image. With `one_hot`, a number from
+    /// `one_hot` to 65535. Default 255.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fill: Option<f64>,
-    /// Whether a mask, points or boxes were made from the pixels as stored in the image file. They
+    /// Whether masks, points or boxes were made from the pixels as stored in the image file. They
     /// are then turned and mirrored as the EXIF orientation of the image says. Default false: they
     /// were made from the upright image.
     #[serde(default)]

@@ -46,7 +46,7 @@ fn not_on_device(view: &View, list: &str, main: &Plan) -> Option<String> {
     if view.field.is_some() {
         return Some("the images of fields are processed on the cpu".into());
     }
-    if format.is_floats() {
+    if format.is_only_on_cpu() {
         return Some(format!("decode.pixels is {}, which runs on the cpu only", format.name()));
     }
     view.chain.steps().iter().enumerate().find_map(|(number, step)| {

@@ -1,5 +1,6 @@
 //! Views that kernels make from the pixels that the main chain reads.
 
+use feedwater::PixelFormat;
 use feedwater::footprint::Memory as MemoryKind;
 use feedwater::handoff::dlpack::{self, ConsumerStream};
 use feedwater::internals::plan::Offload;
@@ -212,6 +213,24 @@ fn views_without_a_main_chain_are_on_the_device() {
         let on_cpu = if placement == Placement::Cpu { 28 } else { 0 };
         let decoded = stats.outcomes.get("cpu").copied().unwrap_or(0);
         assert!(if on_cpu > 0 { decoded == on_cpu } else { decoded < 28 }, "{stats:?}");
+    }
+}
+
+/// Kernels read red, green and blue of 8 bits. Views of other formats stay on the CPU, also without
+/// a main chain.
+#[test]
+fn views_of_gray_images_and_of_alpha_stay_on_the_cpu() {
+    let Some(machine) = machine() else { return };
+    machine.schedule(Schedule::Random(13));
+    for format in [PixelFormat::U8, PixelFormat::U8x4] {
+        let crop = || Chain::new().then(RandomResizedCrop::to(14, 12));
+        let make = || {
+            let views = Chain::new().view(View::new("small", crop()).count(2));
+            builder(jpegs(9), views).configure(|it| it.decode.pixels = format)
+        };
+        let loader = equal(make, &[], format.name());
+        let text = loader.plan().to_string();
+        assert!(!text.contains("gpu     view small") && text.contains("decode.pixels"), "{text}");
     }
 }
 

@@ -35,6 +35,13 @@ pub fn seeds(count: u64) -> impl Iterator<Item = u64> {
     })
 }
 
+/// Whether [`seeds`] yields the same seeds in every run. Only then do all runs draw the same cases,
+/// so a test may expect rare ones.
+pub fn are_seeds_fixed() -> bool {
+    let is_set = |key| std::env::var_os(key).is_some();
+    !is_set("FEEDWATER_CHAIN_SECONDS") && !is_set("FEEDWATER_CHAIN_SEED")
+}
+
 /// Returns a random size with sides up to `most`. Some of the sizes are much higher than wide, or
 /// much wider than high.
 pub fn size(rng: &mut SampleRng, most: u32) -> Size {

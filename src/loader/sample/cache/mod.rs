@@ -1,5 +1,5 @@
-//! Caches in host memory that persist over all epochs: of encoded files, of decoded images, and of
-//! row indexes.
+//! Caches in host memory that persist over all epochs: of encoded files, of decoded images, of the
+//! values of fields, and of row indexes.
 //!
 //! Each of the following points has a test in `tests/loader/cache/`:
 //!

@@ -1,7 +1,7 @@
 //! Values of the fields of a sample as bytes, for a cache.
 //!
-//! A value is stored as its head, its bytes and its more bytes: the name of a JSON member, or a
-//! shape. All numbers are in the byte order of the machine, because the bytes stay in its memory.
+//! A value is stored as a header, its bytes and a suffix: the name of a JSON member, or a shape.
+//! All numbers are in the byte order of the machine, because the bytes stay in its memory.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -34,15 +34,15 @@ struct Head {
     field: u32,
     kind: u32,
     bytes: u64,
-    more: u64,
+    suffix: u64,
 }
 
 const HEAD_BYTES: usize = size_of::<Head>();
 
-/// Bytes before the first value, because a cache stores nothing for an empty sample.
+/// Bytes before the first value, because a cache does not store empty entries.
 const BEGIN: usize = 1;
 
-/// A JSON member of the JSON before.
+/// Kind of a member of the same JSON object as the previous member.
 const SAME_JSON: u32 = 19;
 
 impl Record {
@@ -56,7 +56,7 @@ impl Record {
     pub fn add(&mut self, field: usize, value: FieldValue<'_>) -> Result<(), DataError> {
         let integer;
         let float;
-        let (mut kind, mut bytes, more): (u32, &[u8], &[u8]) = match value {
+        let (mut kind, mut bytes, suffix): (u32, &[u8], &[u8]) = match value {
             FieldValue::Integer(number) => {
                 integer = number.to_ne_bytes();
                 (0, &integer, &[])
@@ -92,16 +92,20 @@ impl Record {
                 _ => self.json = Some((self.bytes.len().max(BEGIN) + HEAD_BYTES, json.len())),
             }
         }
-        let head =
-            Head { field: field as u32, kind, bytes: bytes.len() as u64, more: more.len() as u64 };
-        let len = self.bytes.len().max(BEGIN) + HEAD_BYTES + bytes.len() + more.len();
+        let head = Head {
+            field: field as u32,
+            kind,
+            bytes: bytes.len() as u64,
+            suffix: suffix.len() as u64,
+        };
+        let len = self.bytes.len().max(BEGIN) + HEAD_BYTES + bytes.len() + suffix.len();
         if self.is_beyond || len as u64 > self.limit {
             self.is_beyond = true;
             return Ok(());
         }
         reserve::reserve(&mut self.bytes, len)?;
         self.bytes.resize(self.bytes.len().max(BEGIN), 0);
-        for part in [bytemuck::bytes_of(&head), bytes, more] {
+        for part in [bytemuck::bytes_of(&head), bytes, suffix] {
             self.bytes.extend_from_slice(part);
         }
         Ok(())
@@ -126,17 +130,17 @@ pub fn each(
     let mut rest = &record[BEGIN.min(record.len())..];
     let mut json: &[u8] = &[];
     while let Some((head, after)) = rest.split_at_checked(HEAD_BYTES) {
-        let Head { field, kind, bytes: len, more } = bytemuck::pod_read_unaligned(head);
+        let Head { field, kind, bytes: len, suffix } = bytemuck::pod_read_unaligned(head);
         let (bytes, after) = after.split_at(len as usize);
-        let (more, after) = after.split_at(more as usize);
+        let (suffix, after) = after.split_at(suffix as usize);
         rest = after;
         let text = |bytes| str::from_utf8(bytes).unwrap_or_default();
         let Scratch { numbers, shape } = &mut *scratch;
         if kind >= 8 && kind != SAME_JSON {
             reserve::renew(numbers, bytes.len().div_ceil(size_of::<u64>()))?;
             bytemuck::must_cast_slice_mut(numbers)[..bytes.len()].copy_from_slice(bytes);
-            reserve::renew(shape, more.len() / size_of::<usize>())?;
-            bytemuck::must_cast_slice_mut(shape).copy_from_slice(more);
+            reserve::renew(shape, suffix.len() / size_of::<usize>())?;
+            bytemuck::must_cast_slice_mut(shape).copy_from_slice(suffix);
         }
         let aligned: &[u8] = bytemuck::must_cast_slice(numbers);
         let aligned = aligned.get(..bytes.len()).unwrap_or_default();
@@ -150,9 +154,9 @@ pub fn each(
             6 => FieldValue::Json(bytes),
             7 => {
                 json = bytes;
-                FieldValue::JsonMember(json, text(more))
+                FieldValue::JsonMember(json, text(suffix))
             }
-            SAME_JSON => FieldValue::JsonMember(json, text(more)),
+            SAME_JSON => FieldValue::JsonMember(json, text(suffix)),
             8 => FieldValue::Integers(bytemuck::cast_slice(aligned)),
             9 => FieldValue::Floats(bytemuck::cast_slice(aligned)),
             10 => FieldValue::Doubles(bytemuck::cast_slice(aligned)),

@@ -14,7 +14,7 @@ const MOST_COLUMNS: usize = 64;
 /// Maximum size of a column's values of one sample, in bytes.
 const MOST_CELL_BYTES: usize = 1 << 28;
 
-/// Maximum offset of points, in pixels. No side of an image is longer.
+/// Maximum offset of points, in pixels: the default of `limits.max_side`.
 const MOST_OFFSET: f64 = 65535.0;
 
 /// Maximum number of axes of a sample or an entry. NumPy's arrays have at most 64 axes.
