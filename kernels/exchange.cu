@@ -34,17 +34,4 @@ extern "C" __global__ void exchange(const Sample* pairs, int count, int width, i
     }
 }
 
-#ifndef __CUDACC__
-// Launch on the host, like `fused__host`.
-extern "C" void exchange__host(void** params, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                               unsigned bz) {
-    gridDim = {gx, gy, gz};
-    blockDim = {bx, by, bz};
-    for (unsigned block = 0; block < gx * gy * gz; block++)
-        for (unsigned thread = 0; thread < bx * by * bz; thread++) {
-            blockIdx = {block % gx, block / gx % gy, block / gx / gy};
-            threadIdx = {thread % bx, thread / bx % by, thread / bx / by};
-            exchange(*(const Sample**)params[0], *(int*)params[1], *(int*)params[2], *(int*)params[3]);
-        }
-}
-#endif
+HOST_LAUNCH(exchange)

@@ -18,18 +18,4 @@ extern "C" __global__ void fused(const Sample* samples, int count, int width, in
     Order::store<Out>(sample.out, x, y, sample.width, sample.height, sample.pixels.at(x, y));
 }
 
-#ifndef __CUDACC__
-// Launch on the host: runs all threads of all blocks, one after another. `params` holds the
-// addresses of the arguments, like the parameter of cuLaunchKernel.
-extern "C" void fused__host(void** params, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                            unsigned bz) {
-    gridDim = {gx, gy, gz};
-    blockDim = {bx, by, bz};
-    for (unsigned block = 0; block < gx * gy * gz; block++)
-        for (unsigned thread = 0; thread < bx * by * bz; thread++) {
-            blockIdx = {block % gx, block / gx % gy, block / gx / gy};
-            threadIdx = {thread % bx, thread / bx % by, thread / bx / by};
-            fused(*(const Sample**)params[0], *(int*)params[1], *(int*)params[2], *(int*)params[3]);
-        }
-}
-#endif
+HOST_LAUNCH(fused)

@@ -16,6 +16,22 @@ struct Index3 {
     unsigned x, y, z;
 };
 static thread_local Index3 threadIdx, blockIdx, blockDim, gridDim;
+// Launch of a kernel on the host: runs all threads of all blocks, one after another. `params` holds
+// the addresses of the arguments, like the parameter of cuLaunchKernel.
+#define HOST_LAUNCH(kernel)                                                                                          \
+    extern "C" void kernel##__host(void** params, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,  \
+                                   unsigned bz) {                                                                    \
+        gridDim = {gx, gy, gz};                                                                                      \
+        blockDim = {bx, by, bz};                                                                                     \
+        for (unsigned block = 0; block < gx * gy * gz; block++)                                                      \
+            for (unsigned thread = 0; thread < bx * by * bz; thread++) {                                             \
+                blockIdx = {block % gx, block / gx % gy, block / gx / gy};                                           \
+                threadIdx = {thread % bx, thread / bx % by, thread / bx / by};                                       \
+                kernel(*(const Sample**)params[0], *(int*)params[1], *(int*)params[2], *(int*)params[3]);            \
+            }                                                                                                        \
+    }
+#else
+#define HOST_LAUNCH(kernel)
 #endif
 
 // Mapping from the columns (or rows) of an operator's image to those of the resampled image. Column

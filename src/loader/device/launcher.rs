@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use super::block::Block;
 use super::held::Held;
 use super::parts::Parts;
 use super::start::Kernels;
 use super::{Cell, DevicePage, DeviceSlot, MaskLauncher, Mixer, Payload, Pixels, Work};
 use crate::error::{Error, Result};
-use crate::gpu::{self, DeviceBuffer, Event, LaunchGoal, Staged, Stopwatch, Stream};
+use crate::gpu::{self, DeviceBuffer, LaunchGoal, Staged, Stopwatch, Stream};
 use crate::loader::slot::feed::{Done, Feed, Job};
 use crate::measure::Stage;
 use crate::op::kernel_text::{FloatsParams, Leaf, RoiParams};
@@ -54,13 +55,6 @@ pub(in crate::loader) struct Launcher {
     copies: Arc<Stopwatch>,
 }
 
-/// Parameters and tables of a launch.
-struct Block {
-    staged: Staged,
-    /// Reached when the kernel has read the block.
-    read: Event,
-}
-
 impl Launcher {
     pub fn new(
         parts: Parts,
@@ -72,8 +66,7 @@ impl Launcher {
     ) -> Result<Self> {
         let (launches, copies) = (parts.clocks.kernel()?, parts.clocks.upload()?);
         let tables = Stream::new(stream.device())?;
-        let block = |staged| Ok(Block { staged, read: Event::new(stream.device())? });
-        let blocks = blocks.into_iter().map(block).collect::<Result<_>>()?;
+        let blocks = Block::all(blocks)?;
         let extents = vec![Extent::default(); 1 + kernels.views.len()];
         let plan = &parts.plan;
         let device = plan

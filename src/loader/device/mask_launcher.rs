@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::Cell;
+use super::block::Block;
 use super::page_masks::PageMasks;
 use crate::error::Result;
 use crate::geometry::Size;
-use crate::gpu::{Event, Kernel, LaunchGoal, Staged, Stopwatch, Stream};
+use crate::gpu::{Kernel, LaunchGoal, Staged, Stopwatch, Stream};
 use crate::op::mask::{MaskParams, MaskSample};
 use crate::plan::{DevicePlan, MaskPlan};
 
@@ -23,13 +24,6 @@ pub(in crate::loader) struct MaskLauncher {
 /// Maximum number of masks in one launch. CUDA limits the third dimension of a grid to 65535.
 const MOST_PER_LAUNCH: usize = 1 << 15;
 
-/// Parameters of a launch.
-struct Block {
-    staged: Staged,
-    /// Reached when the kernel has read the block.
-    read: Event,
-}
-
 impl MaskLauncher {
     /// Creates a launcher. The size of each block is [`MaskPlan::launch_bytes`].
     pub fn new(
@@ -38,11 +32,7 @@ impl MaskLauncher {
         blocks: Vec<Staged>,
         launches: Arc<Stopwatch>,
     ) -> Result<Self> {
-        let block = |staged: Staged| {
-            let read = Event::new(staged.device().device())?;
-            Ok(Block { staged, read })
-        };
-        let blocks = blocks.into_iter().map(block).collect::<Result<_>>()?;
+        let blocks = Block::all(blocks)?;
         let plans = device.masks.clone();
         let outputs: usize = plans.iter().map(|plan| plan.outputs).sum();
         let samples = Vec::with_capacity(device.group * outputs);

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use super::block::Block;
 use super::{Cell, DeviceSlot};
 use crate::error::Result;
 use crate::footprint::Memory;
 use crate::geometry::Size;
-use crate::gpu::{Event, Kernel, LaunchGoal, Staged, Stopwatch, Stream};
+use crate::gpu::{Kernel, LaunchGoal, Staged, Stopwatch, Stream};
 use crate::loader::slot::feed::Feed;
 use crate::loader::slot::pair::PairJob;
 use crate::op::batch::{ExchangeParams, PairParams};
@@ -35,13 +36,6 @@ pub(in crate::loader) struct Mixer {
     launches: Arc<Stopwatch>,
 }
 
-/// Parameters of a launch.
-struct Block {
-    staged: Staged,
-    /// Reached when the kernel has read the block.
-    read: Event,
-}
-
 impl Mixer {
     /// Creates a mixer. The size of each block is
     /// [`DevicePlan::pairs_bytes`](crate::plan::DevicePlan::pairs_bytes).
@@ -51,11 +45,7 @@ impl Mixer {
         blocks: Vec<Staged>,
         launches: Arc<Stopwatch>,
     ) -> Result<Self> {
-        let block = |staged: Staged| {
-            let read = Event::new(staged.device().device())?;
-            Ok(Block { staged, read })
-        };
-        let blocks = blocks.into_iter().map(block).collect::<Result<_>>()?;
+        let blocks = Block::all(blocks)?;
         let group = plan.device.as_ref().map_or(0, |device| device.group);
         let exchanges = plan.device.as_ref().map_or(0, |device| device.exchanges());
         let classes = plan.stage.as_ref().map_or(0, |stage| stage.classes);

@@ -70,6 +70,7 @@ pub(super) use worker::PageWorker;
 use page_masks::PageMasks;
 use router::Submitted;
 
+mod block;
 mod clocks;
 mod column_copies;
 mod decoder;

@@ -238,11 +238,10 @@ impl FieldReader {
             let names: Vec<&str> = fields.iter().map(|(name, _)| name.as_str()).collect();
             let (mut skip, mut clock) = (false, FieldClock::begin(meter));
             let mut put_in = |number: usize, value: FieldValue<'_>| {
-                let (bytes, read) = (value.len_bytes() as u64, clock.has_read());
+                let (len, read) = (value.len_bytes() as u64, clock.has_read());
                 let Some(column) = columns.get_mut(number) else {
                     let Some(file) = files.get_mut(number - columns.len()) else { return Ok(()) };
                     let ImageFile { field, pixels, bytes, .. } = &mut *file;
-                    let len = value.len_bytes() as u64;
                     let kept = encoded::keep_image(value, field, (*pixels, limit), bytes);
                     clock.has_converted(number, len, read);
                     return kept.map_err(|error| named(&file.shown, None, error));
@@ -264,7 +263,7 @@ impl FieldReader {
                         error.reason == Reason::TooLong && column.format.too_long == TooLong::Skip;
                     column.error(&shown[number], error)
                 })?;
-                clock.has_converted(number, bytes, read);
+                clock.has_converted(number, len, read);
                 Ok(())
             };
             let mut put = |field: usize, value: FieldValue<'_>| {
