@@ -2,11 +2,9 @@
 
 use feedwater::PixelFormat;
 use feedwater::Size;
-use feedwater::op::{Chain, Resize, View};
 
-use super::drawn::{numbers, seeds, size};
-use super::floats::{chained, drawn};
-use super::{Files, common, run};
+use super::floats::{check_prediction, run_random_chains};
+use super::{Files, common};
 
 /// PNGs and JPEGs of these sizes. The PNGs have alpha.
 fn files(sizes: &[Size]) -> Files {
@@ -25,39 +23,13 @@ fn files(sizes: &[Size]) -> Files {
 
 /// Tests random chains, with and without views, on images of random sizes.
 pub fn random_chains_of_gray_and_alpha_stay_within_the_footprint() {
-    let mut count = 0;
-    for seed in seeds(40) {
-        let rng = &mut numbers(seed);
-        let most = 23 + rng.below(180) as u32;
-        let sizes: Vec<_> = (0..20).map(|_| size(rng, most)).collect();
-        let formats = [PixelFormat::U8x4, PixelFormat::U8x4, PixelFormat::U8, PixelFormat::U8x3];
-        let format = formats[rng.below(4) as usize];
-        let background = (format != PixelFormat::U8x4 && rng.below(3) > 0).then_some([9, 8, 7]);
-        let mut chain = match rng.below(4) {
-            0 => Chain::new(),
-            _ => chained(drawn(rng, &sizes, most, format)),
-        };
-        let views = if chain.steps().is_empty() { 1 } else { rng.below(3) };
-        for number in 0..views {
-            let view = View::new(&format!("{number}"), chained(drawn(rng, &sizes, most, format)));
-            chain = chain.view(view.count(1 + rng.below(3) as u32));
-        }
-        let files = files(&sizes);
-        let (workers, batch) = (1 + rng.below(3) as usize, 1 + rng.below(8) as usize);
-        let case = format!("FEEDWATER_CHAIN_SEED={seed}: {format:?}, {workers} workers, {chain:?}");
-        let loader = || {
-            let loader = files.loader(chain).num_workers(workers).batch_size(batch).seed(seed);
-            loader.configure(|it| {
-                (it.decode.pixels, it.decode.background) = (format, background);
-            })
-        };
-        let seen = run(loader, 2);
-        assert!(seen.problem.is_none(), "{case}: {:?}", seen.problem);
-        assert_eq!(seen.errors.values().sum::<u64>(), 0, "{case}: {:?}", seen.errors);
-        seen.check(&case);
-        count += 1;
-    }
-    eprintln!("{count} chains");
+    let formats = [PixelFormat::U8x4, PixelFormat::U8x4, PixelFormat::U8, PixelFormat::U8x3];
+    run_random_chains(
+        formats,
+        20,
+        |sizes, _| files(sizes),
+        |format, rng| (format != PixelFormat::U8x4 && rng.below(3) > 0).then_some([9, 8, 7]),
+    );
 }
 
 /// The decoded image is most of the memory: three bytes per pixel for colours and for alpha.
@@ -65,14 +37,5 @@ pub fn an_image_with_alpha_is_predicted_closely() {
     let samples = vec![77; 4 * 900 * 700];
     let file = common::png_of_channels(&samples, (900, 700), 4, 8);
     let files = Files::new((0..8).map(|_| file.clone()));
-    let chain = Chain::new().then(Resize::to(16, 16));
-    let loader = || {
-        let loader = files.loader(chain).num_workers(2).batch_size(2);
-        loader.configure(|it| it.decode.pixels = PixelFormat::U8x4)
-    };
-    let seen = run(loader, 2);
-    seen.check("large images with alpha");
-    let image = 2 * 900 * 700 * 6;
-    assert!(seen.peak > image, "{} of {}", seen.peak, seen.predicted);
-    assert!(seen.predicted < seen.peak * 3 / 2, "{} of {}", seen.peak, seen.predicted);
+    check_prediction(files, PixelFormat::U8x4, 900 * 700 * 6);
 }

@@ -12,7 +12,7 @@ use super::drawn::{chain, numbers, seeds, size};
 use super::{Files, common, run};
 
 /// Draws operators that take decoded pixels of this format, and one with a fixed output.
-pub fn drawn(
+fn drawn(
     rng: &mut SampleRng,
     sizes: &[Size],
     most: u32,
@@ -43,7 +43,7 @@ pub fn drawn(
     operators
 }
 
-pub fn chained(operators: Vec<Arc<dyn Operator>>) -> Chain {
+fn chained(operators: Vec<Arc<dyn Operator>>) -> Chain {
     operators.into_iter().fold(Chain::new(), |chain, it| chain.then_any(Placement::Auto, it))
 }
 
@@ -65,13 +65,25 @@ fn files(sizes: &[Size], channels: usize) -> Files {
 
 /// Tests random chains, with and without views, on images of random sizes.
 pub fn random_chains_of_floats_stay_within_the_footprint() {
-    let mut count = 0;
+    let formats = [PixelFormat::U16, PixelFormat::U16x3, PixelFormat::F32, PixelFormat::F32x3];
+    run_random_chains(formats, 30, |sizes, format| files(sizes, format.channels()), |_, _| None);
+}
+
+/// Runs random chains on sets of `count` images of random sizes, which `files` encodes for one of
+/// the formats. `background` draws the colour under transparent images.
+pub fn run_random_chains(
+    formats: [PixelFormat; 4],
+    count: usize,
+    files: impl Fn(&[Size], PixelFormat) -> Files,
+    background: impl Fn(PixelFormat, &mut SampleRng) -> Option<[u8; 3]>,
+) {
+    let mut chains = 0;
     for seed in seeds(40) {
         let rng = &mut numbers(seed);
-        let most = 20 + rng.below(180) as u32;
-        let sizes: Vec<_> = (0..30).map(|_| size(rng, most)).collect();
-        let formats = [PixelFormat::U16, PixelFormat::U16x3, PixelFormat::F32, PixelFormat::F32x3];
+        let most = 23 + rng.below(180) as u32;
+        let sizes: Vec<_> = (0..count).map(|_| size(rng, most)).collect();
         let format = formats[rng.below(4) as usize];
+        let background = background(format, rng);
         let mut chain = match rng.below(4) {
             0 => Chain::new(),
             _ => chained(drawn(rng, &sizes, most, format)),
@@ -81,34 +93,41 @@ pub fn random_chains_of_floats_stay_within_the_footprint() {
             let view = View::new(&format!("{number}"), chained(drawn(rng, &sizes, most, format)));
             chain = chain.view(view.count(1 + rng.below(3) as u32));
         }
-        let files = files(&sizes, format.channels());
+        let files = files(&sizes, format);
         let (workers, batch) = (1 + rng.below(3) as usize, 1 + rng.below(8) as usize);
         let case = format!("FEEDWATER_CHAIN_SEED={seed}: {format:?}, {workers} workers, {chain:?}");
         let loader = || {
             let loader = files.loader(chain).num_workers(workers).batch_size(batch).seed(seed);
-            loader.configure(|it| it.decode.pixels = format)
+            loader.configure(|it| {
+                (it.decode.pixels, it.decode.background) = (format, background);
+            })
         };
         let seen = run(loader, 2);
         assert!(seen.problem.is_none(), "{case}: {:?}", seen.problem);
         assert_eq!(seen.errors.values().sum::<u64>(), 0, "{case}: {:?}", seen.errors);
         seen.check(&case);
-        count += 1;
+        chains += 1;
     }
-    eprintln!("{count} chains");
+    eprintln!("{chains} chains");
 }
 
 /// The decoded image is most of the memory, with four bytes for each of three channels.
 pub fn an_image_of_floats_is_predicted_closely() {
     let sizes = [Size::new(900, 700); 8];
     let files = files(&sizes, 1);
+    check_prediction(files, PixelFormat::U16, 900 * 700 * 12);
+}
+
+/// Runs two workers on large images of this format, whose decoded image has `bytes` bytes and is
+/// most of the memory.
+pub fn check_prediction(files: Files, format: PixelFormat, bytes: u64) {
     let chain = Chain::new().then(Resize::to(16, 16));
     let loader = || {
         let loader = files.loader(chain).num_workers(2).batch_size(2);
-        loader.configure(|it| it.decode.pixels = PixelFormat::U16)
+        loader.configure(|it| it.decode.pixels = format)
     };
     let seen = run(loader, 2);
-    seen.check("large images of 16 bits");
-    let image = 2 * 900 * 700 * 12;
-    assert!(seen.peak > image, "{} of {}", seen.peak, seen.predicted);
+    seen.check(format.name());
+    assert!(seen.peak > 2 * bytes, "{} of {}", seen.peak, seen.predicted);
     assert!(seen.predicted < seen.peak * 3 / 2, "{} of {}", seen.peak, seen.predicted);
 }
