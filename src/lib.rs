@@ -173,6 +173,10 @@ mod pages {
     mod gpu {}
     #[doc = include_str!("../docs/insight.md")]
     mod insight {}
+    #[doc = include_str!("../docs/joins.md")]
+    mod joins {}
+    #[doc = include_str!("../docs/masks.md")]
+    mod masks {}
     #[doc = include_str!("../docs/memory.md")]
     mod memory {}
     #[doc = include_str!("../docs/operators.md")]
@@ -181,6 +185,8 @@ mod pages {
     mod order_and_resume {}
     #[doc = include_str!("../docs/pipeline-file.md")]
     mod pipeline_file {}
+    #[doc = include_str!("../docs/pixels.md")]
+    mod pixels {}
     #[doc = include_str!("../docs/python.md")]
     mod python {}
     #[doc = include_str!("../docs/ray.md")]
@@ -197,4 +203,6 @@ mod pages {
     mod rust_frameworks {}
     #[doc = include_str!("../docs/sources.md")]
     mod sources {}
+    #[doc = include_str!("../docs/views.md")]
+    mod views {}
 }
