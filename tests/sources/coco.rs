@@ -433,6 +433,16 @@ fn the_image_folder_is_relative_to_the_pipeline_file_or_else_to_the_annotations(
 }
 
 #[test]
+fn a_folder_in_which_images_were_looked_for_is_named_once() {
+    let (root, path) = folder(&json!({"images": [{"id": 1, "file_name": "a.jpg"}]}).to_string());
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let text = format!("[source]\ncoco = \"{name}\"\nimages = \"train\"\n");
+    let pipeline = Pipeline::from_toml(&text, root.path()).unwrap();
+    let ConfigError { problem, .. } = config_error(pipeline.source.open());
+    assert_eq!(problem.matches(root.path().to_str().unwrap()).count(), 1, "{problem}");
+}
+
+#[test]
 fn texts_and_lists_are_bounded() {
     let long = "x".repeat(5 << 20);
     let (name, file_name) = (&long[..5000], &long[..9000]);

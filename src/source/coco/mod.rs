@@ -271,13 +271,11 @@ impl CocoSettings {
         if self.images.as_os_str().is_empty() || storage::is_url(&folder) || folder.is_dir() {
             return Ok(());
         }
-        let before = self.tried.as_ref().map(|it| format!("{} nor in ", it.display()));
-        let problem = format!(
-            "is {}, but there is no such folder in {}{}",
-            self.images.display(),
-            before.unwrap_or_default(),
-            json.parent().unwrap_or(Path::new("")).display()
-        );
+        let beside = json.parent().unwrap_or(Path::new(""));
+        let tried = self.tried.as_deref().filter(|tried| *tried != beside);
+        let tried = tried.map(|it| format!("{} nor in ", it.display())).unwrap_or_default();
+        let (images, beside) = (self.images.display(), beside.display());
+        let problem = format!("is {images}, but there is no such folder in {tried}{beside}");
         Err(Error::config("source.images", problem))
     }
 }

@@ -3,6 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use feedwater::PixelFormat;
 use feedwater::error::DataError;
 use feedwater::internals::decode::Decoders;
 use feedwater::internals::geometry::{Orientation, Size};
@@ -145,14 +146,16 @@ impl<'a> Bench<'a> {
             Ok(())
         })?;
         times.push((last, took, image.window().size()));
-        let mut rows = HostImage::new(PixelType::U8, header.size.window());
-        let ((), took) = best(|| {
-            let HostImage::U8(rows) = &mut rows else { return Ok(()) };
-            decoder.decode(bytes, &header, header.size.window(), 1, &mut |group| {
-                group.iter().for_each(|(y, row)| rows.row_mut(y).copy_from_slice(row));
-            })
-        })?;
-        times.push((last + 1, took, header.size));
+        if self.plan.settings.decode.pixels == PixelFormat::U8x3 {
+            let mut rows = HostImage::new(PixelType::U8, header.size.window());
+            let ((), took) = best(|| {
+                let HostImage::U8(rows) = &mut rows else { return Ok(()) };
+                decoder.decode(bytes, &header, header.size.window(), 1, &mut |group| {
+                    group.iter().for_each(|(y, row)| rows.row_mut(y).copy_from_slice(row));
+                })
+            })?;
+            times.push((last + 1, took, header.size));
+        }
         let ((), took) = best(|| transform.run(encoded, decoder, tensor))?;
         times.push((last + 2, took, sample.stored_window.size()));
 
@@ -205,8 +208,11 @@ impl<'a> Bench<'a> {
                 share: (step.part != WorkPart::Comparison).then(|| seconds / all),
             }
         });
+        let format = self.plan.settings.decode.pixels;
         Ok(Measured {
             source,
+            pixels: format.name(),
+            pixels_note: note(format),
             samples,
             skipped: self.skipped,
             first_error: self.first_error.clone(),
@@ -220,6 +226,18 @@ impl<'a> Bench<'a> {
             rows: rows.collect(),
         })
     }
+}
+
+/// Returns what a pixel format means for the measurements, if it is not RGB of 8 bits.
+fn note(format: PixelFormat) -> Option<String> {
+    let parts = [
+        (format != PixelFormat::U8x3, "on the CPU only"),
+        (format.is_floats(), "operators run on the reference path of f32"),
+        (format.has_alpha(), "operators are measured without alpha, `decode to tensor` with it"),
+    ];
+    let parts: Vec<&str> =
+        parts.iter().filter(|(holds, _)| *holds).map(|(_, part)| *part).collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// Returns the quantile `part` (0 to 1) of `sorted`, which must not be empty.

@@ -9,6 +9,10 @@ use super::table::{WorkPart, line, milli};
 #[derive(Serialize)]
 pub struct Measured {
     pub source: String,
+    /// Name of the pixel format of the decoded images.
+    pub pixels: &'static str,
+    /// What the pixel format means for the measurements. `None` for RGB of 8 bits.
+    pub pixels_note: Option<String>,
     /// Number of samples measured.
     pub samples: usize,
     /// Number of unusable samples, which were skipped.
@@ -58,6 +62,9 @@ impl Measured {
             "samples   {}, {:.2} megapixels on average; one CPU thread\n",
             self.samples, self.image_megapixels
         );
+        if let Some(note) = &self.pixels_note {
+            text += &format!("pixels    {}; {note}\n", self.pixels);
+        }
         if let Some(error) = &self.first_error {
             text += &format!("skipped   {}; first error: {error}\n", self.skipped);
         }

@@ -27,6 +27,8 @@
 //! * Megapixels are those of a step's input. This is the whole image for reading, parsing and
 //!   planning, the decoded window for decoding, the operator's window for an operator, and the
 //!   output of the chain for the output conversion.
+//! * For images that are not RGB of 8 bits (`decode.pixels`), a line states what is measured.
+//!   `decode, whole` is left out.
 //! * Unusable samples are skipped and counted.
 
 use std::path::PathBuf;

@@ -193,3 +193,22 @@ fn the_table_names_every_step_and_wrong_arguments_are_errors() {
         assert_eq!(bench_ops(dir.path(), &args).status.code(), Some(code), "{args:?}");
     }
 }
+
+#[test]
+fn other_pixel_formats_state_what_was_measured() {
+    let resize = "[[chain]]\nop = \"resize\"\nwidth = 24\nheight = 24\n";
+    for (pixels, note) in
+        [("u8x3", None), ("u8", Some("CPU only")), ("u8x4", Some("without alpha"))]
+    {
+        let dir = workplace(&format!("[decode]\npixels = \"{pixels}\"\n"), resize);
+        let result = measured(dir.path(), &[]);
+        assert_eq!(result["pixels"], pixels);
+        assert_eq!(names(&result).contains(&"decode, whole"), note.is_none(), "{pixels}");
+        let stated = result["pixels_note"].as_str();
+        assert_eq!(stated.is_some(), note.is_some(), "{pixels}");
+        assert!(note.is_none_or(|it| stated.unwrap().contains(it)), "{stated:?}");
+        let table = String::from_utf8(bench_ops(dir.path(), &["pipeline.toml"]).stdout).unwrap();
+        let line = table.lines().find(|line| line.starts_with("pixels "));
+        assert_eq!(line.is_some(), note.is_some(), "{table}");
+    }
+}
