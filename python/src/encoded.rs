@@ -5,55 +5,53 @@ use std::path::{Path, PathBuf};
 
 use feedwater::error::{DataError, Reason};
 use feedwater::source::custom::Page;
+use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyDict;
+
+use crate::arrays::Array;
 
 /// Encoded image of an item.
 pub enum Encoded {
     Bytes(PyBackedBytes),
     File(PathBuf),
+    Array(Array),
 }
 
 impl Encoded {
     /// `None` if the object is neither bytes, nor a path, nor an array, nor a dictionary with one
     /// of them, as the data sets of Hugging Face have: `{"bytes": ..., "path": ...}`. If it has
     /// both, the path is only the name of the bytes.
-    pub fn of(item: &Bound<'_, PyAny>) -> Option<Self> {
+    ///
+    /// # Errors
+    /// The errors of [`Array::of`], and what the conversion of the object raises.
+    pub fn of(item: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         if let Ok(item) = item.cast::<PyDict>() {
             let given = |key| item.get_item(key).ok().flatten().filter(|value| !value.is_none());
-            return match given("bytes") {
-                Some(bytes) => bytes.extract().map(Encoded::Bytes).ok(),
-                None => given("path")?.extract().map(Encoded::File).ok(),
+            return match (given("bytes"), given("path")) {
+                (Some(bytes), _) => usable(bytes.extract().map(Encoded::Bytes), item.py()),
+                (None, Some(path)) => usable(path.extract().map(Encoded::File), item.py()),
+                (None, None) => Ok(None),
             };
         }
-        if item.hasattr("__array_interface__").unwrap_or(false) {
-            return array(item).ok()?.extract().map(Encoded::Bytes).ok();
+        if let Some(array) = Array::of(item)? {
+            return Ok(Some(Encoded::Array(array)));
         }
-        let bytes = item.extract().map(Encoded::Bytes).ok();
-        bytes.or_else(|| item.extract().map(Encoded::File).ok())
+        match usable(item.extract().map(Encoded::Bytes), item.py())? {
+            Some(bytes) => Ok(Some(bytes)),
+            None => usable(item.extract().map(Encoded::File), item.py()),
+        }
     }
 }
 
-/// Bytes of a `.npy` file with this array or image of Pillow.
-fn array<'py>(item: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    if item.hasattr("getbands")? {
-        let module = item.py().import("feedwater._items")?;
-        return npy(&module.call_method1("pixels", (item,))?);
+/// `None` if an object has another type.
+fn usable<E: Into<PyErr>>(found: Result<Encoded, E>, py: Python<'_>) -> PyResult<Option<Encoded>> {
+    match found.map_err(Into::into) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.is_instance_of::<PyMemoryError>(py) => Err(error),
+        Err(_) => Ok(None),
     }
-    npy(item)
-}
-
-/// Bytes of a `.npy` file with this array.
-fn npy<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let py = array.py();
-    let numpy = py.import("numpy")?;
-    let file = py.import("io")?.call_method0("BytesIO")?;
-    let contiguous = numpy.call_method1("ascontiguousarray", (array,))?;
-    let options = PyDict::new(py);
-    options.set_item("allow_pickle", false)?;
-    numpy.call_method("save", (&file, contiguous), Some(&options))?;
-    file.call_method0("getvalue")
 }
 
 /// Reads the file of an image into a page.

@@ -81,6 +81,15 @@ impl<'a> Numbers<'a> {
         Ok(())
     }
 
+    /// The only element, if it is an integer, as text.
+    pub fn only_integer(&self) -> Option<String> {
+        let is_only = self.len() == 1;
+        match is_only.then(|| self.number(0))? {
+            Number::Integer(number) => Some(number.to_string()),
+            Number::Float(_) => None,
+        }
+    }
+
     /// Passes the array to `put` as a [`FieldValue::Tensor`].
     ///
     /// # Errors

@@ -53,7 +53,7 @@ pub fn keep_mask(
                 }
             }
         }
-        FieldValue::Npy(npy) => write_array(npy, file),
+        FieldValue::Npy(npy) | FieldValue::Array(npy) => write_array(npy, file),
         FieldValue::Npz(archive) => {
             let mut inflated = Vec::new();
             write_array(npz::array(archive, field, limit, &mut inflated)?, file)
@@ -97,7 +97,7 @@ pub fn keep_image(
              side_files of the source",
             quoted(text)
         ))),
-        FieldValue::Npy(npy) => Numbers::parse(npy)?.pass(write),
+        FieldValue::Npy(npy) | FieldValue::Array(npy) => Numbers::parse(npy)?.pass(write),
         FieldValue::Npz(archive) => {
             let mut inflated = Vec::new();
             Numbers::parse(npz::array(archive, field, limit, &mut inflated)?)?.pass(write)

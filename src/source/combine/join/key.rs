@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use super::json::{self, unfit};
 use crate::error::{DataError, Error, Reason, Result};
+use crate::field::numpy::Numbers;
 use crate::field::{FieldPath, FieldValue, Flat, Step};
 use crate::source::Source;
 
@@ -161,6 +162,10 @@ fn text_of(value: FieldValue<'_>, steps: &[Step]) -> Result<Option<String>, Stri
             Ok(Some(number.to_string()))
         }
         FieldValue::Tensor(Flat::Bytes(&[number]), _) => Ok(Some(number.to_string())),
+        FieldValue::Array(file) => {
+            let array = Numbers::parse(file).map_err(|error| error.problem)?;
+            array.only_integer().map(Some).ok_or_else(|| unfit("an array of numbers"))
+        }
         FieldValue::Float(number) => Err(unfit(&format!("the float {number}"))),
         FieldValue::Floats(&[number]) => Err(unfit(&format!("the float {number}"))),
         FieldValue::Doubles(&[number]) => Err(unfit(&format!("the float {number}"))),
