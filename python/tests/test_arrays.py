@@ -221,3 +221,55 @@ def test_tensors_are_arrays():
     assert (batch["image"] == array).all() and batch["a"].tolist() == [[1.5, 2.5]] * 2 and batch["n"].tolist() == [7, 7]
     with pytest.raises(fw.errors.SampleError, match="requires grad"):
         read([{"image": tensor, "a": torch.zeros(2, requires_grad=True)}], columns={"a": fw.array(shape=2)})
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "i1", "u2", "i2", "u4", "i8", "u8", "f2", "f4", "f8"])
+@pytest.mark.parametrize("shape", [(5, 6), (5, 6, 1), (5, 6, 3), (3, 5, 6), (1, 5, 6), (5, 6, 4), (4, 5, 6), (6,), (2, 5, 6), (0, 6), (5, 6, 7, 8)])
+def test_items_and_fields_accept_the_same_arrays(dtype, shape):
+    array = numpy.arange(numpy.prod(shape)).reshape(shape).astype(dtype)
+    plain = b"P5 1 1 255\n?"
+    accepted = []
+    for pixels in ["u8", "u8x3", "u8x4", "u16", "u16x3", "f32", "f32x3"]:
+        try:
+            (item,), _ = read([(array, None)], decode=fw.Decode(pixels=pixels))
+        except fw.errors.SampleError as error:
+            item = error.reason
+        try:
+            field = read([{"image": plain, "a": array}], columns={"a": fw.image("a", SMALL, pixels=pixels)})["a"][0]
+        except fw.errors.SampleError as error:
+            field = error.reason
+        assert isinstance(item, str) == isinstance(field, str), (pixels, item, field)
+        if not isinstance(item, str):
+            numpy.testing.assert_array_equal(item, field)
+            accepted.append(pixels)
+    is_image = shape in [(5, 6), (5, 6, 1), (5, 6, 3), (3, 5, 6), (1, 5, 6), (5, 6, 4), (4, 5, 6)]
+    is_gray = shape in [(5, 6), (5, 6, 1), (1, 5, 6)]
+    kind, size = numpy.dtype(dtype).kind, numpy.dtype(dtype).itemsize
+    expected = []
+    if is_image and dtype in ("?", "u1"):
+        expected += ["u8", "u8x3", "u8x4"]
+    if is_image and kind in "iu" and size > 1:
+        expected += ["u16"] * is_gray + ["u16x3"]
+    if is_image:
+        expected += ["f32"] * is_gray + ["f32x3"]
+    assert accepted == expected
+
+
+@pytest.mark.parametrize(
+    ("array", "pixels", "words"),
+    [
+        (numpy.array([[-1, 2]]), "u16", "has the number -1, but u16 pixels are from 0 to 65535; set pixels to f32 "),
+        (numpy.array([[[1, 2, 65536]]]), "u16x3", "has the number 65536, but u16x3 pixels are from 0 to 65535; set pixels to f32x3 "),
+        (numpy.array([[1 << 24, (1 << 24) + 1]]), "f32", "has the number 16777217, but f32 pixels hold integers up to 16777216 exactly; convert"),
+        (numpy.array([[2**64 - 1]], "u8"), "f32", "has the number 18446744073709551615, but f32"),
+        (numpy.array([[1.0, -1e39]]), "f32", "has the number -1000000000000000000000000000000000000000, which is too large for f32"),
+        (numpy.array([[1, 2]]), "u8", r"elements of the type <i8, but the pixels have 8 bits; set pixels to f32 .*astype\(np.uint8\)"),
+        (numpy.array([[1, 2]], "u1"), "u16", "8 bits per sample"),
+        (numpy.array([[1, 2]], "f2"), "u16", "with floats, but the pixels are u16; use f32"),
+    ],
+)
+def test_numbers_that_the_pixels_cannot_have_are_named(array, pixels, words):
+    with pytest.raises(fw.errors.SampleError, match=words):
+        read([array], decode=fw.Decode(pixels=pixels))
+    with pytest.raises(fw.errors.SampleError, match=f"the field .a..*{words}"):
+        read([{"image": b"P5 1 1 255\n?", "a": array}], columns={"a": fw.image("a", SMALL, pixels=pixels)})

@@ -139,9 +139,9 @@ def test_arrays_are_decoded_exactly():
 @pytest.mark.parametrize(
     ("name", "pixels", "words"),
     [
-        ("float", "u16", "is an array of floats, but its pixels are decoded to u16; set pixels of the view to f32"),
-        ("signed", "u16", "pixels are from 0 to 65535; set pixels of the view to f32"),
-        ("array", "u8x3", r"is an array of shape \[31, 40\], and an image of u8x3 pixels has \[height, width, 3\]"),
+        ("float", "u16", "field .float..*a .npy array with floats, but the pixels are u16; use f32"),
+        ("signed", "u16", "field .signed.* has the number -[0-9]+, but u16 pixels are from 0 to 65535; set pixels to f32"),
+        ("array", "u8x3", "field .array..*elements of the type <u2, but the pixels have 8 bits; set pixels to u16"),
         ("double", "f32", "3 channels, but f32 pixels have one; use f32x3"),
         ("other", "u16", "both images must have the same size"),
     ],
