@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use feedwater::error::{DataError, Reason};
 use feedwater::source::custom::Page;
-use pyo3::exceptions::PyMemoryError;
+use pyo3::exceptions::{PyMemoryError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyDict;
@@ -17,16 +17,37 @@ pub enum Encoded {
     Bytes(PyBackedBytes),
     File(PathBuf),
     Array(Array),
+    /// No image. The error is raised when the image is read, because
+    /// the second source of a join needs no images.
+    Wrong(PyErr),
 }
 
 impl Encoded {
     /// `None` if the object is neither bytes, nor a path, nor an array, nor a dictionary with one
     /// of them, as the data sets of Hugging Face have: `{"bytes": ..., "path": ...}`. If it has
     /// both, the path is only the name of the bytes.
-    ///
-    /// # Errors
-    /// The errors of [`Array::of`], and what the conversion of the object raises.
-    pub fn of(item: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+    pub fn of(item: &Bound<'_, PyAny>) -> Option<Self> {
+        Self::read(item).unwrap_or_else(|error| Some(Encoded::Wrong(error)))
+    }
+
+    /// An object that is no image.
+    pub fn wrong(problem: String) -> Self {
+        Encoded::Wrong(PyTypeError::new_err(problem))
+    }
+
+    /// An image of an item that is a dictionary, if it is no image.
+    pub fn wrong_image(image: &Bound<'_, PyAny>) -> Self {
+        let kind = match image.is_instance_of::<PyDict>() {
+            true => "dictionary in which neither \"bytes\" nor \"path\" has a usable value".into(),
+            false => image.get_type().to_string(),
+        };
+        Self::wrong(format!(
+            "the image of an item is a {kind}; it must be bytes, a path, an array, or a dictionary \
+             of Hugging Face with bytes or a path (cast_column(\"image\", Image(decode=False)))"
+        ))
+    }
+
+    fn read(item: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         if let Ok(item) = item.cast::<PyDict>() {
             let given = |key| item.get_item(key).ok().flatten().filter(|value| !value.is_none());
             return match (given("bytes"), given("path")) {

@@ -186,39 +186,29 @@ impl Sequence {
             }
             _ => (item, NO_LABEL, py.None()),
         };
-        let encoded = Encoded::of(&item)?.ok_or_else(|| {
+        let encoded = Encoded::of(&item).unwrap_or_else(|| {
             let kind = match item.cast::<PyTuple>() {
                 Ok(tuple) => format!("tuple of {} values", tuple.len()),
                 Err(_) => item.get_type().to_string(),
             };
-            pyo3::exceptions::PyTypeError::new_err(format!(
+            Encoded::wrong(format!(
                 "an item is a {kind}; it must be bytes, a path or an array, a tuple of one of these, a \
                  label, and optional fields, or a dictionary with the key \"image\""
             ))
-        })?;
+        });
         Ok(Item { encoded, label, fields })
     }
 
     /// An item that is a dictionary. Its other keys are its fields.
     fn item_of(&self, item: &Bound<'_, PyDict>, index: u64) -> PyResult<Item> {
-        let wrong = |problem: String| pyo3::exceptions::PyTypeError::new_err(problem);
         let fields = item.copy()?;
-        let Some(image) = item.get_item("image")? else {
-            return Err(wrong("an item is a dictionary without the key \"image\"".into()));
+        let encoded = match item.get_item("image")? {
+            Some(image) => {
+                fields.del_item("image")?;
+                Encoded::of(&image).unwrap_or_else(|| Encoded::wrong_image(&image))
+            }
+            None => Encoded::wrong("an item is a dictionary without the key \"image\"".into()),
         };
-        let encoded = Encoded::of(&image)?.ok_or_else(|| {
-            let kind = match image.is_instance_of::<PyDict>() {
-                true => {
-                    "dictionary in which neither \"bytes\" nor \"path\" has a usable value".into()
-                }
-                false => image.get_type().to_string(),
-            };
-            wrong(format!(
-                "the image of an item is a {kind}; it must be bytes, a path, an array, or a dictionary \
-                 of Hugging Face with bytes or a path (cast_column(\"image\", Image(decode=False)))"
-            ))
-        })?;
-        fields.del_item("image")?;
         let mut label = match self.labels_are_given {
             true => self.labels[index as usize].load(Ordering::Relaxed),
             false => NO_LABEL,
@@ -337,6 +327,9 @@ impl Source for Sequence {
         let read = match &item.encoded {
             Encoded::Bytes(bytes) => page.fill(bytes, limit),
             Encoded::File(path) => read_file(path, page, limit),
+            Encoded::Wrong(error) => {
+                Python::attach(|py| Err(self.unreadable(py, index, error.clone_ref(py))))
+            }
             Encoded::Array(array) => {
                 page.space_within(array.file_bytes(), limit).and_then(|file| {
                     Python::attach(|py| {

@@ -61,6 +61,11 @@ impl<'a> Numbers<'a> {
         ((self.item.kind, self.item.bytes) == (b'u', 1)).then_some(self.elements)
     }
 
+    /// Whether the elements are floats.
+    pub fn has_floats(&self) -> bool {
+        self.item.kind == b'f'
+    }
+
     /// Whether each element has one byte.
     pub fn has_bytes(&self) -> bool {
         self.item.bytes == 1

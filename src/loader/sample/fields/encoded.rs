@@ -44,12 +44,8 @@ pub fn keep_mask(
                         })
                     })
                 }
-                Flat::Floats(list) => {
-                    Err(no_integer(&list.first().copied().unwrap_or(0.0).to_string()))
-                }
-                Flat::Doubles(list) => {
-                    Err(no_integer(&list.first().copied().unwrap_or(0.0).to_string()))
-                }
+                Flat::Floats(_) => Err(has_floats("<f4")),
+                Flat::Doubles(_) => Err(has_floats("<f8")),
             }
         }
         FieldValue::Npy(npy) | FieldValue::Array(npy) => write_array(npy, file),
@@ -125,6 +121,9 @@ fn keep_npy(npy: &[u8], file: &mut Vec<u8>) -> Result<(), DataError> {
 fn write_array(npy: &[u8], file: &mut Vec<u8>) -> Result<(), DataError> {
     let array = Numbers::parse(npy)?;
     let sides = sides(&array.shape)?;
+    if array.has_floats() {
+        return Err(has_floats(&array.item()));
+    }
     if let Some(bytes) = array.bytes() {
         return write_bytes(bytes, sides, file);
     }
@@ -185,6 +184,13 @@ fn head([height, width]: [usize; 2], bytes: usize, file: &mut Vec<u8>) -> Result
 
 fn no_integer(number: &str) -> DataError {
     unfit(format!("has the number {number}; a mask of an array has integers from 0 to 65535"))
+}
+
+fn has_floats(item: &str) -> DataError {
+    unfit(format!(
+        "is an array of floats ({item}); a mask of an array has integers from 0 to 65535: convert \
+         it with astype, or for other numbers use an image in a field (in Python fw.image)"
+    ))
 }
 
 fn no_image() -> DataError {

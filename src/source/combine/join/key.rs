@@ -35,7 +35,9 @@ impl Key {
     pub fn new(source: &dyn Source, text: Option<&str>, setting: &str) -> Result<Self> {
         let wrong = |problem: String| Error::config(setting, problem);
         let schema = source.schema();
-        let Some(text) = text.filter(|text| *text != OWN_KEY) else {
+        // A field that the user names is the key, even if it is called like the own key.
+        let is_field = schema.iter().any(|field| field.name == OWN_KEY);
+        let Some(text) = text.filter(|text| *text != OWN_KEY || is_field) else {
             let first = (!source.is_empty()).then(|| source.key(0)).transpose();
             return match first.map(Option::flatten) {
                 Ok(Some(_)) => Ok(Self::Own),
