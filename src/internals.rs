@@ -32,6 +32,11 @@ pub mod field {
 }
 
 #[doc(hidden)]
+pub mod numpy {
+    pub use crate::numpy::{Item, head};
+}
+
+#[doc(hidden)]
 pub mod file {
     pub use crate::file::*;
 }

@@ -332,10 +332,11 @@ def view(transform: Operator | Sequence[Operator], *, count: int | None = None, 
     """A column with another output of the sample's image, such as a small crop. The image is decoded once for all views. On a GPU, kernels
     compute the view if all its operators and all operators of the loader have kernels. Otherwise the CPU computes it.
 
-    * ``transform``: operators, as for :class:`feedwater.Loader`, that end in a fixed size. The loader settings of a recipe, such as
-      ``shuffle``, have no effect in a view, with two exceptions: the element type (``dtype`` below), and ``last_batch="partial"``. The loader
-      uses the latter if it has no ``transform`` and the recipe of every view sets it. If all outputs are views, give the loader no
-      ``transform``; dictionaries then have no key ``image``.
+    * ``transform``: operators, as for :class:`feedwater.Loader`, that end in a fixed size. If all outputs are views, give the loader no
+      ``transform``; dictionaries then have no key ``image``. Such a loader shuffles if the recipe of a view does, such as
+      :func:`feedwater.train_recipe`, and has ``last_batch="partial"`` if the recipe of every view sets it. Beside a ``transform`` that does not
+      shuffle, a recipe of a view that does is a warning, unless the loader has the parameter ``shuffle``. Of the other settings of a recipe,
+      a view uses only the element type (``dtype`` below).
     * ``count``: number of outputs per sample, at least 1, each with its own random numbers, in a tensor
       ``[samples, count, channels, height, width]`` (with ``layout="nhwc"``: ``[samples, count, height, width, channels]``). By default, there
       is one output and no such axis. All views together have at most 1024 outputs. With ``FiveCrop`` (``TenCrop``), the default is 5 (10),
@@ -458,12 +459,18 @@ def tables(columns: Any, has_dtype: bool) -> tuple[list[dict[str, Any]], list[di
     return found
 
 
-def last_batch_of_views(columns: Any) -> dict[str, str]:
-    """Returns ``{"last_batch": "partial"}`` if there are views and the recipe of each sets it, else nothing. For loaders without
-    ``transform``."""
+def loader_settings_of_views(columns: Any) -> dict[str, Any]:
+    """Returns the settings of a loader without ``transform`` that the recipes of its views determine: ``shuffle`` if a recipe shuffles, and
+    ``last_batch="partial"`` if the recipe of each view sets it."""
     views = [column for column in columns.values() if isinstance(column, View)] if isinstance(columns, Mapping) else []
-    partial = all(view.sections.get("loader", {}).get("last_batch") == "partial" for view in views)
-    return {"last_batch": "partial"} if views and partial else {}
+    partial = views and all(view.sections.get("loader", {}).get("last_batch") == "partial" for view in views)
+    return {**({"shuffle": True} if shuffling_view(columns) else {}), **({"last_batch": "partial"} if partial else {})}
+
+
+def shuffling_view(columns: Any) -> str | None:
+    """Returns the name of the first view whose recipe shuffles."""
+    columns = columns.items() if isinstance(columns, Mapping) else []
+    return next((name for name, it in columns if isinstance(it, View) and it.sections.get("loader", {}).get("shuffle")), None)
 
 
 @contextlib.contextmanager

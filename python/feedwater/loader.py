@@ -23,7 +23,7 @@ from ._names import ALIASES, RARE, MoreParameters, advice, needing_source, setti
 from ._settings import BatchOperator, Operator, Samples, Source, written
 from ._torchvision.rest import moving, way_out
 from .batch import Batch, Meaning
-from .columns import last_batch_of_views, named, tables
+from .columns import loader_settings_of_views, named, shuffling_view, tables
 from .errors import ConfigError, Error, StoppedError
 from .report import Report
 from .sections import SECTIONS, Cache, Decode, Limits, LoaderSettings, Output, Storage, Targets, checked_sections, table_of, written_keys
@@ -225,9 +225,12 @@ class Loader:
             written_here = {**section, **direct}
             if name == "output":
                 has_dtype = "dtype" in written_here
-            if name == "loader" and not transform and "last_batch" not in written_here:
-                written_here |= last_batch_of_views(given.get("columns"))
+            if name == "loader" and not transform:
+                written_here = {**loader_settings_of_views(given.get("columns")), **written_here}
             sections[name] = {**recipe.get(name, {}), **written_here}
+            view = shuffling_view(given.get("columns")) if name == "loader" and "shuffle" not in written_here else None
+            if view is not None and not sections[name].get("shuffle"):
+                _log.warning("the recipe of the view %r shuffles, but the loader delivers the samples in their order: set shuffle", view)
             check_section(name, sections[name])
         sections["output"]["dtype"] = dtype_name(sections["output"].get("dtype"))
         # `device` may also be a `torch.device`, whose text is the setting.

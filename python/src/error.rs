@@ -2,7 +2,8 @@
 //! sample of an error becomes an attribute of its exception.
 
 use feedwater::Error;
-use pyo3::exceptions::PyRuntimeError;
+use feedwater::error::{DataError, Reason};
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -75,4 +76,23 @@ fn made(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     };
     let class = py.import("feedwater.errors")?.getattr(class)?;
     Ok(PyErr::from_value(class.call((error.to_string(),), Some(&fields))?))
+}
+
+/// Error of a sample for an exception. It has this reason, unless memory was exhausted.
+pub fn data_error(py: Python<'_>, reason: Reason, error: &PyErr) -> DataError {
+    let reason = match error.is_instance_of::<PyMemoryError>(py) {
+        true => Reason::OutOfMemory,
+        false => reason,
+    };
+    DataError::new(reason, message(py, error))
+}
+
+/// Formats type and text of an exception.
+fn message(py: Python<'_>, error: &PyErr) -> String {
+    let name = error.get_type(py).name().map(|name| name.to_string());
+    let name = name.unwrap_or_else(|_| "an exception".into());
+    match error.value(py).str().map(|text| text.to_string()) {
+        Ok(text) if !text.is_empty() => format!("{name}: {text}"),
+        _ => name,
+    }
 }

@@ -5,6 +5,7 @@
 //! settings, and converts batches to arrays of other libraries. The Rust code detaches from the
 //! interpreter while it reads, decodes or waits.
 
+mod arrays;
 mod background;
 mod batch;
 mod capsule;
@@ -12,6 +13,7 @@ mod columns;
 mod encoded;
 mod error;
 mod fields;
+mod label;
 mod loader;
 mod objects;
 mod pack;

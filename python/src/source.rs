@@ -16,15 +16,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use crate::encoded::{Encoded, read_file};
-use crate::error::raised;
+use crate::error::{data_error, raised};
 use crate::fields::Value;
+use crate::label::label_of;
 use crate::thread_state;
 
 /// Marks an item whose label is unknown, because the item has not been read yet.
 const UNKNOWN: i64 = i64::MIN;
-/// 2^53: above this number, not every whole number is a float. So a label that is a float of this
-/// size or larger may have been rounded.
-const MOST_OF_A_FLOAT: f64 = (1u64 << 53) as f64;
 
 /// Number for the next sequence that is created in this process.
 static SEQUENCES: AtomicU64 = AtomicU64::new(1);
@@ -188,39 +186,29 @@ impl Sequence {
             }
             _ => (item, NO_LABEL, py.None()),
         };
-        let encoded = Encoded::of(&item).ok_or_else(|| {
+        let encoded = Encoded::of(&item).unwrap_or_else(|| {
             let kind = match item.cast::<PyTuple>() {
                 Ok(tuple) => format!("tuple of {} values", tuple.len()),
                 Err(_) => item.get_type().to_string(),
             };
-            pyo3::exceptions::PyTypeError::new_err(format!(
+            Encoded::wrong(format!(
                 "an item is a {kind}; it must be bytes, a path or an array, a tuple of one of these, a \
                  label, and optional fields, or a dictionary with the key \"image\""
             ))
-        })?;
+        });
         Ok(Item { encoded, label, fields })
     }
 
     /// An item that is a dictionary. Its other keys are its fields.
     fn item_of(&self, item: &Bound<'_, PyDict>, index: u64) -> PyResult<Item> {
-        let wrong = |problem: String| pyo3::exceptions::PyTypeError::new_err(problem);
         let fields = item.copy()?;
-        let Some(image) = item.get_item("image")? else {
-            return Err(wrong("an item is a dictionary without the key \"image\"".into()));
+        let encoded = match item.get_item("image")? {
+            Some(image) => {
+                fields.del_item("image")?;
+                Encoded::of(&image).unwrap_or_else(|| Encoded::wrong_image(&image))
+            }
+            None => Encoded::wrong("an item is a dictionary without the key \"image\"".into()),
         };
-        let encoded = Encoded::of(&image).ok_or_else(|| {
-            let kind = match image.is_instance_of::<PyDict>() {
-                true => {
-                    "dictionary in which neither \"bytes\" nor \"path\" has a usable value".into()
-                }
-                false => image.get_type().to_string(),
-            };
-            wrong(format!(
-                "the image of an item is a {kind}; it must be bytes, a path, an array, or a dictionary \
-                 of Hugging Face with bytes or a path (cast_column(\"image\", Image(decode=False)))"
-            ))
-        })?;
-        fields.del_item("image")?;
         let mut label = match self.labels_are_given {
             true => self.labels[index as usize].load(Ordering::Relaxed),
             false => NO_LABEL,
@@ -257,13 +245,13 @@ impl Sequence {
 
     /// Error for an exception that an item raised.
     fn unreadable(&self, py: Python<'_>, index: u64, error: PyErr) -> DataError {
-        let problem = message(py, &error);
+        let unreadable = data_error(py, Reason::Unreadable, &error);
         if let (Some(exceptions), false) = (&self.exceptions, is_opening()) {
             let mut kept = exceptions.lock().unwrap_or_else(PoisonError::into_inner);
             let former = kept.insert(index, error);
             drop((kept, former));
         }
-        DataError::new(Reason::Unreadable, problem)
+        unreadable
     }
 
     /// Reads an item for a batch. Its label replaces an earlier label of the same item.
@@ -339,11 +327,24 @@ impl Source for Sequence {
         let read = match &item.encoded {
             Encoded::Bytes(bytes) => page.fill(bytes, limit),
             Encoded::File(path) => read_file(path, page, limit),
+            Encoded::Wrong(error) => {
+                Python::attach(|py| Err(self.unreadable(py, index, error.clone_ref(py))))
+            }
+            Encoded::Array(array) => {
+                page.space_within(array.file_bytes(), limit).and_then(|file| {
+                    Python::attach(|py| {
+                        array.write(py, file).map_err(|error| self.unreadable(py, index, error))
+                    })
+                })
+            }
         };
         if was_ahead && read.as_ref().is_err_and(|error| error.reason == Reason::Oversized) {
             // The loader may read the sample again with a larger limit. The image must then belong
             // to the fields that were read.
             self.keep(index, item);
+        } else if matches!(item.encoded, Encoded::Array(_)) {
+            // Without the interpreter, the memory of the array would be freed later.
+            Python::attach(|_| drop(item));
         }
         read
     }
@@ -402,7 +403,7 @@ impl Fields for Sequence {
         &self,
         index: u64,
         wanted: &[&str],
-        _: &mut Vec<u8>,
+        buffer: &mut Vec<u8>,
         limit: u64,
         put: &mut PutField<'_>,
     ) -> Result<(), DataError> {
@@ -417,12 +418,14 @@ impl Fields for Sequence {
                     Some(value) => Value::of(&value),
                     None => Ok(Value::Missing),
                 });
-                let value = value.map_err(|error| {
-                    let problem = format!("the field {name:?}: {}", message(py, &error));
-                    DataError::new(Reason::Field, problem)
-                })?;
+                let unfit = |error: PyErr| {
+                    let error = data_error(py, Reason::Field, &error);
+                    let problem = format!("the field {name:?}: {}", error.problem);
+                    error.reworded(problem)
+                };
+                let value = value.map_err(unfit)?;
                 value.check(name, limit)?;
-                value.put(&mut |value| put(number, value))?;
+                value.put(py, buffer, unfit, &mut |value| put(number, value))?;
             }
             Ok(())
         })
@@ -449,35 +452,6 @@ fn check_memory(len: usize, name: &str) -> Result<()> {
             Err(Error::Memory { needed, available: Some(available), problem })
         }
         _ => Ok(()),
-    }
-}
-
-/// Converts a label: a whole number of any type, or Python's `None` for no label.
-fn label_of(value: &Bound<'_, PyAny>) -> PyResult<i64> {
-    if value.is_none() {
-        return Ok(NO_LABEL);
-    }
-    if let Ok(label) = value.extract() {
-        return Ok(label);
-    }
-    let problem = match value.extract::<f64>() {
-        Ok(label) if label.fract() == 0.0 && label.abs() < MOST_OF_A_FLOAT => {
-            return Ok(label as i64);
-        }
-        Ok(label) if label.fract() == 0.0 => "is out of range",
-        _ => "is no whole number",
-    };
-    let text = format!("the label {} {problem}; labels are whole numbers", value.repr()?);
-    Err(pyo3::exceptions::PyValueError::new_err(text))
-}
-
-/// Formats type and text of an exception.
-fn message(py: Python<'_>, error: &PyErr) -> String {
-    let name = error.get_type(py).name().map(|name| name.to_string());
-    let name = name.unwrap_or_else(|_| "an exception".into());
-    match error.value(py).str().map(|text| text.to_string()) {
-        Ok(text) if !text.is_empty() => format!("{name}: {text}"),
-        _ => name,
     }
 }
 

@@ -7,6 +7,7 @@ import pytest
 
 import feedwater as fw
 from feedwater import ops
+from feedwater._items import stored
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -138,9 +139,9 @@ def test_arrays_are_decoded_exactly():
 @pytest.mark.parametrize(
     ("name", "pixels", "words"),
     [
-        ("float", "u16", "is an array of floats, but its pixels are decoded to u16; set pixels of the view to f32"),
-        ("signed", "u16", "pixels are from 0 to 65535; set pixels of the view to f32"),
-        ("array", "u8x3", r"is an array of shape \[31, 40\], and an image of u8x3 pixels has \[height, width, 3\]"),
+        ("float", "u16", "field .float..*a .npy array with floats, but the pixels are u16; use f32"),
+        ("signed", "u16", "field .signed.* has the number -[0-9]+, but u16 pixels are from 0 to 65535; set pixels to f32"),
+        ("array", "u8x3", "field .array..*elements of the type <u2, but the pixels have 8 bits; set pixels to u16"),
         ("double", "f32", "3 channels, but f32 pixels have one; use f32x3"),
         ("other", "u16", "both images must have the same size"),
     ],
@@ -270,6 +271,32 @@ def test_an_image_with_alpha_in_a_field():
     (batch,) = loader(fw.samples(items), moves, columns=columns, decode=fw.Decode(pixels="u8x4"), dtype="u8")
     assert (batch["sticker"] == batch["image"]).all() and (batch["file"] == batch["image"]).all()
     assert batch["image"].shape == (4, 4, 12, 20)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr", "HSV", "I", "F", "I;16"])
+def test_the_parts_of_a_large_image_of_pillow_are_its_pixels(mode):
+    numbers = numpy.random.default_rng(1).integers(0, 256, (211, 307, 3), dtype=numpy.uint8)
+    match mode:
+        case "I;16" | "I" | "F":
+            image = Image.fromarray(numbers[..., 0].astype({"I;16": "u2", "I": "i4", "F": "f4"}[mode]) * 200)
+        case "PA":
+            image = Image.fromarray(numbers).convert("P").convert("PA")
+        case _:
+            image = Image.fromarray(numbers).convert(mode)
+    images = [image]
+    if mode == "P":
+        # A palette of which some colours are transparent.
+        images.append(image.copy())
+        images[1].info["transparency"] = bytes(range(256))
+    for image in images:
+        assert image.mode == mode
+        has_alpha = "A" in image.getbands() or "transparency" in image.info
+        expected = numpy.asarray(image if mode in ("L", "RGB", "RGBA", "I;16", "F") else image.convert("RGBA" if has_alpha else "RGB"))
+        dtype, shape, size, parts = stored(image)
+        parts = list(parts())
+        assert max(map(len, parts)) <= 1 << 16 and (len(parts) > 1) == (size > 1 << 16)
+        assert (dtype, shape, size) == (expected.dtype.str, expected.shape, expected.nbytes)
+        assert b"".join(parts) == expected.tobytes()
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "HSV", "I;16"])

@@ -9,12 +9,14 @@
 //! | TIFF of 16 bits, in gray or RGB | samples | samples |
 //! | TIFF of 8 bits, in gray or RGB | error | samples |
 //! | PFM, TIFF of floats in gray, and `.npy` of floats | error | numbers |
-//! | `.npy` of 16 bits | numbers | numbers |
+//! | `.npy` of integers of 16 to 64 bits | numbers from 0 to 65535 | numbers up to 2^24 |
 //! | `.npy` of 8 bits | error | numbers |
 //!
 //! Files in gray have three equal channels in `u16x3` and `f32x3`. Files in RGB are errors in `u16`
 //! and `f32`. Alpha channels are dropped. Damage that image decoders tolerate is an error here,
 //! because a wrong number is not visible.
+
+use std::cell::RefCell;
 
 use super::npy::number as number_of_array;
 use super::png::{PngSamples, read_png};
@@ -257,12 +259,21 @@ fn npy(
     if layout.item.kind == b'f' && format.is_16_bit() {
         return Err(has_floats(".npy array", channels, format));
     }
-    check(format, channels, layout.bits())?;
+    // Wider integers may have numbers of 16 bits.
+    check(format, channels, if layout.item.bytes == 1 { 8 } else { 16 })?;
     let samples = &bytes[layout.start..];
     for y in window.y..window.bottom() {
+        let problem = RefCell::new(None);
         put_row((window, y), layout.channels, sink, |x, channel| {
-            number_of_array(&layout, samples, (x, y as usize), channel)
+            let number = number_of_array(&layout, samples, (x, y as usize, channel), format);
+            number.unwrap_or_else(|text| {
+                problem.borrow_mut().get_or_insert(text);
+                f32::NAN
+            })
         });
+        if let Some(problem) = problem.take() {
+            return Err(unsupported(format!("the array {problem}")));
+        }
     }
     Ok(())
 }

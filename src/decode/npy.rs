@@ -6,6 +6,7 @@ use super::{
 };
 use crate::error::{DataError, Tolerated};
 use crate::header::{Format, Header, NpyLayout, npy_layout};
+use crate::image::PixelFormat;
 use crate::tensor::CHANNELS;
 
 /// Decoder of arrays of bytes.
@@ -55,12 +56,13 @@ fn decode<const N: usize>(
     if layout.size != header.size {
         return Err(size_changed(header.size, layout.size));
     }
-    if layout.bits() != 8 {
+    if !layout.has_bytes() {
+        let is_short = matches!((layout.item.kind, layout.item.bytes), (b'u', 2));
         return Err(unsupported(format!(
             "the array has elements of the type {}, but the pixels have 8 bits; set pixels to {} \
              (decode.pixels, or pixels of the view), or convert the array with astype(np.uint8)",
             layout.item.words(),
-            if layout.bits() == 16 { "u16, u16x3, f32 or f32x3" } else { "f32 or f32x3" }
+            if is_short { "u16, u16x3, f32 or f32x3" } else { "f32 or f32x3" }
         )));
     }
     let samples = &bytes[layout.start..];
@@ -80,17 +82,42 @@ fn decode<const N: usize>(
     Ok(())
 }
 
+/// Integers up to this number are exact in f32.
+const MOST_EXACT: u128 = 1 << 24;
+
 /// The sample of a channel of a pixel as a float. `samples` are the bytes of all samples.
+///
+/// # Errors
+/// The number and the way out, if pixels of this format cannot have the number.
 pub(super) fn number(
     layout: &NpyLayout,
     samples: &[u8],
-    (x, y): (usize, usize),
-    channel: usize,
-) -> f32 {
-    let bytes = layout.item.bytes as usize;
+    (x, y, channel): (usize, usize, usize),
+    format: PixelFormat,
+) -> Result<f32, String> {
+    let (item, bytes) = (layout.item, layout.item.bytes as usize);
     let stored = &samples[bytes * layout.place(x, y, channel)..][..bytes];
-    match layout.item.kind {
-        b'f' => layout.item.float(stored),
-        _ => layout.item.integer(stored) as f32,
+    let name = format.name();
+    match (item.kind, item.bytes) {
+        (b'f', 8) => {
+            let number = item.double(stored);
+            match number.is_finite() && !(number as f32).is_finite() {
+                true => Err(format!("has the number {number}, which is too large for f32")),
+                false => Ok(number as f32),
+            }
+        }
+        (b'f', _) => Ok(item.float(stored)),
+        _ => match item.integer(stored) {
+            number if format.is_16_bit() && !(0..=0xffff).contains(&number) => Err(format!(
+                "has the number {number}, but {name} pixels are from 0 to 65535; set pixels to {} \
+                 (decode.pixels, or pixels of the view)",
+                if layout.channels == 1 { "f32" } else { "f32x3" }
+            )),
+            number if number.unsigned_abs() > MOST_EXACT => Err(format!(
+                "has the number {number}, but {name} pixels hold integers up to {MOST_EXACT} \
+                 exactly; convert the array to floats"
+            )),
+            number => Ok(number as f32),
+        },
     }
 }

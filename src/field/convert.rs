@@ -60,10 +60,7 @@ fn value(
 ) -> Result<bool, DataError> {
     let (format, draw) = (to.format, context.draw);
     let path = &format.field.steps[..];
-    let value = match format.kind {
-        CellKind::Array | CellKind::List => numpy::file(value),
-        _ => value,
-    };
+    let value = if takes_arrays(to) { numpy::file(value) } else { value };
     match value {
         FieldValue::Json(text) if text.trim_ascii().is_empty() => Ok(false),
         FieldValue::Json(text) => json(text, None, path, to, draw),
@@ -73,7 +70,7 @@ fn value(
         FieldValue::Text(text) if !path.is_empty() && text.trim().is_empty() => Ok(false),
         FieldValue::Text(text) if !path.is_empty() => json(text.as_bytes(), None, path, to, draw),
         FieldValue::Text(text) => text_or_number(to, text, draw),
-        FieldValue::Npz(archive) if matches!(format.kind, CellKind::Array | CellKind::List) => {
+        FieldValue::Npz(archive) if takes_arrays(to) => {
             let mut inflated = Vec::new();
             let file = numpy::npz::array(archive, &format.field, context.limit, &mut inflated)?;
             array(to, file).map(|()| true)
@@ -87,7 +84,8 @@ fn value(
             json(bytes, None, path, to, draw).map_err(text_with_bracket)
         }
         FieldValue::Bytes(bytes) | FieldValue::Npz(bytes) => to.bytes(bytes).map(|()| true),
-        FieldValue::Npy(file) => array(to, file).map(|()| true),
+        FieldValue::Npy(file) if !takes_arrays(to) => to.bytes(file).map(|()| true),
+        FieldValue::Npy(file) | FieldValue::Array(file) => array(to, file).map(|()| true),
         FieldValue::Integers(list) => {
             to.flat(list.len(), |at| Number::Integer(list[at].into())).map(|()| true)
         }
@@ -126,11 +124,8 @@ fn json(
     Ok(json::write(text, member, path, to)? && !to.is_empty())
 }
 
-/// Writes the array of a `.npy` file, or the file itself into a column of texts or bytes.
+/// Writes the array of a `.npy` file.
 fn array(to: &mut Writer<'_>, file: &[u8]) -> Result<(), DataError> {
-    if !matches!(to.format.kind, CellKind::Array | CellKind::List) {
-        return to.bytes(file);
-    }
     let array = Numbers::parse(file)?;
     to.tensor(&array.shape, array.len(), |at| array.number(at))
 }
@@ -168,6 +163,11 @@ fn default(to: &mut Writer<'_>, value: &DefaultValue) -> Result<(), DataError> {
             to.leave(values.len())
         }
     }
+}
+
+/// Whether the column takes the numbers of arrays.
+fn takes_arrays(to: &Writer<'_>) -> bool {
+    matches!(to.format.kind, CellKind::Array | CellKind::List)
 }
 
 /// Whether the column takes several texts, or one of several.

@@ -59,6 +59,9 @@ pub enum FieldValue<'a> {
     /// array, whose shape must be as for [`Tensor`](Self::Tensor). Masks and images of fields may
     /// be arrays too. A column of bytes takes the file. An empty file is a missing value.
     Npy(&'a [u8]),
+    /// An array of numbers in memory, stored like a file `.npy`. A column of bytes does not take it.
+    /// Other columns take it like [`Npy`](Self::Npy).
+    Array(&'a [u8]),
     /// An archive in NumPy's format `.npz`. A column of numbers, a mask or an image takes the array
     /// that the path of the column names, or the only array. A column of bytes takes the archive.
     /// An empty file is a missing value.
@@ -95,6 +98,7 @@ impl<'a> FieldValue<'a> {
             FieldValue::Text(text) => text.len(),
             FieldValue::Bytes(bytes)
             | FieldValue::Npy(bytes)
+            | FieldValue::Array(bytes)
             | FieldValue::Npz(bytes)
             | FieldValue::Json(bytes)
             | FieldValue::JsonMember(bytes, _) => bytes.len(),

@@ -185,10 +185,15 @@ impl<'a> Writer<'a> {
                 Number::Integer(number) => number.to_string(),
                 Number::Float(number) => number.to_string(),
             };
-            return Err(self.mismatch(&match self.depth {
+            let error = self.mismatch(&match self.depth {
                 0 => format!("the number {number}"),
                 _ => format!("a list with the number {number} in it"),
-            }));
+            });
+            let is_one = self.format.kind == CellKind::Array && self.format.entry_len() == 1;
+            return Err(match self.depth {
+                0 if is_one => unfit(format!("{}; remove shape for one number", error.problem)),
+                _ => error,
+            });
         }
         let size = self.format.element.bytes();
         let Some(to) = self.cell.get_mut(self.filled..self.filled + size) else {

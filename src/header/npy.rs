@@ -13,7 +13,7 @@ pub(crate) struct NpyLayout {
     pub channels: usize,
     /// Whether each channel is a plane of its own.
     pub is_planar: bool,
-    /// Type of the samples: integers of 8 or 16 bits without a sign, or floats of 32 bits.
+    /// Type of the samples, which are numbers.
     pub item: Item,
     /// Number of bytes before the first sample.
     pub start: usize,
@@ -29,9 +29,9 @@ impl NpyLayout {
         }
     }
 
-    /// Number of bits per sample.
-    pub fn bits(&self) -> usize {
-        8 * self.item.bytes as usize
+    /// Whether the samples are bytes from 0 to 255.
+    pub fn has_bytes(&self) -> bool {
+        matches!((self.item.kind, self.item.bytes), (b'u' | b'b', 1))
     }
 }
 
@@ -51,10 +51,10 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<NpyLayout, DataError> {
         corrupt(format!("the .npy file at byte {}: {}", error.offset, error.problem))
     })?;
     let wrong = |problem: String| DataError::new(Reason::Unsupported, problem);
-    if !matches!((item.kind, item.bytes), (b'u', 1 | 2) | (b'f', 4)) {
+    if !item.is_number() {
         return Err(wrong(format!(
-            "the elements of the array have the type {}, but an image has |u1, <u2 or <f4; convert \
-             it with astype(np.uint8), astype(np.uint16) or astype(np.float32)",
+            "the elements of the array have the type {}, but an image has booleans, integers of up \
+             to 64 bits, or floats of up to 64 bits; convert it with astype",
             item.words()
         )));
     }

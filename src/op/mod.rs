@@ -278,8 +278,15 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
                 FieldError::new(format!("operators[{number}].{}", error.field), error.problem)
             }
             None if format.has_alpha() && !self.inner().is_empty() => return Ok(None),
-            None => FieldError::new("op", unsupported(self.name(), format)),
+            None => FieldError::new("op", unsupported(self.name(), format, self.for_alpha())),
         })
+    }
+
+    /// Ways to use this operator although its settings have no meaning for an alpha channel, for
+    /// an error. Default: none.
+    #[doc(hidden)]
+    fn for_alpha(&self) -> &'static str {
+        ""
     }
 
     /// Whether the operator only overwrites pixels with one value per channel, so it also has a
@@ -376,12 +383,12 @@ trait BuiltIn: Operator + Sized + DeserializeOwned + Serialize {
 }
 
 /// Problem of an operator that does not support decoded pixels of this format.
-fn unsupported(name: &str, format: PixelFormat) -> String {
+fn unsupported(name: &str, format: PixelFormat, for_alpha: &str) -> String {
     let (format, has_alpha) = (format.name(), format.has_alpha());
     if has_alpha {
         return format!(
             "is {name}, which has no meaning for an alpha channel, but the pixels are {format}; \
-             remove it, or decode to u8x3"
+             {for_alpha}remove it, or decode to u8x3"
         );
     }
     format!(

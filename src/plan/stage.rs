@@ -58,8 +58,13 @@ impl BatchStage {
                 None => Ok(None),
                 Some(operator) => {
                     let name = operator.name();
+                    let masks = match settings.columns.iter().any(|it| it.one_hot.is_some()) {
+                        true => ", or to 1 if only masks are mixed, and ignore the targets",
+                        false => "",
+                    };
                     let problem = format!(
-                        "is missing, but {name} mixes targets; set it to the number of classes"
+                        "is missing, but {name} mixes targets; set it to the number of \
+                         classes{masks}"
                     );
                     Err(Error::config("targets.classes", problem))
                 }

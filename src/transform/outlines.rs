@@ -1,18 +1,16 @@
 //! Masks of annotated objects that follow the geometry of their image.
 
-use std::fmt;
+use serde::de::{Deserializer, IgnoredAny};
 
-use serde::de::{
-    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
-};
-
-use crate::annotation::{decompress, polygon};
+use crate::annotation::polygon;
 use crate::error::{DataError, Reason, reserve};
 use crate::field::{CellFormat, CellKind, JsonTarget, Step, TEXT_LEN_BYTES, read_json};
 use crate::geometry::{Orientation, Size};
 use crate::header::Header;
 use crate::op::{OriginMap, OriginRows};
 use crate::plan::{ColumnSettings, Plan, SamplePlan};
+
+mod read;
 
 /// Outlines of a sample's objects, as text of JSON.
 #[derive(Clone, Copy, Debug)]
@@ -270,210 +268,6 @@ fn push_count(
 
 fn too_long(problem: String) -> DataError {
     DataError::new(Reason::TooLong, problem)
-}
-
-impl JsonTarget for Objects<'_> {
-    fn take<'de, D: Deserializer<'de>>(&mut self, from: D, in_all: bool) -> Result<bool, D::Error> {
-        match in_all {
-            true => Outline(self).deserialize(from).map(|()| true),
-            false => from.deserialize_any(List(self)),
-        }
-    }
-
-    fn enter(&mut self) -> Result<(), DataError> {
-        Ok(())
-    }
-
-    fn leave(&mut self, _: usize) -> Result<(), DataError> {
-        Ok(())
-    }
-
-    fn error(&mut self) -> &mut Option<DataError> {
-        &mut self.error
-    }
-}
-
-/// Reads a list of outlines.
-struct List<'t, 'a>(&'t mut Objects<'a>);
-
-impl<'de> Visitor<'de> for List<'_, '_> {
-    type Value = bool;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list with the outline of each object")
-    }
-
-    fn visit_unit<E>(self) -> Result<bool, E> {
-        Ok(false)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut outlines: A) -> Result<bool, A::Error> {
-        while outlines.next_element_seed(Outline(&mut *self.0))?.is_some() {}
-        Ok(true)
-    }
-}
-
-/// Reads the outline of an object, as COCO writes it, and writes its mask.
-struct Outline<'t, 'a>(&'t mut Objects<'a>);
-
-impl<'de> DeserializeSeed<'de> for Outline<'_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
-        self.0.drawing.mask.fill(0);
-        from.deserialize_any(Outline(&mut *self.0))?;
-        let written = self.0.finish();
-        self.0.result(written)
-    }
-}
-
-impl<'de> Visitor<'de> for Outline<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of polygons, or size and counts")
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut polygons: A) -> Result<(), A::Error> {
-        while polygons.next_element_seed(Polygon(&mut *self.0))?.is_some() {
-            self.0.drawing.add_polygon();
-        }
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
-        let (mut size, mut has_counts) = (None, false);
-        while let Some(key) = members.next_key_seed(Key)? {
-            match key {
-                Some(Key::SIZE) => size = Some(members.next_value::<[u32; 2]>()?),
-                Some(Key::COUNTS) => {
-                    members.next_value_seed(Counts(&mut self.0.drawing))?;
-                    has_counts = true;
-                }
-                _ => _ = members.next_value::<IgnoredAny>()?,
-            }
-        }
-        let [height, width] = size.ok_or_else(|| A::Error::missing_field("size"))?;
-        if !has_counts {
-            return Err(A::Error::missing_field("counts"));
-        }
-        let (found, wanted) = (Size::new(width, height), self.0.drawing.size);
-        if found != wanted {
-            return Err(A::Error::custom(format!(
-                "the run lengths of an object are those of {found} pixels, and its image has {wanted}"
-            )));
-        }
-        Ok(())
-    }
-}
-
-/// Compares the name of a member without storing it.
-struct Key;
-
-impl Key {
-    const SIZE: bool = true;
-    const COUNTS: bool = false;
-}
-
-impl<'de> DeserializeSeed<'de> for Key {
-    type Value = Option<bool>;
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Option<bool>, D::Error> {
-        from.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for Key {
-    type Value = Option<bool>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the name of a member")
-    }
-
-    fn visit_str<E>(self, name: &str) -> Result<Option<bool>, E> {
-        Ok(match name {
-            "size" => Some(Self::SIZE),
-            "counts" => Some(Self::COUNTS),
-            _ => None,
-        })
-    }
-}
-
-/// Reads the coordinates of a polygon.
-struct Polygon<'t, 'a>(&'t mut Objects<'a>);
-
-impl<'de> DeserializeSeed<'de> for Polygon<'_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
-        from.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Polygon<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a polygon, which is a list of x and y in turn")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut numbers: A) -> Result<(), A::Error> {
-        self.0.drawing.points.clear();
-        while let Some(x) = numbers.next_element::<f64>()? {
-            let Some(y) = numbers.next_element::<f64>()? else {
-                let len = 2 * self.0.drawing.points.len() + 1;
-                return Err(A::Error::custom(format!(
-                    "a polygon has {len} numbers; it must have pairs of x and y"
-                )));
-            };
-            let pushed = self.0.drawing.push_point([x, y]);
-            self.0.result(pushed)?;
-        }
-        Ok(())
-    }
-}
-
-/// Reads run lengths, as numbers or in the compressed form of pycocotools.
-struct Counts<'t, 'a>(&'t mut Drawing<'a>);
-
-impl<'de> DeserializeSeed<'de> for Counts<'_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
-        from.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Counts<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("run lengths, or the string of pycocotools")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
-        let (mut at, mut is_inside) = (0, false);
-        let size = self.0.size;
-        let read = decompress(size, text.as_bytes(), |length| {
-            at = self.0.run(at, length, is_inside)?;
-            is_inside = !is_inside;
-            Ok(())
-        });
-        read.map_err(E::custom)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut lengths: A) -> Result<(), A::Error> {
-        let (mut at, mut is_inside) = (0, false);
-        while let Some(length) = lengths.next_element()? {
-            at = self.0.run(at, length, is_inside).map_err(A::Error::custom)?;
-            is_inside = !is_inside;
-        }
-        Ok(())
-    }
 }
 
 /// Finds whether a value exists.

@@ -61,6 +61,11 @@ impl<'a> Numbers<'a> {
         ((self.item.kind, self.item.bytes) == (b'u', 1)).then_some(self.elements)
     }
 
+    /// Whether the elements are floats.
+    pub fn has_floats(&self) -> bool {
+        self.item.kind == b'f'
+    }
+
     /// Whether each element has one byte.
     pub fn has_bytes(&self) -> bool {
         self.item.bytes == 1
@@ -79,6 +84,15 @@ impl<'a> Numbers<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The only element, if it is an integer, as text.
+    pub fn only_integer(&self) -> Option<String> {
+        let is_only = self.len() == 1;
+        match is_only.then(|| self.number(0))? {
+            Number::Integer(number) => Some(number.to_string()),
+            Number::Float(_) => None,
+        }
     }
 
     /// Passes the array to `put` as a [`FieldValue::Tensor`].

@@ -9,7 +9,6 @@ use crate::field::{
 };
 use crate::footprint::Memory;
 use crate::header::Header;
-use crate::image::PixelFormat;
 use crate::measure::{FieldClock, FieldMeters, ThreadMeter};
 use crate::plan::{ColumnKind, ColumnRole, ColumnSettings, Plan, SamplePlan, ViewGroup, ViewPlan};
 use crate::random::SampleKey;
@@ -91,8 +90,6 @@ struct ImageFile {
     field: FieldPath,
     /// Field and path, for messages.
     shown: String,
-    /// Pixel format to which the file is decoded.
-    pixels: PixelFormat,
     /// Bytes of the file of the current sample. Empty if it has none.
     bytes: Vec<u8>,
 }
@@ -166,7 +163,6 @@ impl FieldReader {
                 // The settings were checked, so the path is valid.
                 field: field.parse().unwrap_or_else(|_| FieldPath::whole(field)),
                 shown: field.into(),
-                pixels: group.pixels,
                 bytes: Vec::new(),
             })
         };
@@ -241,8 +237,8 @@ impl FieldReader {
                 let (len, read) = (value.len_bytes() as u64, clock.has_read());
                 let Some(column) = columns.get_mut(number) else {
                     let Some(file) = files.get_mut(number - columns.len()) else { return Ok(()) };
-                    let ImageFile { field, pixels, bytes, .. } = &mut *file;
-                    let kept = encoded::keep_image(value, field, (*pixels, limit), bytes);
+                    let ImageFile { field, bytes, .. } = &mut *file;
+                    let kept = encoded::keep_image(value, field, limit, bytes);
                     clock.has_converted(number, len, read);
                     return kept.map_err(|error| named(&file.shown, None, error));
                 };

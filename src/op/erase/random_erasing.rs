@@ -158,6 +158,10 @@ impl Operator for RandomErasing {
         self.mode == ErasingMode::Const
     }
 
+    fn for_alpha(&self) -> &'static str {
+        "set mode = \"const\", "
+    }
+
     fn channels(&self, input: usize) -> Result<usize, String> {
         equal_values(Self::NAME, "value", self.value, input)?;
         equal_values(Self::NAME, "std", self.std, input)

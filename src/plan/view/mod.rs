@@ -268,10 +268,11 @@ fn random_name(view: &View, views: &[View], main: &Plan) -> Result<Option<String
     let Some(of) = of else {
         let others = views.iter().filter(|it| it.name != view.name);
         let others: Vec<_> = others.map(|it| format!("{:?}", it.name)).collect();
-        let others = if others.is_empty() { "none".into() } else { others.join(", ") };
-        return Err(format!(
-            "is {like:?}, but there is no such view; the other views are {others}"
-        ));
+        let others = match others.is_empty() {
+            true => "there is no other view, so remove like".into(),
+            false => format!("the other views are {}", others.join(", ")),
+        };
+        return Err(format!("is {like:?}, but there is no such view; {others}"));
     };
     if let Some(its) = &of.like {
         return Err(format!("is {like:?}, which has like = {its:?} itself; write like = {its:?}"));
@@ -305,7 +306,8 @@ fn check_followed(column: &ColumnSettings, views: &[ViewPlan], main: &Plan) -> R
     let like = column.like.as_deref().unwrap_or(IMAGE);
     match ViewPlan::followed(column, views) {
         None if like != IMAGE && views.is_empty() => Err(format!(
-            "is {like:?}, but there is no such view; the only column to follow is {IMAGE:?}"
+            "is {like:?}, but there are no views; remove like to follow {IMAGE:?}, or add a column \
+             of the kind view with this name"
         )),
         None if like != IMAGE => Err(format!(
             "is {like:?}, but there is no such view; follow {IMAGE:?} or a view: {}",

@@ -114,7 +114,7 @@ fn example(name: &str, value: FieldValue<'_>) -> Option<(String, Option<String>)
             Some((shortened(&text), Some(list_of(dtype) + &shape)))
         }
         FieldValue::Npy([]) | FieldValue::Npz([]) => None,
-        FieldValue::Npy(file) => Some(of_array(file)),
+        FieldValue::Npy(file) | FieldValue::Array(file) => Some(of_array(file)),
         FieldValue::Npz(archive) => {
             let (field, mut inflated) = (FieldPath::whole(name), Vec::new());
             let array = npz::array(archive, &field, MOST_BYTES, &mut inflated);

@@ -69,6 +69,7 @@ impl Record {
             FieldValue::Bytes(bytes) => (3, bytes, &[]),
             FieldValue::Npy(bytes) => (4, bytes, &[]),
             FieldValue::Npz(bytes) => (5, bytes, &[]),
+            FieldValue::Array(bytes) => (20, bytes, &[]),
             FieldValue::Json(json) => (6, json, &[]),
             FieldValue::JsonMember(json, name) => (7, json, name.as_bytes()),
             FieldValue::Integers(list) => (8, bytemuck::must_cast_slice(list), &[]),
@@ -136,7 +137,7 @@ pub fn each(
         rest = after;
         let text = |bytes| str::from_utf8(bytes).unwrap_or_default();
         let Scratch { numbers, shape } = &mut *scratch;
-        if kind >= 8 && kind != SAME_JSON {
+        if (8..SAME_JSON).contains(&kind) {
             reserve::renew(numbers, bytes.len().div_ceil(size_of::<u64>()))?;
             bytemuck::must_cast_slice_mut(numbers)[..bytes.len()].copy_from_slice(bytes);
             reserve::renew(shape, suffix.len() / size_of::<usize>())?;
@@ -151,6 +152,7 @@ pub fn each(
             3 => FieldValue::Bytes(bytes),
             4 => FieldValue::Npy(bytes),
             5 => FieldValue::Npz(bytes),
+            20 => FieldValue::Array(bytes),
             6 => FieldValue::Json(bytes),
             7 => {
                 json = bytes;
@@ -203,6 +205,7 @@ mod tests {
             FieldValue::Bytes(&[255, 0]),
             FieldValue::Npy(b"npy"),
             FieldValue::Npz(b"npz"),
+            FieldValue::Array(b"array"),
             FieldValue::Json(b"[1]"),
             FieldValue::JsonMember(json, "a"),
             FieldValue::JsonMember(json, "b"),

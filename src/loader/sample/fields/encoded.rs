@@ -3,7 +3,6 @@
 use crate::error::{DataError, Reason, reserve};
 use crate::field::numpy::{self, Numbers, npz};
 use crate::field::{FieldPath, FieldValue, Flat, quoted};
-use crate::image::PixelFormat;
 
 use super::array_file;
 
@@ -45,15 +44,11 @@ pub fn keep_mask(
                         })
                     })
                 }
-                Flat::Floats(list) => {
-                    Err(no_integer(&list.first().copied().unwrap_or(0.0).to_string()))
-                }
-                Flat::Doubles(list) => {
-                    Err(no_integer(&list.first().copied().unwrap_or(0.0).to_string()))
-                }
+                Flat::Floats(_) => Err(has_floats("<f4")),
+                Flat::Doubles(_) => Err(has_floats("<f8")),
             }
         }
-        FieldValue::Npy(npy) => write_array(npy, file),
+        FieldValue::Npy(npy) | FieldValue::Array(npy) => write_array(npy, file),
         FieldValue::Npz(archive) => {
             let mut inflated = Vec::new();
             write_array(npz::array(archive, field, limit, &mut inflated)?, file)
@@ -64,25 +59,18 @@ pub fn keep_mask(
     }
 }
 
-/// Keeps the file of an image, or writes its array as a PNM or PFM file whose decoded pixels of the
-/// format `pixels` have the numbers of the array. `file` is not changed if the value is missing.
-/// `field` and `limit` are as for [`keep_mask`].
+/// Keeps the file of an image, or writes its array as a `.npy` file. `file` is not changed if the
+/// value is missing. `field` and `limit` are as for [`keep_mask`].
 ///
 /// # Errors
-/// [`Reason::Field`] if the value is neither a file nor an array for this format. Errors of
-/// [`npz::array`] and [`Numbers::parse`].
+/// [`Reason::Field`] if the value is neither a file nor an array. Errors of [`npz::array`] and
+/// [`Numbers::parse`].
 pub fn keep_image(
     value: FieldValue<'_>,
     field: &FieldPath,
-    (pixels, limit): (PixelFormat, u64),
+    limit: u64,
     file: &mut Vec<u8>,
 ) -> Result<(), DataError> {
-    let mut write = |value: FieldValue<'_>| match value {
-        FieldValue::Tensor(numbers, shape) => {
-            array_file::write(numbers, shape, pixels, (limit, &mut *file))
-        }
-        _ => Err(no_image()),
-    };
     let value = numpy::file(value);
     check_path(value, field)?;
     match value {
@@ -97,12 +85,13 @@ pub fn keep_image(
              side_files of the source",
             quoted(text)
         ))),
-        FieldValue::Npy(npy) => Numbers::parse(npy)?.pass(write),
+        FieldValue::Npy(npy) | FieldValue::Array(npy) => keep_npy(npy, file),
         FieldValue::Npz(archive) => {
             let mut inflated = Vec::new();
-            Numbers::parse(npz::array(archive, field, limit, &mut inflated)?)?.pass(write)
+            keep_npy(npz::array(archive, field, limit, &mut inflated)?, file)
         }
-        value => write(value),
+        FieldValue::Tensor(numbers, shape) => array_file::write(numbers, shape, limit, file),
+        _ => Err(no_image()),
     }
 }
 
@@ -123,10 +112,18 @@ fn keep(bytes: &[u8], file: &mut Vec<u8>) -> Result<(), DataError> {
     Ok(())
 }
 
+fn keep_npy(npy: &[u8], file: &mut Vec<u8>) -> Result<(), DataError> {
+    Numbers::parse(npy)?;
+    keep(npy, file)
+}
+
 /// Writes the array of a `.npy` file as a PGM file. Its samples have one byte if the elements have.
 fn write_array(npy: &[u8], file: &mut Vec<u8>) -> Result<(), DataError> {
     let array = Numbers::parse(npy)?;
     let sides = sides(&array.shape)?;
+    if array.has_floats() {
+        return Err(has_floats(&array.item()));
+    }
     if let Some(bytes) = array.bytes() {
         return write_bytes(bytes, sides, file);
     }
@@ -187,6 +184,13 @@ fn head([height, width]: [usize; 2], bytes: usize, file: &mut Vec<u8>) -> Result
 
 fn no_integer(number: &str) -> DataError {
     unfit(format!("has the number {number}; a mask of an array has integers from 0 to 65535"))
+}
+
+fn has_floats(item: &str) -> DataError {
+    unfit(format!(
+        "is an array of floats ({item}); a mask of an array has integers from 0 to 65535: convert \
+         it with astype, or for other numbers use an image in a field (in Python fw.image)"
+    ))
 }
 
 fn no_image() -> DataError {

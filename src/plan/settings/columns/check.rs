@@ -188,8 +188,14 @@ impl ColumnSettings {
         };
         if let Some(dtype) = dtype.filter(|it| !dtypes.contains(it)) {
             let dtypes: Vec<_> = dtypes.iter().map(ToString::to_string).collect();
-            let (kind, dtypes) = (kind.name(), dtypes.join(", "));
-            let problem = format!("is {dtype}, but columns of the kind {kind} may have {dtypes}");
+            let (name, dtypes) = (kind.name(), dtypes.join(", "));
+            let problem = match self.one_hot {
+                Some(_) => format!(
+                    "is {dtype}, but masks with one_hot may have {dtypes}; remove one_hot for \
+                     numbers of classes"
+                ),
+                None => format!("is {dtype}, but columns of the kind {name} may have {dtypes}"),
+            };
             return Err(("dtype", problem));
         }
         match kind {
@@ -248,8 +254,18 @@ impl ColumnSettings {
     fn check_points(&self) -> Result<(), (&'static str, String)> {
         let dims = self.cells(&[1, 1]).dims;
         if !matches!(dims.last(), Some(2 | 3)) {
+            let entry = match dims[..] {
+                [numbers] if numbers > 3 && numbers % 3 == 0 => {
+                    format!(", or [{}, 3] for {} points per entry", numbers / 3, numbers / 3)
+                }
+                [numbers] if numbers > 3 && numbers % 2 == 0 => {
+                    format!(", or [{}, 2] for {} points per entry", numbers / 2, numbers / 2)
+                }
+                _ => String::new(),
+            };
             let problem = format!(
-                "is {dims:?}, but the last axis of points has 2 numbers (x, y) or 3 (x, y, visibility); set shape = [2] or [3]"
+                "is {dims:?}, but the last axis of points has 2 numbers (x, y) or 3 (x, y, \
+                 visibility); set shape = [2] or [3]{entry}"
             );
             return Err(("shape", problem));
         }

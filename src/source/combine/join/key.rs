@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use super::json::{self, unfit};
 use crate::error::{DataError, Error, Reason, Result};
+use crate::field::numpy::Numbers;
 use crate::field::{FieldPath, FieldValue, Flat, Step};
 use crate::source::Source;
 
@@ -34,7 +35,9 @@ impl Key {
     pub fn new(source: &dyn Source, text: Option<&str>, setting: &str) -> Result<Self> {
         let wrong = |problem: String| Error::config(setting, problem);
         let schema = source.schema();
-        let Some(text) = text.filter(|text| *text != OWN_KEY) else {
+        // A field that the user names is the key, even if it is called like the own key.
+        let is_field = schema.iter().any(|field| field.name == OWN_KEY);
+        let Some(text) = text.filter(|text| *text != OWN_KEY || is_field) else {
             let first = (!source.is_empty()).then(|| source.key(0)).transpose();
             return match first.map(Option::flatten) {
                 Ok(Some(_)) => Ok(Self::Own),
@@ -161,6 +164,10 @@ fn text_of(value: FieldValue<'_>, steps: &[Step]) -> Result<Option<String>, Stri
             Ok(Some(number.to_string()))
         }
         FieldValue::Tensor(Flat::Bytes(&[number]), _) => Ok(Some(number.to_string())),
+        FieldValue::Array(file) => {
+            let array = Numbers::parse(file).map_err(|error| error.problem)?;
+            array.only_integer().map(Some).ok_or_else(|| unfit("an array of numbers"))
+        }
         FieldValue::Float(number) => Err(unfit(&format!("the float {number}"))),
         FieldValue::Floats(&[number]) => Err(unfit(&format!("the float {number}"))),
         FieldValue::Doubles(&[number]) => Err(unfit(&format!("the float {number}"))),

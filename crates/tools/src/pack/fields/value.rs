@@ -42,7 +42,7 @@ pub fn file(name: &str, value: FieldValue<'_>) -> Result<Option<Encoded>, DataEr
     let last = name.rsplit('.').next().unwrap_or(name).to_ascii_lowercase();
     let bytes = match (&last[..], value) {
         ("json", FieldValue::Json(bytes))
-        | ("npy", FieldValue::Npy(bytes))
+        | ("npy", FieldValue::Npy(bytes) | FieldValue::Array(bytes))
         | ("npz", FieldValue::Npz(bytes)) => bytes,
         ("json" | "npy", _) => return Err(not_a_file(name)),
         (_, FieldValue::Bytes(bytes)) => bytes,
@@ -106,7 +106,7 @@ pub fn encode(format: ShardFormat, value: FieldValue<'_>) -> Result<Option<Encod
             None => array("flat.npy", Flat::Doubles(list), &[list.len()]),
         },
         FieldValue::Npy([]) => Ok(None),
-        FieldValue::Npy(file) => bytes("npy", file),
+        FieldValue::Npy(file) | FieldValue::Array(file) => bytes("npy", file),
         FieldValue::Npz([]) => Ok(None),
         FieldValue::Npz(file) => bytes("npz", file),
         FieldValue::Tensor(numbers, shape) => array("npy", numbers, shape),
@@ -134,6 +134,7 @@ pub fn canonical(value: FieldValue<'_>) -> Vec<u8> {
         FieldValue::Text(text) => text.into(),
         FieldValue::Bytes(bytes)
         | FieldValue::Npy(bytes)
+        | FieldValue::Array(bytes)
         | FieldValue::Npz(bytes)
         | FieldValue::Json(bytes) => bytes.into(),
         FieldValue::Integers(list) => array(Flat::Integers(list), &[list.len()]),
