@@ -14,7 +14,7 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, SupportsIndex, TypeVar
 
-from ._checks import dtype_name, operators_of
+from ._checks import check_pixels, dtype_name, operators_of
 from ._names import nearest, suggesting
 from ._settings import Operator, Pixels, _Settings
 from .errors import ConfigError
@@ -386,7 +386,9 @@ def _view(
         raise ValueError(
             "the recipe has transforms that stay Python (keep_rest), which a view cannot run; remove them, or apply them in the training loop"
         )
-    made = _made(View, chain=operators_of(transform), field=field, count=count, like=like, dtype=dtype_name(dtype), pixels=pixels)
+    operators = operators_of(transform)
+    check_pixels(operators, pixels, "pixels")
+    made = _made(View, chain=operators, field=field, count=count, like=like, dtype=dtype_name(dtype), pixels=pixels)
     made._set(sections=dict(getattr(transform, "sections", {})))
     return made
 
@@ -464,6 +466,12 @@ def last_batch_of_views(columns: Any) -> dict[str, str]:
     views = [column for column in columns.values() if isinstance(column, View)] if isinstance(columns, Mapping) else []
     partial = all(view.sections.get("loader", {}).get("last_batch") == "partial" for view in views)
     return {"last_batch": "partial"} if views and partial else {}
+
+
+def operators_of_views(columns: Any) -> list[Operator]:
+    """Returns the operators of all views of the sample's image."""
+    views = [column for column in columns.values() if isinstance(column, View)] if isinstance(columns, Mapping) else []
+    return [operator for view in views if view.field is None for operator in view.chain]
 
 
 @contextlib.contextmanager
