@@ -44,7 +44,7 @@
 //!
 //! | task | use |
 //! |---|---|
-//! | open a data set | [`source::Directory`], [`source::FileList`], [`source::Coco`], [`source::TfRecord`], [`source::WebDataset`], [`source::Parquet`], [`source::Lmdb`], [`source::RecordIo`], [`source::Beton`], [`source::Npy`], [`source::Memory`]; the trait [`source::Source`] |
+//! | open a data set | [`source::Directory`], [`source::FileList`], [`source::WebDataset`], [`source::Memory`]; with their [features](#features) `source::Beton`, `source::Coco`, `source::Lmdb`, `source::Npy`, `source::Parquet`, `source::RecordIo`, `source::TfRecord`; the trait [`source::Source`] |
 //! | concatenate, mix or select samples | [`source::Concat`], [`source::Mixture`], [`source::Subset`], [`source::Repeat`] |
 //! | define the transforms | [`op::Chain`] of [`op::RandomResizedCrop`], [`op::Resize`], [`op::Crop`], [`op::CenterCrop`], [`op::RandomCrop`], [`op::Flip`], [`op::Normalize`]; the trait [`op::Operator`] |
 //! | write your own operator or source | [`op::custom`], [`source::custom`]; test an operator: [`testing`] |

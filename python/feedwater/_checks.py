@@ -31,6 +31,15 @@ def check_framework(framework: str, dtype: str | None = None) -> None:
         require_ml_dtypes()
 
 
+def check_pixels(operators: Iterable[Operator], pixels: Any, setting: str) -> None:
+    """Checks that a chain is correct for a pixel format. ``setting``: the setting with the format, for messages."""
+    if str(pixels).startswith(("u16", "f32")) and any(it.OF_BYTES for it in operators):
+        raise ValueError(
+            f"{setting} is {pixels!r}, but the mean and std of the Normalize that follows ToDtype or ConvertImageDtype without scale=True are "
+            "converted for values from 0 to 255; leave it out of the converted transforms, and add fw.ops.Normalize to the recipe"
+        )
+
+
 def require_package(user: str, package: str, name: str, other: str = "") -> None:
     """Checks that a package is installed. ``user``: what needs it. ``name``: its name in messages. ``other``: what else to do, for messages."""
     if not _is_installed(package):

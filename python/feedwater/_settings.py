@@ -117,6 +117,8 @@ class Operator(_Settings):
     """An operator of a chain."""
 
     MODULE = "fw.ops"
+    #: Whether its settings count values from 0 to 255, so it is wrong for other pixel formats than those of 8 bits.
+    OF_BYTES: ClassVar[bool] = False
 
 
 class BatchOperator(_Settings):

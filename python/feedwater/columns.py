@@ -14,7 +14,7 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, SupportsIndex, TypeVar
 
-from ._checks import dtype_name, operators_of
+from ._checks import check_pixels, dtype_name, operators_of
 from ._names import nearest, suggesting
 from ._settings import Operator, Pixels, _Settings
 from .errors import ConfigError
@@ -387,7 +387,9 @@ def _view(
         raise ValueError(
             "the recipe has transforms that stay Python (keep_rest), which a view cannot run; remove them, or apply them in the training loop"
         )
-    made = _made(View, chain=operators_of(transform), field=field, count=count, like=like, dtype=dtype_name(dtype), pixels=pixels)
+    operators = operators_of(transform)
+    check_pixels(operators, pixels, "pixels")
+    made = _made(View, chain=operators, field=field, count=count, like=like, dtype=dtype_name(dtype), pixels=pixels)
     made._set(sections=dict(getattr(transform, "sections", {})))
     return made
 
@@ -471,6 +473,12 @@ def shuffling_view(columns: Any) -> str | None:
     """Returns the name of the first view whose recipe shuffles."""
     columns = columns.items() if isinstance(columns, Mapping) else []
     return next((name for name, it in columns if isinstance(it, View) and it.sections.get("loader", {}).get("shuffle")), None)
+
+
+def operators_of_views(columns: Any) -> list[Operator]:
+    """Returns the operators of all views of the sample's image."""
+    views = [column for column in columns.values() if isinstance(column, View)] if isinstance(columns, Mapping) else []
+    return [operator for view in views if view.field is None for operator in view.chain]
 
 
 @contextlib.contextmanager

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from . import _feedwater, _toml
 from ._batches import Batches, applied, caller, process_group
-from ._checks import batch_operators_of, check_epoch, check_framework, check_section, checked_positions, dtype_name, operators_of
+from ._checks import batch_operators_of, check_epoch, check_framework, check_pixels, check_section, checked_positions, dtype_name, operators_of
 from ._classes import check_classes, names_of
 from ._datasets import Dataset, as_source
 from ._names import ALIASES, RARE, MoreParameters, advice, needing_source, settings_of, settled, suggesting
 from ._settings import BatchOperator, Operator, Samples, Source, written
 from ._torchvision.rest import moving, way_out
 from .batch import Batch, Meaning
-from .columns import loader_settings_of_views, named, shuffling_view, tables
+from .columns import loader_settings_of_views, named, operators_of_views, shuffling_view, tables
 from .errors import ConfigError, Error, StoppedError
 from .report import Report
 from .sections import SECTIONS, Cache, Decode, Limits, LoaderSettings, Output, Storage, Targets, checked_sections, table_of, written_keys
@@ -241,7 +241,10 @@ class Loader:
         lines.append(f"source = {table}")
         texts = {name: _toml.table(section) for name, section in sections.items()}
         lines += [f"{name} = {table}" for name, table in texts.items() if table != "{}"]
-        lines.append(f"chain = {_toml.value(operators_of(transform))}")
+        operators = operators_of(transform)
+        lines.append(f"chain = {_toml.value(operators)}")
+        pixels = sections["decode"].get("pixels")
+        check_pixels([*operators, *operators_of_views(given.get("columns"))], pixels, "decode.pixels")
         blends = batch_operators_of(given.get("batch_operators", getattr(transform, "batch_operators", ())))
         columns, views = tables(given["columns"], has_dtype) if "columns" in given else ([], [])
         if views:

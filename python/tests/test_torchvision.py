@@ -449,3 +449,34 @@ def test_recipes_of_timm(large):
     evaluation = timm.create_transform(24, is_training=False, crop_pct=0.8)
     images, _ = next(iter(fw.Loader(large, fw.from_torchvision(evaluation), batch_size=4)))
     torch.testing.assert_close(images[2], evaluation(Image.fromarray(smooth(2))), rtol=0, atol=0)
+
+
+def test_pixels_of_floats_and_16_bits(tmp_path):
+    for name, number in (("f32", 4), ("u16", 65535)):
+        values = numpy.linspace(0, number, 60 * 80).reshape(60, 80)
+        folder = tmp_path / name
+        folder.mkdir()
+        if name == "u16":
+            Image.fromarray(values.astype(numpy.uint16)).save(folder / "0.png")
+        else:
+            Image.fromarray(values.astype(numpy.float32)).save(folder / "0.tiff")
+    size = [v2.CenterCrop((32, 48)), v2.PILToTensor()]
+    normalize = v2.Normalize([0.4], [0.2])
+    scaled = [*size, v2.ToDtype(torch.float32, scale=True)]
+    for transforms in (scaled, [*scaled, normalize], [*size, v2.ToDtype(torch.float32)]):
+        for pixels in ("f32", "u16"):
+            with Image.open(next((tmp_path / pixels).iterdir())) as image:
+                expected = v2.Compose(transforms)(image)
+            source = fw.directory(tmp_path / pixels, extensions=["png", "tiff"])
+            images, _ = next(iter(fw.Loader(source, fw.from_torchvision(transforms), decode=fw.Decode(pixels=pixels))))
+            numpy.testing.assert_allclose(images[0], expected, rtol=1e-6, atol=1e-6)
+    # The mean and the deviation are on the scale 0 to 255, which these pixels do not have.
+    recipe = fw.from_torchvision([*size, v2.ToDtype(torch.float32), v2.Normalize([100.0], [50.0])])
+    columns = {"view": fw.view(recipe[:])}
+    for pixels in ("f32", "u16"):
+        for given in ({"transform": recipe}, {"columns": columns}):
+            with pytest.raises(ValueError, match="decode.pixels is .*0 to 255"):
+                fw.Loader(fw.directory(tmp_path / pixels), decode={"pixels": pixels}, **given)
+        with pytest.raises(ValueError, match="pixels is .*0 to 255"):
+            fw.image("depth.png", recipe + [], pixels=pixels)
+    assert fw.image("photo.jpg", recipe).pixels is None

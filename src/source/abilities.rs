@@ -89,6 +89,18 @@ pub trait Fields {
         false
     }
 
+    /// Returns a number below [`field_originals`](Self::field_originals) that indices with equal
+    /// fields share, so that caches store these fields once. Default: the index.
+    fn field_original(&self, index: u64) -> u64 {
+        index
+    }
+
+    /// Returns the exclusive upper bound of `field_original`. `None`: [`Source::len`]. Default
+    /// `None`.
+    fn field_originals(&self) -> Option<u64> {
+        None
+    }
+
     /// Reads what all samples need for these fields, before a loader computes its memory. The
     /// default does nothing. [`read_fields`](Self::read_fields) must work without this call.
     ///
@@ -438,11 +450,7 @@ impl dyn Source + '_ {
         }
     }
 
-    /// Same as [`Identity::key`]; `None` without this ability.
-    ///
-    /// # Errors
-    ///
-    /// Returns the errors of [`Identity::key`].
+    /// Same as [`Identity::key`], also in its errors; `None` without this ability.
     pub fn key(&self, index: u64) -> Result<Option<String>, DataError> {
         self.identity().map_or(Ok(None), |it| it.key(index))
     }
@@ -462,6 +470,16 @@ impl dyn Source + '_ {
         self.identity().and_then(|it| it.originals()).unwrap_or_else(|| self.len())
     }
 
+    /// Same as [`Fields::field_original`]; the index itself without this ability.
+    pub fn field_original(&self, index: u64) -> u64 {
+        self.fields().map_or(index, |it| it.field_original(index))
+    }
+
+    /// Same as [`Fields::field_originals`]; the number of samples without this ability.
+    pub fn field_originals(&self) -> u64 {
+        self.fields().and_then(|it| it.field_originals()).unwrap_or_else(|| self.len())
+    }
+
     /// Same as [`Notes::excluded`]; empty without this ability.
     pub fn excluded(&self) -> Vec<Exclusion> {
         self.notes().map_or(Vec::new(), |it| it.excluded())
@@ -472,8 +490,7 @@ impl dyn Source + '_ {
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.notes().map_or(Vec::new(), |it| it.warnings());
         let of_classes = class_table::warnings(self.classes());
-        // The warnings of a combination already contain the warnings about the classes of its
-        // parts.
+        // Those of a combination already contain the warnings about the classes of its parts.
         let new: Vec<String> = of_classes.into_iter().filter(|it| !warnings.contains(it)).collect();
         warnings.extend(new);
         warnings

@@ -118,11 +118,18 @@ def _normalize(step: Any, state: State) -> list[Operator]:
     # torchvision v2 broadcasts one channel to as many channels as there are values.
     channels = _three_channels(state) if several else []
     mean, std = (values * 3 if len(values) == 1 else values for values in (mean, std))
-    if state.form is Form.UNSCALED:
-        # Here the pixels have values of 0 to 255, and so have mean and deviation. feedwater's mean and deviation are on the scale 0 to 1.
-        mean, std = [value / 255 for value in mean], [value / 255 for value in std]
+    is_unscaled = state.form is Form.UNSCALED
     state.becomes(Form.NORMALIZED, state.dtype, step)
+    if is_unscaled:
+        # Here the pixels have values of 0 to 255, and so have mean and deviation. feedwater's mean and deviation are on the scale 0 to 1.
+        return [*channels, Normalize(mean=[value / 255 for value in mean], std=[value / 255 for value in std])]
     return [*channels, ops.Normalize(mean=mean, std=std)]
+
+
+class Normalize(ops.Normalize):
+    """``Normalize`` whose mean and deviation were converted from the scale 0 to 255, so it is wrong for pixels of 16 bits and of floats."""
+
+    OF_BYTES = True
 
 
 @converts("ImageClassification", "SemanticSegmentation", "ObjectDetection")

@@ -4,6 +4,7 @@ use super::*;
 use crate::config::Pipeline;
 use crate::error::Error;
 use crate::op::NAMES;
+use crate::source::DISABLED;
 
 const SOURCE: &str = "[source]\ndirectory = \"data\"\n";
 
@@ -38,6 +39,7 @@ fn every_setting_that_is_suggested_can_be_written() {
         assert!(!key.write.is_empty() || !key.note.is_empty(), "{:?}", key.names);
         assert!(key.section.is_empty() || key.of.is_empty(), "{:?}", key.names);
         match key.section {
+            "source" if DISABLED.iter().any(|source| key.write.starts_with(source)) => {}
             "source" => drop(Pipeline::from_toml(&format!("[source]\n{}", key.write), "").unwrap()),
             "" => {}
             section => drop(chain(&format!("[{section}]\n{}", key.write))),

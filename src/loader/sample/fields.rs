@@ -229,7 +229,7 @@ impl FieldReader {
         };
         files.iter_mut().for_each(|file| file.bytes.clear());
         columns.iter_mut().for_each(|column| column.written = None);
-        let mut is_recorded = false;
+        let (mut is_recorded, original) = (false, source.field_original(index));
         if let Some(source) = source.fields() {
             let names: Vec<&str> = fields.iter().map(|(name, _)| name.as_str()).collect();
             let (mut skip, mut clock) = (false, FieldClock::begin(meter));
@@ -265,11 +265,12 @@ impl FieldReader {
             let mut put = |field: usize, value: FieldValue<'_>| {
                 fields[field].1.iter().try_for_each(|&number| put_in(number, value))
             };
-            let kept = caches.as_ref().and_then(|it| it.get_fields(index, key.epoch));
+            let kept = caches.as_ref().and_then(|it| it.get_fields(original, key.epoch));
             let result = match kept {
                 Some(kept) => cached::each(&kept, scratch, &mut put),
                 None => {
-                    is_recorded = caches.as_ref().is_some_and(|it| it.have_room_for_fields(index));
+                    is_recorded =
+                        caches.as_ref().is_some_and(|it| it.have_room_for_fields(original));
                     record.begin(*most_cached);
                     source.read_fields(index, &names, buffer, limit, &mut |field, value| {
                         put(field, value)?;
@@ -306,7 +307,7 @@ impl FieldReader {
         // A sample whose values cannot be converted is not stored. Masks and images are decoded
         // later, so a damaged file of a mask is stored.
         if let (Some(caches), Some(bytes), true) = (caches, record.bytes(), is_recorded) {
-            caches.keep_fields(index, bytes);
+            caches.keep_fields(original, bytes);
         }
         Ok([truncated, defaulted])
     }

@@ -193,7 +193,8 @@ impl Prefetcher {
             state.ahead.push_back((at, index));
             let once = self.caches.are_there() && state.expected.contains_key(&index);
             let image = !once && !self.caches.hold(self.source.original(index));
-            let fields = self.reads_fields && !once && !self.caches.hold_fields(index);
+            let are_held = || self.caches.hold_fields(self.source.field_original(index));
+            let fields = self.reads_fields && !once && !are_held();
             if image || fields {
                 let arrival = Arc::new(Arrival::new());
                 let expect = || match fields {

@@ -45,15 +45,16 @@ impl Line {
     /// output.
     ///
     /// If the length of the axis does not change, each output has only the input at its place. In
-    /// this case, Pillow does not resample the axis, so a NaN does not spread.
+    /// this case, Pillow copies the axis, so a NaN does not spread, and -0.0 does not become 0.0.
+    /// There are no coefficients then, nor for the filter `nearest`.
     pub fn append_doubles(&self, wanted: Range<u32>, table: &mut Vec<i32>) -> usize {
         let is_unchanged = self.reduction == 1 && self.box_len == self.output;
         match self.filter {
-            _ if is_unchanged => append_single(wanted.map(|at| self.box_first + at), table),
+            _ if is_unchanged => append_copies(wanted.map(|at| self.box_first + at), table),
             Filter::Nearest => {
                 let (in0, in1, offset, len) = self.reduced_box();
                 let all = nearest((in0, in1), len, self.output).map(|at| offset + at);
-                append_single(all.take(wanted.end as usize).skip(wanted.start as usize), table)
+                append_copies(all.take(wanted.end as usize).skip(wanted.start as usize), table)
             }
             _ => self.append_double_weights(wanted, table),
         }
@@ -155,15 +156,11 @@ impl Line {
     }
 }
 
-/// Appends the bounds and coefficients, as f64, of outputs that each have one input. Returns the
-/// number of entries per output.
-fn append_single(inputs: impl Iterator<Item = u32>, table: &mut Vec<i32>) -> usize {
-    let start = table.len();
+/// Appends the bounds of outputs that are copies of one input each. Returns the number of entries
+/// of coefficients per output, which is 0.
+fn append_copies(inputs: impl Iterator<Item = u32>, table: &mut Vec<i32>) -> usize {
     table.extend(inputs.flat_map(|input| [input as i32, 1]));
-    let outputs = (table.len() - start) / 2;
-    let one = bytemuck::must_cast::<f64, [i32; WORDS]>(1.0);
-    table.extend(std::iter::repeat_n(one, outputs).flatten());
-    WORDS
+    0
 }
 
 /// Maximum number of coefficients of one output if the axis shrinks by at most the factor `scale`.

@@ -206,10 +206,17 @@ impl<'a> Axis<'a> {
         (first as u32, &self.coefs[self.taps * index..][..count as usize])
     }
 
+    /// Whether each output is a copy of one input, in a table for floats. Such an axis has no
+    /// coefficients.
+    pub fn is_copied(&self) -> bool {
+        self.taps == 0
+    }
+
     /// First input index and coefficients of output `index`, in a table for floats.
     pub fn float_output(&self, index: usize) -> (u32, impl Iterator<Item = f64> + Clone + 'a) {
         let (first, count) = (self.bounds[2 * index], self.bounds[2 * index + 1]);
-        let words = &self.coefs[self.taps * index..][..WORDS * count as usize];
+        let count = if self.is_copied() { 0 } else { count as usize };
+        let words = &self.coefs[self.taps * index..][..WORDS * count];
         let weights = words.as_chunks::<WORDS>().0.iter();
         (first as u32, weights.map(|words| f64::from_bits(bytemuck::must_cast(*words))))
     }

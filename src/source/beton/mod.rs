@@ -87,7 +87,6 @@ impl Format for BetonSettings {
     }
 
     const HAS_OPEN_FIELDS: bool = false;
-    const HAS_REMOTE_FIELDS: bool = true;
 
     /// The row of a sample has its numbers, and the positions of its other values.
     fn field_tables(&self, window: &mut Window) -> Result<Option<FieldTables>, FileError> {

@@ -44,7 +44,7 @@ impl Classed {
                 }
             }
         }
-        let part = Part { source, labels: numbers, originals_before: 0 };
+        let part = Part { source, labels: numbers, originals_before: 0, field_originals_before: 0 };
         Ok(Combined { parts: vec![part], classes, arrangement: numbered, own })
     }
 }

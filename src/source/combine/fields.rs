@@ -103,6 +103,17 @@ impl<A: Arrangement> Fields for Combined<A> {
         self.parts.iter().all(|part| part.source.fields().is_none_or(|it| it.has_versions()))
     }
 
+    /// Parts have numbers of their own, because each part has its own class numbers.
+    fn field_original(&self, index: u64) -> u64 {
+        let (part, index) = self.part(index);
+        part.field_originals_before.saturating_add(part.source.field_original(index))
+    }
+
+    fn field_originals(&self) -> Option<u64> {
+        let last = self.parts.last()?;
+        Some(last.field_originals_before.saturating_add(last.source.field_originals()))
+    }
+
     fn prepare(&self, wanted: &[&str]) -> Result<()> {
         self.parts
             .iter()

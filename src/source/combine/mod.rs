@@ -140,7 +140,8 @@ pub trait Arrangement: Send + Sync + 'static {
 ///   and labels are unchanged. Otherwise classes are merged by name, in the order of the parts, and
 ///   labels are renumbered. Parts with class names cannot be merged with parts without.
 /// * Bytes, locations, labels and objects of a sample are the same as in its part.
-/// * A sample that occurs at several indices is cached once ([`Identity::original`]).
+/// * A sample that occurs at several indices is cached once ([`Identity::original`]), and its
+///   fields too ([`Fields::field_original`]).
 pub struct Combined<A> {
     parts: Vec<Part>,
     classes: Vec<String>,
@@ -163,6 +164,8 @@ struct Part {
     labels: Option<Vec<i64>>,
     /// Sum of [`Identity::originals`] of all earlier parts.
     originals_before: u64,
+    /// Sum of [`Fields::field_originals`] of all earlier parts.
+    field_originals_before: u64,
 }
 
 impl Part {
@@ -205,11 +208,13 @@ impl<A: Arrangement> Combined<A> {
     /// Creates a combination and merges the classes of its parts.
     fn join(key: &str, parts: Vec<Arc<dyn Source>>, arrangement: A) -> Result<Self> {
         let (classes, labels) = join_classes(key, &parts)?;
-        let mut originals_before = 0u64;
+        let (mut originals, mut field_originals) = (0u64, 0u64);
         let parts = parts.into_iter().zip(labels).map(|(source, labels)| {
-            let before = originals_before;
-            originals_before = before.saturating_add(source.originals());
-            Part { source, labels, originals_before: before }
+            let (before, fields_before) = (originals, field_originals);
+            originals = before.saturating_add(source.originals());
+            field_originals = fields_before.saturating_add(source.field_originals());
+            let (originals_before, field_originals_before) = (before, fields_before);
+            Part { source, labels, originals_before, field_originals_before }
         });
         Ok(Self { parts: parts.collect(), classes, arrangement, own: OwnNotes::default() })
     }

@@ -34,14 +34,27 @@ pub const FLOAT_BYTES: u64 = 4;
 /// Number of pixels per plane that are interleaved at a time.
 const AT_ONCE: usize = 16 << 10;
 
-/// Parses the Datum in a value and returns the sample's entry. With `for_fields`, a Datum of floats
-/// needs no image: the entry is empty then.
-pub fn find(window: &mut Window, value: Range<u64>, for_fields: bool) -> Result<Entry, FileError> {
+/// A Datum: the sample's entry, and a set of the numbers of its fields, one bit for each.
+pub struct Found {
+    pub entry: Entry,
+    pub numbers: u8,
+}
+
+/// Parses the Datum in a value. With `for_fields`, a Datum of floats needs no image: the entry is
+/// empty then.
+pub fn find(window: &mut Window, value: Range<u64>, for_fields: bool) -> Result<Found, FileError> {
     let (start, end) = (value.start, value.end);
-    let mut floats = 0;
+    let (mut floats, mut numbers) = (0, 0);
     let (mut shape, mut data, mut label, mut encoded) = ([0; 3], None, 0, false);
     let mut fields = Fields::of(value, OTHERWISE);
     while let Some(field) = fields.next(window)? {
+        match &field {
+            (number @ 1..=5, Value::Number(_)) => numbers |= 1 << number,
+            (number @ 6, Value::Bytes(bytes) | Value::Fixed(bytes)) if !bytes.is_empty() => {
+                numbers |= 1 << number;
+            }
+            _ => {}
+        }
         match field {
             (place @ 1..=3, Value::Number(number)) => shape[place as usize - 1] = number,
             (4, Value::Bytes(bytes)) => data = Some(bytes),
@@ -57,14 +70,14 @@ pub fn find(window: &mut Window, value: Range<u64>, for_fields: bool) -> Result<
     let Some(data) = data else {
         let expected = shape.iter().try_fold(1u64, |count, &side| count.checked_mul(side));
         if for_fields && floats > 0 && expected == Some(floats) {
-            return Entry::new(end..end, label, 0);
+            return Ok(Found { entry: Entry::new(end..end, label, 0)?, numbers });
         }
         let problem = "the Datum has no data: floats (float_data) are not read; write encoded images \
                        (convert_imageset --encoded)";
         return Err(FileError::new(start, problem));
     };
     let note = if encoded { 0 } else { pixels(shape, data.end - data.start, start)? };
-    Entry::new(data, label, note)
+    Ok(Found { entry: Entry::new(data, label, note)?, numbers })
 }
 
 /// Returns the note for a sample of raw pixels: a number that encodes the image size and the number

@@ -4,19 +4,22 @@ use std::ops::Range;
 
 use super::datum::{FLOAT_BYTES, OTHERWISE};
 use super::pages::Environment;
-use crate::error::{DataError, reserve};
+use crate::error::{DataError, Reason, reserve};
 use crate::source::records::protobuf::{Fields, Value};
-use crate::source::records::{FieldPlace, FieldSink, FileError, Window, changed};
-use crate::source::{FieldKind, FieldValue, VALUE};
+use crate::source::records::{FieldPlace, FieldSink, FileError, StoredField, Window, changed};
+use crate::source::{Field, FieldKind, FieldValue, VALUE};
 
 /// Number of bytes that are read at once while images are skipped.
 const AHEAD_BYTES: u64 = 4096;
 
+/// Name of the field with the key of a sample.
+pub const KEY: &str = "key";
+
 /// Fields of a Datum that are integers: number and name.
-const INTEGERS: [(u64, &str); 4] = [(1, "channels"), (2, "height"), (3, "width"), (5, "label")];
+pub const INTEGERS: [(u64, &str); 4] = [(1, "channels"), (2, "height"), (3, "width"), (5, "label")];
 
 /// Number and name of the floats of a Datum.
-const FLOATS: (u64, &str) = (6, "float_data");
+pub const FLOATS: (u64, &str) = (6, "float_data");
 
 /// Passes the fields of a sample to `to`.
 pub fn pass(
@@ -25,14 +28,28 @@ pub fn pass(
     buffer: &mut Vec<u8>,
 ) -> Result<(), DataError> {
     let mut window = place.window(AHEAD_BYTES);
-    let (key, value) = Environment::open(&mut window)?.node(&mut window, place.record)?;
+    // In a file at a URL, a sample lies in the range of its value, and its name is its key.
+    let has_extent = place.end != u64::MAX;
+    let (key, value) = match has_extent {
+        true => (None, place.begin..place.end),
+        false => {
+            let environment = Environment::open(&mut window)?;
+            let (key, value) = environment.node(&mut window, place.record)?;
+            (Some(key), value)
+        }
+    };
     let image = place.entry.offset..place.entry.end();
     if image.start < value.start || value.end < image.end {
         return Err(changed());
     }
-    if to.wants("key", FieldKind::Text) {
-        to.check_len("key", key.len() as u64)?;
-        to.put("key", FieldValue::of_bytes(&key))?;
+    if to.wants(KEY, FieldKind::Text) {
+        let key = key.or_else(|| place.stored_name()).ok_or_else(|| {
+            let problem = "the key has more than 254 bytes, so it cannot be read from a file at a \
+                           URL; copy the file to a local disk";
+            DataError::new(Reason::Unsupported, problem)
+        })?;
+        to.check_len(KEY, key.len() as u64)?;
+        to.put(KEY, FieldValue::of_bytes(&key))?;
     }
     // An image that is the whole value has no Datum.
     if value != image {
@@ -43,6 +60,17 @@ pub fn pass(
         to.put(VALUE, FieldValue::of_bytes(buffer))?;
     }
     Ok(())
+}
+
+/// Returns the field with this name.
+pub fn listed(stored: &StoredField) -> Field {
+    let kind = match &*stored.name {
+        KEY => FieldKind::Text,
+        VALUE => FieldKind::Bytes,
+        _ if stored.is_list => FieldKind::List,
+        _ => FieldKind::Number,
+    };
+    Field { name: stored.name.clone(), kind }
 }
 
 fn pass_datum(

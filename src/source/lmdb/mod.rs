@@ -6,9 +6,10 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::records::{
-    Entries, Entry, FieldPlace, FieldSink, FileError, Format, Records, Window, changed, matches,
+    Entries, Entry, FieldPlace, FieldSink, FileError, Format, PackedName, Records, StoredField,
+    Window, changed, matches,
 };
-use super::{ExclusionReason, Exclusions};
+use super::{ExclusionReason, Exclusions, Field, VALUE};
 use crate::error::{DataError, reserve};
 use crate::geometry::Size;
 use crate::header::PnmHead;
@@ -37,8 +38,9 @@ use pages::{Environment, Node, Value};
 /// * The fields of a sample are its `key`, and `label`, `channels`, `height`, `width` and
 ///   `float_data` if its Datum has them. In the second source of a join, values need no image, and
 ///   a value that is no Datum is the field `value`: a text if it is UTF-8, and otherwise bytes.
-///   When fields are first read, the keys are read again, and the position of each key is stored (8
-///   bytes).
+///   When fields of a local file are first read, the keys are read again, and the position of each
+///   key is stored (8 bytes). For files at URLs, the table contains the keys, and the fields of a
+///   Datum are requested together with its image.
 /// * On first use, the pages of keys and the beginning of each value are read. The resulting table
 ///   is stored beside each file (hidden, ending in `.feedwater1`) or in the cache directory.
 ///   Afterwards each image takes one read. LMDB has no checksums of contents. Damage from before
@@ -149,6 +151,10 @@ impl Format for LmdbSettings {
         fields::pass(place, to, buffer)
     }
 
+    fn listed(stored: &StoredField, _: PackedName<'_>) -> Option<Field> {
+        Some(fields::listed(stored))
+    }
+
     fn is_plain(note: u32) -> bool {
         datum::is_plain(note)
     }
@@ -249,14 +255,31 @@ impl LmdbSettings {
             }
             *values = if datum { LmdbValues::Datum } else { LmdbValues::Image };
         }
-        let entry = match *values {
-            LmdbValues::Datum => datum::find(window, value, for_fields),
-            LmdbValues::Auto | LmdbValues::Image => Entry::new(value, -1, 0),
+        let found = match *values {
+            LmdbValues::Datum => datum::find(window, value.clone(), for_fields),
+            LmdbValues::Auto | LmdbValues::Image => {
+                Entry::new(value.clone(), -1, 0).map(|entry| datum::Found { entry, numbers: 0 })
+            }
         };
-        table.push(entry.map_err(|wrong| {
+        let datum::Found { entry, numbers } = found.map_err(|wrong| {
             FileError::new(wrong.offset, format!("key {:?}: {}", shown(key), wrong.problem))
-        })?);
+        })?;
+        add_fields(table, numbers, *values != LmdbValues::Datum && for_fields);
+        table.push_unordered(value, entry, key);
         Ok(())
+    }
+}
+
+/// Adds the names of the fields of a sample: its key, the fields of a Datum with these numbers, and
+/// the value itself if `value`.
+fn add_fields(table: &mut Entries, numbers: u8, value: bool) {
+    let datum = fields::INTEGERS.iter().chain([&fields::FLOATS]);
+    let datum = datum.filter(|(number, _)| numbers & 1 << number != 0).map(|(_, name)| *name);
+    for name in [fields::KEY].into_iter().chain(datum).chain(value.then_some(VALUE)) {
+        if !table.has_field(name) {
+            let is_list = name == fields::FLOATS.1;
+            table.add_field(StoredField { name: name.into(), is_list });
+        }
     }
 }
 

@@ -123,7 +123,6 @@ impl Format for RecordIoSettings {
     }
 
     const HAS_OPEN_FIELDS: bool = false;
-    const HAS_REMOTE_FIELDS: bool = true;
 
     fn fields(
         &self,

@@ -9,13 +9,14 @@ use crate::error::{DataError, Reason};
 /// Stands for a sample that begins 4 GiB or more before its image.
 const FAR: u32 = u32::MAX;
 
-/// Start of each sample of a file, and end of the last one. A sample ends where the next one
-/// begins, at the latest.
+/// Start and end of each sample of a file. If the samples are in the order of the file, only the
+/// end of the last one is stored, and each other sample ends where the next one begins.
 #[derive(Debug, Default, PartialEq)]
 pub struct Extents {
-    /// Number of bytes from the start of each sample to its image, or [`FAR`]. Empty if extents are
-    /// not stored.
-    before: Box<[u32]>,
+    /// Number of bytes from the start of each sample to its image, or [`FAR`]. For samples in
+    /// another order, the number of bytes from the end of each image to the end of its sample
+    /// follows. Empty if extents are not stored.
+    around: Box<[u32]>,
     end: u64,
 }
 
@@ -23,35 +24,46 @@ pub struct Extents {
 #[derive(Debug, Default)]
 pub struct ExtentList {
     before: Vec<u32>,
+    /// Empty if the samples are in the order of the file.
+    after: Vec<u32>,
     end: u64,
 }
 
 impl ExtentList {
-    /// Adds a sample that lies in this range of the file with its fields.
+    /// Adds a sample that lies in this range of the file with its fields, behind all samples
+    /// before.
     pub fn push(&mut self, sample: Range<u64>, image: Entry) {
         let before = image.offset.saturating_sub(sample.start);
         self.before.push(u32::try_from(before).unwrap_or(FAR));
         self.end = self.end.max(sample.end);
     }
 
+    /// Adds a sample of a file whose samples are in any order. It lies in this range, which ends
+    /// less than 4 GiB after the image.
+    pub fn push_unordered(&mut self, sample: Range<u64>, image: Entry) {
+        self.after.push(u32::try_from(sample.end - image.end()).unwrap_or(0));
+        self.push(sample, image);
+    }
+
     /// Returns the extents of all samples that were added.
-    pub fn finish(self) -> Extents {
-        Extents { before: self.before.into(), end: self.end }
+    pub fn finish(mut self) -> Extents {
+        self.before.append(&mut self.after);
+        Extents { around: self.before.into(), end: self.end }
     }
 }
 
 impl Extents {
-    /// Creates the extents from stored values: none, or one for each entry. Returns `None` if a
-    /// sample begins before the file.
-    pub fn read(before: Box<[u32]>, end: u64, entries: &[Entry]) -> Option<Self> {
-        let mut pairs = entries.iter().zip(&before);
+    /// Creates the extents from stored values: none, or one or two for each entry. Returns `None`
+    /// if a sample begins before the file.
+    pub fn read(around: Box<[u32]>, end: u64, entries: &[Entry]) -> Option<Self> {
+        let mut pairs = entries.iter().zip(&around);
         let lie_within = pairs.all(|(entry, &it)| it == FAR || u64::from(it) <= entry.offset);
-        lie_within.then_some(Self { before, end })
+        lie_within.then_some(Self { around, end })
     }
 
     /// Values that [`read`](Self::read) takes.
     pub fn stored(&self) -> (&[u32], u64) {
-        (&self.before, self.end)
+        (&self.around, self.end)
     }
 
     /// Returns the range in which a sample lies with its fields.
@@ -60,7 +72,8 @@ impl Extents {
     ///
     /// An error if the sample begins too far before its image.
     pub fn get(&self, entries: &[Entry], number: usize) -> Result<Range<u64>, DataError> {
-        let (before, entry) = (self.before[number], entries[number]);
+        let (all, after) = self.around.split_at(entries.len());
+        let (before, entry) = (all[number], entries[number]);
         if before == FAR {
             let problem = format!(
                 "the fields cannot be read, because the sample begins 4 GiB or more before its image at byte {}; \
@@ -69,7 +82,8 @@ impl Extents {
             );
             return Err(DataError::new(Reason::Unsupported, problem));
         }
-        let end = match (self.before.get(number + 1), entries.get(number + 1)) {
+        let end = match (all.get(number + 1), entries.get(number + 1)) {
+            _ if !after.is_empty() => entry.end() + u64::from(after[number]),
             (Some(&before), Some(next)) if before != FAR => next.offset - u64::from(before),
             (Some(_), Some(next)) => next.offset,
             _ => self.end,
@@ -79,7 +93,7 @@ impl Extents {
 
     /// Returns the allocated memory in bytes.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + size_of_val(&*self.before)
+        size_of::<Self>() + size_of_val(&*self.around)
     }
 }
 
@@ -111,5 +125,25 @@ mod tests {
         assert_eq!(extents.get(&entries, 2).unwrap_err().reason, Reason::Unsupported);
         assert_eq!(extents.get(&entries, 3).unwrap(), far + 10..far + 50);
         assert_eq!(Extents::read([21].into(), 100, &entries), None, "before the file");
+    }
+
+    #[test]
+    fn samples_in_any_order_have_their_own_ends() {
+        let samples = [
+            (500..600, entry(520, 30)),
+            (100..300, entry(290, 10)),
+            (600..640, entry(600, 40)),
+            (0..20, entry(0, 5)),
+        ];
+        let entries = samples.clone().map(|(_, entry)| entry);
+        let mut list = ExtentList::default();
+        samples.iter().for_each(|(sample, entry)| list.push_unordered(sample.clone(), *entry));
+        let extents = list.finish();
+        let (stored, end) = extents.stored();
+        assert_eq!(stored.len(), 2 * samples.len());
+        let read = Extents::read(stored.into(), end, &entries).unwrap();
+        for (number, (sample, _)) in samples.iter().enumerate() {
+            assert_eq!(read.get(&entries, number).unwrap(), *sample);
+        }
     }
 }

@@ -60,16 +60,14 @@ impl ShardFields {
 
 impl Shard {
     /// Returns an error if the fields of this file cannot be read.
-    fn check_fields<F: Format>(&self) -> Result<(), DataError> {
-        let why = if self.has_hard_links {
-            "it has hard links; write it without them"
-        } else if self.file.is_remote() && !F::HAS_REMOTE_FIELDS {
-            "it is at a URL; copy it to a local disk"
-        } else {
+    fn check_fields(&self) -> Result<(), DataError> {
+        if !self.has_hard_links {
             return Ok(());
-        };
+        }
         let path = Redacted::path(&self.path);
-        let problem = format!("the fields of {path} cannot be read, because {why}");
+        let problem = format!(
+            "the fields of {path} cannot be read, because it has hard links; write it without them"
+        );
         Err(DataError::new(Reason::Unsupported, problem))
     }
 
@@ -132,9 +130,16 @@ impl Shard {
 
     /// Returns the ranges of a file at a URL that are fetched for the fields of a sample, and for
     /// its image if `image`. `None` if they are too large, or if the sample has no fields.
-    fn ranges<F: Format>(&self, format: &F, number: u64, image: bool) -> Option<Vec<Range<u64>>> {
+    /// With `for_fields`, the bytes that other sources read as the image may be a field.
+    fn ranges<F: Format>(
+        &self,
+        format: &F,
+        number: u64,
+        image: bool,
+        for_fields: bool,
+    ) -> Option<Vec<Range<u64>>> {
         let entry = self.entries[number as usize];
-        if entry.len == DAMAGED || self.check_fields::<F>().is_err() {
+        if entry.len == DAMAGED || self.check_fields().is_err() {
             return None;
         }
         if let Some((tables, _)) = self.tables(format).ok()? {
@@ -148,6 +153,9 @@ impl Shard {
         let beside = (entry.offset - whole.start) + (whole.end - entry.end());
         if beside > MOST_BESIDE {
             return None;
+        }
+        if beside == 0 && !image && !for_fields {
+            return Some(Vec::new());
         }
         if image || u64::from(entry.len) <= SMALL_IMAGE {
             return Some(vec![whole]);
@@ -179,7 +187,8 @@ impl<F: Format> Records<F> {
     pub(super) fn largest_request(&self) -> u64 {
         let of_shard = |shard: &Shard| {
             let numbers = 0..shard.entries.len() as u64;
-            let ranges = numbers.filter_map(|number| shard.ranges(&self.format, number, true));
+            let ranges = numbers
+                .filter_map(|number| shard.ranges(&self.format, number, true, self.for_fields));
             let bytes = |ranges: Vec<Range<u64>>| ranges.iter().map(|it| it.end - it.start).sum();
             ranges.map(bytes).max().unwrap_or(0)
         };
@@ -194,7 +203,7 @@ impl<F: Format> Records<F> {
         if !shard.file.is_remote() {
             return None;
         }
-        let ranges = shard.ranges(&self.format, index - shard.first(), image)?;
+        let ranges = shard.ranges(&self.format, index - shard.first(), image, self.for_fields)?;
         let bytes: u64 = ranges.iter().map(|it| it.end - it.start).sum();
         if bytes > limit { None } else { self.spans.request(index, &shard.file, ranges) }
     }
@@ -208,7 +217,7 @@ impl<F: Format> Records<F> {
     ) -> Result<(), DataError> {
         let (number, entry) = self.find(index);
         let shard = &self.shards[number];
-        shard.check_fields::<F>()?;
+        shard.check_fields()?;
         if entry.len == DAMAGED {
             return Err(damaged(entry.offset));
         }
@@ -249,7 +258,7 @@ impl<F: Format> Records<F> {
         let entry = self.find(index).1;
         let number = index - shard.first();
         let file_len = if shard.packing.is_some() { Window::UNKNOWN } else { shard.stamp.len };
-        let packed = shard.packed.as_deref();
+        let (packed, names) = (shard.packed.as_deref(), shard.names.as_deref());
         let place = |begin, end, record| FieldPlace {
             file,
             file_len,
@@ -259,6 +268,7 @@ impl<F: Format> Records<F> {
             end,
             record,
             packed,
+            names,
             for_fields: self.for_fields,
         };
         let before = self.check_before(file, entry.offset, entry.crc);
@@ -282,11 +292,12 @@ impl<F: Format> Records<F> {
         if shard.packing.is_some() || shard.file.is_remote() {
             let names = shard.names.as_ref();
             let name = names.and_then(|names| names.whole((index - shard.first()) as usize));
+            let name = name.and_then(|name| String::from_utf8(name).ok());
             return Ok(name.and_then(|name| F::key_in(&name)));
         }
         // The name directly before the contents may be that of another sample, of which this one is
         // a hard link. So the key is read like a field, which such an archive does not have.
-        shard.check_fields::<F>()?;
+        shard.check_fields()?;
         if entry.len == DAMAGED {
             return Err(damaged(entry.offset));
         }
@@ -337,27 +348,20 @@ impl<F: Format> Fields for Records<F> {
 
     fn complete_schema(&self) -> Result<Vec<Field>> {
         for shard in &self.shards {
-            shard.check_fields::<F>().map_err(|error| Error::config("fields", error.problem))?;
+            shard.check_fields().map_err(|error| Error::config("fields", error.problem))?;
         }
         if !F::HAS_OPEN_FIELDS {
             return Ok(self.schema());
         }
         let mut fields: Vec<Field> = Vec::new();
-        if F::LISTS_FIELDS {
-            for shard in &self.shards {
-                let packed = shard.packed.as_deref();
-                for stored in &*shard.stored_fields {
-                    let meaning = packed.map_or(PackedName::Own, |it| it.find(&stored.name));
-                    let listed = F::listed(stored, meaning);
-                    let new = listed.filter(|it| fields.iter().all(|known| known.name != it.name));
-                    fields.extend(new.filter(|_| fields.len() < MOST_FIELDS));
-                }
+        for shard in &self.shards {
+            let packed = shard.packed.as_deref();
+            for stored in &*shard.stored_fields {
+                let meaning = packed.map_or(PackedName::Own, |it| it.find(&stored.name));
+                let listed = F::listed(stored, meaning);
+                let new = listed.filter(|it| fields.iter().all(|known| known.name != it.name));
+                fields.extend(new.filter(|_| fields.len() < MOST_FIELDS));
             }
-            return Ok(fields);
-        }
-        for index in 0..self.len() {
-            // A sample that cannot be read is an error when it is loaded.
-            let _ = self.pass_fields(index, Target::Schema(&mut fields), &mut Vec::new());
         }
         Ok(fields)
     }

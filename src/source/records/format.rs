@@ -113,10 +113,6 @@ pub trait Format:
         Ok(Vec::new())
     }
 
-    /// Whether the fields of files at URLs can be read. If not, the fields of a sample are in
-    /// several places of the file. Default false.
-    const HAS_REMOTE_FIELDS: bool = false;
-
     /// Returns the tables of a file from which the fields of samples are read. `None`, the default,
     /// if the fields of a sample are beside its image. Called when the fields of a file at a URL
     /// are first read.
@@ -146,18 +142,14 @@ pub trait Format:
         false
     }
 
-    /// Whether [`walk`](Self::walk) adds the fields of all samples to the table. If not, and if a
-    /// sample may have fields that the first samples do not have, all samples are read for a list
-    /// of all fields. Default false.
-    const LISTS_FIELDS: bool = false;
-
     /// Returns the field that samples store under this name. `None` if it is not a field. Called if
-    /// [`LISTS_FIELDS`](Self::LISTS_FIELDS).
+    /// [`HAS_OPEN_FIELDS`](Self::HAS_OPEN_FIELDS).
     fn listed(_stored: &StoredField, _meaning: PackedName<'_>) -> Option<Field> {
         None
     }
 
-    /// Whether a sample may have fields that the first samples do not have.
+    /// Whether a sample may have fields that the first samples do not have. If so,
+    /// [`walk`](Self::walk) adds the fields of all samples to the table. Default true.
     const HAS_OPEN_FIELDS: bool = true;
 
     /// Passes the fields of a sample to `to`: calls [`FieldSink::wants`] for each field, then reads

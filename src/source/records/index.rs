@@ -31,10 +31,10 @@ use crate::storage::{self, Identity, IndexFiles, Stamp, Storage};
 /// First bytes of a table. The last character is the version of the table's layout and of the data
 /// that scans collect: version 5 added the identity and the checksum of the file, version 6 the
 /// names, version 7 the extents, hard links and names of packed fields, version 8 the names of all
-/// fields. Big-endian machines use another character, because numbers are stored in the machine's
-/// byte order.
+/// fields, version 9 those of LMDB and its extents. Big-endian machines use another character,
+/// because numbers are stored in the machine's byte order.
 const MAGIC: &[u8; 16] =
-    if cfg!(target_endian = "little") { b"feedwater index8" } else { b"feedwater index(" };
+    if cfg!(target_endian = "little") { b"feedwater index9" } else { b"feedwater index)" };
 /// Size of the header: magic, checksum of the rest, hash, key, lengths of the names and of the
 /// extents, and length of the JSON text with the [`Facts`].
 const HEAD_BYTES: usize = 16 + 4 + 32 + 24 + 24 + 4 + 8 + 8 + 8;
@@ -170,7 +170,7 @@ impl Index {
         if bytes % ENTRY_BYTES != 0
             || count as u64 > most
             || name_bytes > count.saturating_mul(names::MOST_BYTES)
-            || ![0, count.saturating_mul(size_of::<u32>())].contains(&extent_bytes)
+            || ![0, 1, 2].map(|each| each * count * size_of::<u32>()).contains(&extent_bytes)
         {
             return None;
         }
@@ -188,15 +188,15 @@ impl Index {
         text.resize(name_bytes, 0);
         file.read_exact(&mut text).ok()?;
         sum = crc32c::crc32c_append(sum, &text);
-        let mut before = bytemuck::try_zeroed_slice_box(extent_bytes / size_of::<u32>()).ok()?;
-        file.read_exact(bytemuck::must_cast_slice_mut::<u32, u8>(&mut before)).ok()?;
-        sum = crc32c::crc32c_append(sum, bytemuck::must_cast_slice(&before));
+        let mut around = bytemuck::try_zeroed_slice_box(extent_bytes / size_of::<u32>()).ok()?;
+        file.read_exact(bytemuck::must_cast_slice_mut::<u32, u8>(&mut around)).ok()?;
+        sum = crc32c::crc32c_append(sum, bytemuck::must_cast_slice(&around));
         let mut beside = vec![0; beside_bytes];
         file.read_exact(&mut beside).ok()?;
         sum = crc32c::crc32c_append(sum, &beside);
         let facts: Facts = serde_json::from_slice(&beside).ok()?;
         let names = Names::read(text, count)?;
-        let extents = Extents::read(before, facts.end, &table)?;
+        let extents = Extents::read(around, facts.end, &table)?;
         (sum.to_le_bytes() == crc).then_some((table, names, extents, facts))
     }
 }

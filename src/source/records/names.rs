@@ -1,5 +1,5 @@
-//! Names of samples. They are stored for files from which a single name cannot be read quickly:
-//! compressed files and files at URLs.
+//! Names or keys of samples. They are stored for files from which a single name cannot be read
+//! quickly: compressed files and files at URLs.
 
 use std::ops::Range;
 
@@ -106,10 +106,9 @@ impl Names {
         Some(format!("{}{end}", String::from_utf8_lossy(&name)))
     }
 
-    /// Returns the name of a sample if it is UTF-8 and was not cut.
-    pub fn whole(&self, index: usize) -> Option<String> {
-        let name = self.stored(index).filter(|name| name.len() < LONGEST)?;
-        String::from_utf8(name).ok()
+    /// Returns the name of a sample if it was not cut.
+    pub fn whole(&self, index: usize) -> Option<Vec<u8>> {
+        self.stored(index).filter(|name| name.len() < LONGEST)
     }
 
     /// Returns the bytes of a name that are stored.
@@ -181,6 +180,16 @@ impl Entries {
             if !name.is_empty() {
                 self.names.push(name);
             }
+        }
+    }
+
+    /// Adds a sample of a file whose samples are in any order. `extent` is the range in which the
+    /// sample lies with its fields.
+    pub fn push_unordered(&mut self, extent: Range<u64>, entry: Entry, name: &[u8]) {
+        self.list.push(entry);
+        if self.keeps_names {
+            self.extents.push_unordered(extent, entry);
+            self.names.push(name);
         }
     }
 

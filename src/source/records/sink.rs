@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::names::Names;
 use super::stored_fields::MOST_FIELDS;
 use super::{Entry, PackedFields, PackedName, Shard, Window, not_read};
 use crate::error::{DataError, Reason, reserve};
@@ -38,6 +39,8 @@ pub struct FieldPlace<'a> {
     /// Names under which `feedwater pack` has stored the fields of the file; `None` for other
     /// files.
     pub packed: Option<&'a PackedFields>,
+    /// Names of the samples, if they are stored.
+    pub(super) names: Option<&'a Names>,
     /// Whether the source was opened for its fields. The sample may then have no image, and what
     /// other sources read as the image may be the field `value`.
     pub for_fields: bool,
@@ -47,6 +50,12 @@ impl<'a> FieldPlace<'a> {
     /// Returns the meaning of the name of a file (without the key of its sample) or a feature.
     pub fn meaning(&self, name: &str) -> PackedName<'a> {
         self.packed.map_or(PackedName::Own, |packed| packed.find(name))
+    }
+
+    /// Returns the name of the sample in the table of the file. `None` if it is not stored, or only
+    /// its beginning.
+    pub fn stored_name(&self) -> Option<Vec<u8>> {
+        self.names.and_then(|names| names.whole(self.number as usize))
     }
 
     /// Window into the file that reads at least `ahead` bytes at once.

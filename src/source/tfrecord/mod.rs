@@ -82,8 +82,6 @@ impl Format for TfRecordSettings {
         }
     }
 
-    const HAS_REMOTE_FIELDS: bool = true;
-
     /// `feedwater pack` stores the names of fields in the first record.
     fn packed_fields(&self, window: &mut Window) -> Result<PackedFields, FileError> {
         let Some(record) = first_record(window)? else { return Ok(PackedFields::default()) };
@@ -108,8 +106,6 @@ impl Format for TfRecordSettings {
     ) -> Result<(), DataError> {
         fields::pass(place, to, buffer)
     }
-
-    const LISTS_FIELDS: bool = true;
 
     fn listed(stored: &StoredField, meaning: PackedName<'_>) -> Option<Field> {
         fields::listed(stored, meaning)

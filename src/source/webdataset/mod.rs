@@ -140,8 +140,6 @@ impl Format for WebDatasetSettings {
         Ok(String::from_utf8(group(place)?.0).ok())
     }
 
-    const HAS_REMOTE_FIELDS: bool = true;
-
     /// The files of a sample, named by their extensions. They follow each other, before or after
     /// the image.
     fn fields(
@@ -174,8 +172,6 @@ impl Format for WebDatasetSettings {
         }
         Ok(())
     }
-
-    const LISTS_FIELDS: bool = true;
 
     fn listed(stored: &StoredField, meaning: PackedName<'_>) -> Option<Field> {
         let (field, form) = field_of(&stored.name, meaning)?;

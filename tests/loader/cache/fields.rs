@@ -12,7 +12,10 @@ use feedwater::error::DataError;
 use feedwater::loader::{Batch, Loader, LoaderBuilder};
 use feedwater::plan::{ColumnSettings, DefaultValue, OnError};
 use feedwater::source::custom::{Fields, Identity, Page, PutField};
-use feedwater::source::{Field, FieldKind, FieldValue, Flat, Source};
+use feedwater::source::settings::JoinSettings;
+use feedwater::source::{
+    Concat, Field, FieldKind, FieldValue, Flat, Joined, Mixture, Repeat, Source,
+};
 
 const SAMPLES: usize = 24;
 /// The sample whose caption has the wrong type, and the one without a caption.
@@ -308,4 +311,82 @@ fn fields_that_do_not_fit_are_read_again() {
     let mut loader = of(&source).configure(|it| it.cache.encoded = Some(100)).build().unwrap();
     (0..3).for_each(|_| assert_eq!(epoch(&mut loader).len(), SAMPLES));
     assert_eq!(source.field_reads(), [3; SAMPLES]);
+}
+
+fn of_shared(source: Arc<dyn Source>, columns: Vec<ColumnSettings>) -> LoaderBuilder {
+    let builder = LoaderBuilder::new(source, crate::common::training());
+    let builder = builder.device(feedwater::loader::DeviceChoice::Cpu).num_workers(1);
+    builder.batch_size(4).epochs(Some(2)).configure(|it| {
+        it.columns = columns;
+        it.cache.encoded = PLENTY;
+        it.loader.on_error = OnError::Substitute;
+        it.loader.last_batch = feedwater::plan::LastBatch::Partial;
+    })
+}
+
+#[test]
+fn a_sample_that_a_combination_has_several_times_is_stored_once() {
+    let source = Fielded::new(true);
+    let other = Fielded::new(true);
+    let shared: Arc<dyn Source> = Arc::new(source.clone());
+    let twice: Arc<dyn Source> = Arc::new(Repeat::new(shared.clone(), 2).unwrap());
+    let mixture = vec![(twice.clone(), 1.0), (Arc::new(other.clone()) as Arc<dyn Source>, 3.0)];
+    for combination in [
+        Arc::new(Mixture::new(mixture, None).unwrap()) as Arc<dyn Source>,
+        Arc::new(Concat::new(vec![twice, Arc::new(other.clone())]).unwrap()),
+    ] {
+        let len = combination.len();
+        assert!(len >= 3 * SAMPLES as u64, "{len}");
+        let counts = |it: &Fielded| -> Vec<u64> {
+            let reads = it.reads.iter().enumerate().filter(|(at, _)| *at as u64 != WRONG);
+            reads.map(|(_, it)| it.swap(0, Ordering::Relaxed)).collect()
+        };
+        for it in [&source, &other] {
+            counts(it);
+        }
+        let mut loader = of_shared(combination, columns()).build().unwrap();
+        for _ in 0..2 {
+            assert_eq!(epoch(&mut loader).len() as u64, len);
+        }
+        for it in [&source, &other] {
+            assert_eq!(counts(it), [1; SAMPLES - 1], "each sample is read once");
+        }
+        let stats = loader.stats().caches;
+        assert_eq!(cache(&stats, "fields").samples, 2 * (SAMPLES as u64 - 1));
+    }
+}
+
+/// A join by position gives each repetition of a sample other texts, and a join by a field gives
+/// all of them the same ones.
+#[test]
+fn joined_fields_are_those_of_the_partner_at_each_position() {
+    let source: Arc<dyn Source> = Arc::new(Fielded::new(false));
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("texts.csv");
+    let rows: String = (0..2 * SAMPLES).map(|row| format!("{row},text {row}\n")).collect();
+    fs::write(&list, format!("id,text\n{rows}")).unwrap();
+    for (key, shared) in [("__index__", 2 * SAMPLES), ("meta:a", SAMPLES)] {
+        let twice = Arc::new(Repeat::new(source.clone(), 2).unwrap());
+        let key = Some(key.to_string());
+        let settings = JoinSettings { key, other_key: Some("id".into()), ..Default::default() };
+        let table =
+            feedwater::source::FileList::table(&list, &Default::default(), &Default::default());
+        let table = Arc::new(table.unwrap());
+        let joined = Arc::new(Joined::new(twice, table, &settings).unwrap());
+        let mut loader = of_shared(joined, vec![ColumnSettings::text("text")]).build().unwrap();
+        for _ in 0..2 {
+            let mut found = 0;
+            for batch in loader.epoch() {
+                let batch = batch.unwrap();
+                for (place, sample) in batch.samples().iter().enumerate() {
+                    let expected = format!("text {}", sample.index as usize % shared);
+                    assert_eq!(batch.column("text").unwrap().text(place), Some(&*expected));
+                    found += 1;
+                }
+            }
+            assert_eq!(found, 2 * SAMPLES);
+        }
+        let stats = loader.stats().caches;
+        assert_eq!(cache(&stats, "fields").samples, shared as u64);
+    }
 }

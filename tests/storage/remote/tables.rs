@@ -6,8 +6,8 @@ use feedwater::ElementType;
 use feedwater::loader::{Batch, LoaderBuilder};
 use feedwater::plan::{ColumnSettings, LastBatch};
 use feedwater::source::custom::Fields;
-use feedwater::source::settings::{BetonSettings, RecordIoLabel, RecordIoSettings};
-use feedwater::source::{Beton, RecordIo};
+use feedwater::source::settings::{BetonSettings, LmdbSettings, RecordIoLabel, RecordIoSettings};
+use feedwater::source::{Beton, Lmdb, RecordIo};
 use std::sync::Arc;
 
 /// The fields of `fields.beton`, in the order of the file.
@@ -158,4 +158,128 @@ fn listing_all_fields_takes_no_request() {
         assert_eq!(found.len(), 4);
         assert!(!source.schema().iter().any(|field| field.name == "extra.json"));
     }
+}
+
+/// An environment of LMDB with one page of keys and values. The values are in the reverse order of
+/// the keys.
+fn environment(pairs: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
+    const PAGE: usize = 1 << 16;
+    let mut file = vec![0; 3 * PAGE];
+    let mut put = |at: usize, bytes: &[u8]| file[at..at + bytes.len()].copy_from_slice(bytes);
+    for page in 0..2u64 {
+        let at = page as usize * PAGE;
+        put(at, &page.to_le_bytes());
+        put(at + 10, &8u16.to_le_bytes());
+        put(at + 16, &0xbeef_c0de_u32.to_le_bytes());
+        put(at + 20, &1u32.to_le_bytes());
+        put(at + 40, &(PAGE as u32).to_le_bytes());
+        for (offset, number) in [(120, pairs.len() as u64), (128, 2), (136, 2), (144, page)] {
+            put(at + offset, &number.to_le_bytes());
+        }
+    }
+    let (leaf, mut end) = (2 * PAGE, PAGE);
+    put(leaf, &2u64.to_le_bytes());
+    put(leaf + 10, &2u16.to_le_bytes());
+    put(leaf + 12, &(16 + 2 * pairs.len() as u16).to_le_bytes());
+    for (number, (key, value)) in pairs.iter().enumerate() {
+        let sizes = [&(value.len() as u32).to_le_bytes()[..], &[0; 2]].concat();
+        let node = [&sizes, &(key.len() as u16).to_le_bytes()[..], key, value].concat();
+        end -= node.len().next_multiple_of(2);
+        put(leaf + end, &node);
+        put(leaf + 16 + 2 * number, &(end as u16).to_le_bytes());
+    }
+    put(leaf + 14, &(end as u16).to_le_bytes());
+    file
+}
+
+/// A Datum with an encoded image between its other fields. Some have no label, and one has floats.
+fn datum(number: u8, image: &[u8]) -> Vec<u8> {
+    let size = [image.len() as u8 | 0x80, (image.len() >> 7) as u8 & 0x7f];
+    let mut datum = [&[8, 3, 16, 9 + number, 24, 70, 34][..], &size, image, &[56, 1]].concat();
+    if number % 3 != 0 {
+        datum.extend([40, number]);
+    }
+    if number == 5 {
+        datum.extend([50, 8, 0, 0, 128, 63, 0, 0, 0, 64]);
+    }
+    datum
+}
+
+#[test]
+fn fields_of_lmdb_take_no_request_for_keys_and_one_for_the_image_with_its_datum() {
+    const OF_DATUM: [&str; 6] = ["key", "channels", "height", "width", "label", "float_data"];
+    let (server, _guard) = buckets();
+    let folder = tempfile::tempdir().unwrap();
+    let images = small(8);
+    let key = |number: usize| match number {
+        3 => b"key 3 \xff".to_vec(),
+        number => format!("key {number} é").into_bytes(),
+    };
+    let pairs = |value: &dyn Fn(usize) -> Vec<u8>| -> Vec<(Vec<u8>, Vec<u8>)> {
+        (0..8).map(|number| (key(number), value(number))).collect()
+    };
+    let datums = environment(&pairs(&|number| datum(number as u8, &images[number])));
+    let plain = environment(&pairs(&|number| images[number].clone()));
+    let record = |name: &str| golden(&format!("../lmdb/{name}"));
+    for (name, file, keys, is_datum) in [
+        ("datums", datums, "*", true),
+        ("plain", plain, "*", false),
+        ("py-datums", record("datum.mdb"), "*", true),
+        ("py-raw", record("raw.mdb"), "*", true),
+        ("py-images", record("image/data.mdb"), "image-*", false),
+        ("py-images-1.0", record("image-1.0.mdb"), "image-*", false),
+    ] {
+        let local = folder.path().join(format!("{name}.mdb"));
+        fs::write(&local, &file).unwrap();
+        server.put(&format!("/lmdb/{name}.mdb"), &file[..]);
+        let settings = LmdbSettings { keys: keys.into(), ..Default::default() };
+        let open = |path: &str| Lmdb::open_with(&[path.into()], &settings, &USUAL).unwrap();
+        let local = open(local.to_str().unwrap());
+        // The second time, the table of the file is stored.
+        for _ in 0..2 {
+            let remote = open(&format!("s3://lmdb/{name}.mdb"));
+            assert_eq!(remote.len(), local.len());
+            gets("/lmdb/");
+            for index in (0..remote.len()).rev() {
+                let found = shown(&remote, index, &OF_DATUM);
+                assert_eq!(found, shown(&local, index, &OF_DATUM), "{name}");
+                assert!(found[0].starts_with("key: "), "{found:?}");
+                assert_eq!(gets("/lmdb/").len(), usize::from(is_datum), "{name}, {index}");
+                let expected = remote.expect_with_fields(index, true, 1 << 20).unwrap();
+                assert_eq!(shown(&remote, index, &OF_DATUM), found);
+                let mut page = HostPage::default();
+                expected(&mut page, 1 << 20).unwrap();
+                assert_eq!(Ok(page.bytes()), read(&local, index).as_deref(), "{name}, {index}");
+                assert_eq!(gets("/lmdb/").len(), 1, "{name}, {index}");
+            }
+            // The fields of all samples are in the table, also those of a later sample only.
+            let names = |source: &Lmdb| -> Vec<String> {
+                source.complete_schema().unwrap().into_iter().map(|it| it.name).collect()
+            };
+            let listed: Vec<String> = remote.schema().into_iter().map(|it| it.name).collect();
+            gets("/lmdb/");
+            let mut sorted = [names(&remote), names(&local), listed];
+            sorted.iter_mut().for_each(|names| names.sort());
+            assert!(sorted.iter().all(|names| *names == sorted[0]), "{sorted:?}");
+            assert!(gets("/lmdb/").is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_key_that_the_table_of_lmdb_does_not_hold_is_an_error() {
+    let (server, _guard) = buckets();
+    let image = small(1).remove(0);
+    let keys = [vec![b'a'; 254], vec![b'b'; 255]];
+    let pairs: Vec<_> = keys.iter().map(|key| (key.clone(), image.clone())).collect();
+    server.put("/lmdb/long.mdb", environment(&pairs));
+    let url = "s3://lmdb/long.mdb".into();
+    let remote = Lmdb::open_with(&[url], &LmdbSettings::default(), &USUAL).unwrap();
+    assert_eq!(shown(&remote, 0, &["key"]), [format!("key: Text({:?})", "a".repeat(254))]);
+    let put = &mut |_, _: feedwater::source::FieldValue<'_>| Ok(());
+    let error = remote.read_fields(1, &["key"], &mut Vec::new(), 999, put).unwrap_err();
+    assert!(error.problem.contains("254 bytes") && error.problem.contains("copy"), "{error}");
+    // The image and the other fields of the sample can be read.
+    assert_eq!(read(&remote, 1), Ok(image));
+    assert!(shown(&remote, 1, &["label"]).is_empty());
 }

@@ -23,8 +23,10 @@
 //!   ([`Source::original`](crate::source::Source::original)).
 //! * The values of a sample's fields are stored in the encoded cache, or in the decoded cache if
 //!   there is no encoded one, as the source has passed them to the columns. An entry has the fields
-//!   that the columns of the loader use. It belongs to an index and not to an original, because
-//!   samples with the same bytes may have different fields.
+//!   that the columns of the loader use. Samples with the same bytes may have different fields, so
+//!   fields have numbers of their own
+//!   ([`Fields::field_original`](crate::source::custom::Fields::field_original)). A sample that
+//!   occurs several times in a combination has one entry.
 //! * On a device, cached decoded images use the route `cpu`: their window is uploaded.
 
 use bytes::Bytes;
@@ -69,7 +71,7 @@ impl Caches {
         reads_fields: bool,
     ) -> Self {
         let originals = source.originals();
-        let fields = if reads_fields { source.len() } else { 0 };
+        let fields = if reads_fields { source.field_originals() } else { 0 };
         let store = |limit: Option<u64>| limit.map(|limit| Store::new(limit, originals, fields));
         Self {
             fields_from: reads_fields.then_some(originals),
@@ -94,31 +96,32 @@ impl Caches {
         [&self.encoded, &self.decoded].into_iter().flatten().any(|store| store.holds(original))
     }
 
-    /// The cache that may hold the fields of a sample, and their number there.
-    fn fields_of(&self, index: u64) -> Option<(&Store, u64)> {
+    /// The cache that may hold the fields with the number `original`, and their number there.
+    fn fields_of(&self, original: u64) -> Option<(&Store, u64)> {
         let store = self.encoded.as_ref().or(self.decoded.as_ref())?;
-        Some((store, self.fields_from?.saturating_add(index)))
+        Some((store, self.fields_from?.saturating_add(original)))
     }
 
-    /// Whether a cache holds the fields of a sample, so the source is not needed for them.
-    pub fn hold_fields(&self, index: u64) -> bool {
-        self.fields_of(index).is_some_and(|(store, number)| store.holds(number))
+    /// Whether a cache holds the fields with the number `original`, so the source is not needed for
+    /// them.
+    pub fn hold_fields(&self, original: u64) -> bool {
+        self.fields_of(original).is_some_and(|(store, number)| store.holds(number))
     }
 
-    /// Whether the fields of a sample could be stored now, if they are small.
-    pub fn have_room_for_fields(&self, index: u64) -> bool {
-        self.fields_of(index).is_some_and(|(store, number)| store.has_room(number, 1))
+    /// Whether the fields with the number `original` could be stored now, if they are small.
+    pub fn have_room_for_fields(&self, original: u64) -> bool {
+        self.fields_of(original).is_some_and(|(store, number)| store.has_room(number, 1))
     }
 
-    /// Returns the stored fields of a sample. Counts a hit or a miss.
-    pub fn get_fields(&self, index: u64, epoch: u32) -> Option<Bytes> {
-        let (store, number) = self.fields_of(index)?;
+    /// Returns the stored fields with the number `original`. Counts a hit or a miss.
+    pub fn get_fields(&self, original: u64, epoch: u32) -> Option<Bytes> {
+        let (store, number) = self.fields_of(original)?;
         store.get(number, epoch).map(|kept| kept.bytes)
     }
 
-    /// Stores a copy of the fields of a sample if there is space.
-    pub fn keep_fields(&self, index: u64, bytes: &[u8]) {
-        if let Some((store, number)) = self.fields_of(index) {
+    /// Stores a copy of the fields with the number `original` if there is space.
+    pub fn keep_fields(&self, original: u64, bytes: &[u8]) {
+        if let Some((store, number)) = self.fields_of(original) {
             store.keep(number, Size::new(0, 0), Orientation::UPRIGHT, None, bytes);
         }
     }

@@ -1,7 +1,7 @@
 //! Fields of a joined source.
 
 use super::Joined;
-use super::key::MOST_FIELD_BYTES;
+use super::key::{Key, MOST_FIELD_BYTES};
 use crate::error::{DataError, Result};
 use crate::field::{Field, FieldValue};
 use crate::source::{Fields, PutField, Source};
@@ -140,6 +140,22 @@ impl Fields for Joined {
     fn may_be_image(&self, name: &str) -> bool {
         matches!(self.side(name), Side::First)
             && self.first.fields().is_some_and(|it| it.may_be_image(name))
+    }
+
+    /// Equal samples of the first source have equal keys, so they have the same partner. Positions
+    /// are not equal.
+    fn field_original(&self, index: u64) -> u64 {
+        match self.key {
+            Key::Index => index,
+            Key::Own | Key::Field { .. } => self.first.field_original(index),
+        }
+    }
+
+    fn field_originals(&self) -> Option<u64> {
+        match self.key {
+            Key::Index => None,
+            Key::Own | Key::Field { .. } => Some(self.first.field_originals()),
+        }
     }
 
     fn prepare(&self, wanted: &[&str]) -> Result<()> {
