@@ -230,15 +230,18 @@ impl Objects {
         match self.list[number].outline.as_ref()? {
             Segmentation::Polygons(_) => {
                 let mapping = self.way.mapping;
+                let mut columns = vec![0; mask.len()];
                 for polygon in self.polygons(number)? {
                     if polygon.as_flattened().iter().any(|position| position.is_nan()) {
                         continue;
                     }
-                    polygon::fill(&polygon, size, |x, y| {
-                        if mapping.back(f64::from(x) + 0.5, f64::from(y) + 0.5).is_some() {
-                            mask[(y * size.width + x) as usize] = 1;
-                        }
-                    });
+                    polygon::fill(&polygon, size, &mut columns);
+                }
+                for (at, _) in (0..).zip(&columns).filter(|&(_, &is_inside)| is_inside != 0) {
+                    let (x, y) = (at / size.height, at % size.height);
+                    if mapping.back(f64::from(x) + 0.5, f64::from(y) + 0.5).is_some() {
+                        mask[(y * size.width + x) as usize] = 1;
+                    }
                 }
             }
             Segmentation::Runs(runs) => self.way.fill(runs, &mut mask),

@@ -6,7 +6,8 @@ use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 
-use crate::annotation::{decompress, polygon};
+use crate::annotation::decompress;
+use crate::annotation::polygon::{self, Filler};
 use crate::error::{DataError, Reason, reserve};
 use crate::field::{CellFormat, CellKind, JsonTarget, Step, TEXT_LEN_BYTES, read_json};
 use crate::geometry::{Orientation, Size};
@@ -38,33 +39,27 @@ impl Outlines<'_> {
 /// Moves masks of objects. The memory is reused for the next sample.
 #[derive(Debug, Default)]
 pub struct ObjectMasks {
-    /// Pixels of the annotated image, column by column: [`INSIDE`] in the object, otherwise 0.
+    /// Pixels of the annotated image, column by column: 1 in the object, otherwise 0.
     mask: Vec<u8>,
     /// For each pixel of the result, column by column, the pixel of `mask` that it shows, or
     /// [`FILLED`].
     places: Vec<u32>,
-    /// Points of a polygon.
-    points: Vec<[f64; 2]>,
 }
 
-/// Bit of a pixel in an object.
-const INSIDE: u8 = 1;
-/// Bit of a pixel at which a run of the current polygon begins or ends.
-const CROSSING: u8 = 2;
 /// Place of a pixel that shows no part of the image. `make` rejects images with so many pixels.
 const FILLED: u32 = u32::MAX;
 
 impl ObjectMasks {
     /// Writes the masks of all objects to `cell`: as run lengths, or as bytes of 0 and 1. Returns
-    /// the number of objects. `limit` is the maximum memory for the points of a polygon, in bytes.
+    /// the number of objects.
     ///
     /// # Errors
     /// [`Reason::Field`] if an outline is invalid, or has another size than its image.
-    /// [`Reason::TooLong`] if there are too many objects or runs.
+    /// [`Reason::TooLong`] if there are too many objects, runs or points.
     pub fn make(
         &mut self,
         outlines: Outlines<'_>,
-        (settings, format, limit): (&ColumnSettings, &CellFormat, u64),
+        (settings, format): (&ColumnSettings, &CellFormat),
         origins: (&mut OriginMap, &mut OriginRows),
         (header, plan, sample): (&Header, &Plan, &SamplePlan),
         cell: &mut [u8],
@@ -79,12 +74,21 @@ impl ObjectMasks {
         reserve::resize(&mut self.mask, size.pixels() as usize)?;
         reserve::resize(&mut self.places, result.pixels() as usize)?;
         self.find_places(sample, (size, turn), result, origins);
-        let Self { mask, places, points } = self;
-        let most_points = limit as usize / size_of::<[f64; 2]>();
-        let drawing = Drawing { size, mask, points, most_points };
+        let Self { mask, places } = self;
+        let drawing = Drawing { size, mask, points: 0 };
+        let most_points = plan.settings.limits.max_outline_points;
         let (objects, counts) = (0, 0);
-        let mut target =
-            Objects { drawing, places, result, format, cell, objects, counts, error: None };
+        let mut target = Objects {
+            drawing,
+            most_points,
+            places,
+            result,
+            format,
+            cell,
+            objects,
+            counts,
+            error: None,
+        };
         read_json(outlines.json, (outlines.member, outlines.path), &mut target)?;
         Ok(target.objects)
     }
@@ -114,7 +118,6 @@ impl ObjectMasks {
     pub fn release(&mut self) {
         reserve::free(&mut self.mask);
         reserve::free(&mut self.places);
-        reserve::free(&mut self.points);
     }
 }
 
@@ -122,8 +125,8 @@ impl ObjectMasks {
 struct Drawing<'a> {
     size: Size,
     mask: &'a mut [u8],
-    points: &'a mut Vec<[f64; 2]>,
-    most_points: usize,
+    /// Number of points of all polygons of the object.
+    points: u64,
 }
 
 impl Drawing<'_> {
@@ -135,62 +138,17 @@ impl Drawing<'_> {
             format!("the runs cover more than the {pixels} pixels of an image of {size}")
         })?;
         if is_inside {
-            self.mask[at as usize..end as usize].fill(INSIDE);
+            self.mask[at as usize..end as usize].fill(1);
         }
         Ok(end)
-    }
-
-    /// Adds the polygon of the points, by the rule of pycocotools.
-    fn add_polygon(&mut self) {
-        let Self { size, mask, points, .. } = self;
-        // COCO's tools ignore polygons with fewer than three points.
-        if points.len() < 3 {
-            return;
-        }
-        let (mut first, mut last) = (mask.len(), 0);
-        polygon::cross(points, *size, |at| {
-            let at = at as usize;
-            if let Some(pixel) = mask.get_mut(at) {
-                *pixel ^= CROSSING;
-                (first, last) = (first.min(at), last.max(at));
-            }
-        });
-        let mut is_inside = false;
-        for pixel in mask.iter_mut().take(last + 1).skip(first) {
-            is_inside ^= *pixel & CROSSING != 0;
-            *pixel = *pixel & INSIDE | u8::from(is_inside);
-        }
-        if is_inside {
-            mask[last + 1..].fill(INSIDE);
-        }
-    }
-
-    fn push_point(&mut self, point: [f64; 2]) -> Result<(), DataError> {
-        if !polygon::is_near(&point, self.size) {
-            let problem = format!(
-                "a polygon has the point {point:?}, far outside of its {} image",
-                self.size
-            );
-            return Err(DataError::new(Reason::Field, problem));
-        }
-        let (len, most) = (self.points.len(), self.most_points);
-        if len == most {
-            let problem = format!(
-                "a polygon has more than {most} points, for which limits.max_field_bytes has space"
-            );
-            return Err(DataError::new(Reason::Oversized, problem));
-        }
-        if len == self.points.capacity() {
-            reserve::reserve(self.points, (2 * len).clamp(64, most.max(64)))?;
-        }
-        self.points.push(point);
-        Ok(())
     }
 }
 
 /// Reads outlines and writes their masks.
 struct Objects<'a> {
     drawing: Drawing<'a>,
+    /// Maximum number of points of an object.
+    most_points: u64,
     places: &'a [u32],
     result: Size,
     format: &'a CellFormat,
@@ -204,6 +162,14 @@ struct Objects<'a> {
 impl Objects<'_> {
     /// Writes the mask of the object that was drawn.
     fn finish(&mut self) -> Result<(), DataError> {
+        let Self { objects: number, most_points, drawing: Drawing { points, .. }, .. } = *self;
+        if points > most_points {
+            return Err(too_long(format!(
+                "has an object (number {number}, counted from 0) whose polygons have {points} \
+                 points, and limits.max_outline_points is {most_points}; raise it, or remove \
+                 points that change no pixels"
+            )));
+        }
         let most = match self.format.kind {
             CellKind::Lists => self.format.max_texts,
             _ => self.format.max_len,
@@ -321,6 +287,7 @@ impl<'de> DeserializeSeed<'de> for Outline<'_, '_> {
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
         self.0.drawing.mask.fill(0);
+        self.0.drawing.points = 0;
         from.deserialize_any(Outline(&mut *self.0))?;
         let written = self.0.finish();
         self.0.result(written)
@@ -339,32 +306,36 @@ impl<'de> Visitor<'de> for Outline<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut polygons: A) -> Result<(), A::Error> {
-        while polygons.next_element_seed(Polygon(&mut *self.0))?.is_some() {
-            self.0.drawing.add_polygon();
-        }
+        while polygons.next_element_seed(Polygon(&mut *self.0))?.is_some() {}
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
-        let (mut size, mut has_counts) = (None, false);
+        let (mut size, mut covered) = (None, None);
         while let Some(key) = members.next_key_seed(Key)? {
             match key {
                 Some(Key::SIZE) => size = Some(members.next_value::<[u32; 2]>()?),
                 Some(Key::COUNTS) => {
-                    members.next_value_seed(Counts(&mut self.0.drawing))?;
-                    has_counts = true;
+                    covered = Some(members.next_value_seed(Counts(&mut self.0.drawing))?);
                 }
                 _ => _ = members.next_value::<IgnoredAny>()?,
             }
         }
         let [height, width] = size.ok_or_else(|| A::Error::missing_field("size"))?;
-        if !has_counts {
-            return Err(A::Error::missing_field("counts"));
-        }
+        let covered = covered.ok_or_else(|| A::Error::missing_field("counts"))?;
         let (found, wanted) = (Size::new(width, height), self.0.drawing.size);
         if found != wanted {
             return Err(A::Error::custom(format!(
                 "the run lengths of an object are those of {found} pixels, and its image has {wanted}"
+            )));
+        }
+        // pycocotools leaves the pixels after the last run undefined.
+        if covered != wanted.pixels() {
+            return Err(A::Error::custom(format!(
+                "the run lengths of object {} (counted from 0) cover {covered} pixels, and its \
+                 image of {wanted} has {}; their sum must be the number of pixels",
+                self.0.objects,
+                wanted.pixels()
             )));
         }
         Ok(())
@@ -403,7 +374,7 @@ impl Visitor<'_> for Key {
     }
 }
 
-/// Reads the coordinates of a polygon.
+/// Reads the coordinates of a polygon, and adds it to the mask.
 struct Polygon<'t, 'a>(&'t mut Objects<'a>);
 
 impl<'de> DeserializeSeed<'de> for Polygon<'_, '_> {
@@ -422,40 +393,56 @@ impl<'de> Visitor<'de> for Polygon<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut numbers: A) -> Result<(), A::Error> {
-        self.0.drawing.points.clear();
+        let Objects { drawing: Drawing { size, mask, points }, most_points, .. } = &mut *self.0;
+        let mut filler = Filler::new(*size, mask);
+        let mut here = 0;
         while let Some(x) = numbers.next_element::<f64>()? {
             let Some(y) = numbers.next_element::<f64>()? else {
-                let len = 2 * self.0.drawing.points.len() + 1;
+                let len = 2 * here + 1;
                 return Err(A::Error::custom(format!(
                     "a polygon has {len} numbers; it must have pairs of x and y"
                 )));
             };
-            let pushed = self.0.drawing.push_point([x, y]);
-            self.0.result(pushed)?;
+            if !polygon::is_near(&[x, y], *size) {
+                let (size, far) = (*size, polygon::far(*size));
+                return Err(A::Error::custom(format!(
+                    "a polygon has the point {:?}, far outside of its {size} image: x and y must \
+                     be between -{far} and {far}",
+                    [x, y]
+                )));
+            }
+            here += 1;
+            *points += 1;
+            // More points are counted for the error of the object, but not drawn.
+            if *points <= *most_points {
+                filler.push([x, y]);
+            }
         }
+        filler.fill();
         Ok(())
     }
 }
 
-/// Reads run lengths, as numbers or in the compressed form of pycocotools.
+/// Reads run lengths, as numbers or in the compressed form of pycocotools. Returns the number of
+/// pixels that they cover.
 struct Counts<'t, 'a>(&'t mut Drawing<'a>);
 
 impl<'de> DeserializeSeed<'de> for Counts<'_, '_> {
-    type Value = ();
+    type Value = u64;
 
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<u64, D::Error> {
         from.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for Counts<'_, '_> {
-    type Value = ();
+    type Value = u64;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("run lengths, or the string of pycocotools")
     }
 
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<u64, E> {
         let (mut at, mut is_inside) = (0, false);
         let size = self.0.size;
         let read = decompress(size, text.as_bytes(), |length| {
@@ -463,16 +450,16 @@ impl<'de> Visitor<'de> for Counts<'_, '_> {
             is_inside = !is_inside;
             Ok(())
         });
-        read.map_err(E::custom)
+        read.map(|()| at).map_err(E::custom)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut lengths: A) -> Result<(), A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut lengths: A) -> Result<u64, A::Error> {
         let (mut at, mut is_inside) = (0, false);
         while let Some(length) = lengths.next_element()? {
             at = self.0.run(at, length, is_inside).map_err(A::Error::custom)?;
             is_inside = !is_inside;
         }
-        Ok(())
+        Ok(at)
     }
 }
 
