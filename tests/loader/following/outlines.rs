@@ -6,7 +6,7 @@ use crate::with_fields::{Values, WithFields};
 use feedwater::annotation::{Frame, Object, RunLengths, Segmentation};
 use feedwater::internals::geometry::{BoundingBox, Mapping, Orientation};
 use feedwater::loader::LoaderBuilder;
-use feedwater::plan::{CellKind, ColumnSettings, DefaultValue, OnError, TooLong};
+use feedwater::plan::{CellKind, ColumnSettings, DefaultValue, OnError};
 use feedwater::source::Memory;
 use feedwater::{ElementType, Objects, Size};
 use serde_json::{Value, json};
@@ -229,33 +229,26 @@ fn wrong_outlines_fail_their_sample() {
     assert!(problem.contains("has more than 1 objects; raise max_len"), "{problem}");
 }
 
-/// An outline has at most `limits.max_outline_points` points, and its length is a `too_long`.
+/// An object has at most `limits.max_outline_points` points in all of its polygons.
 #[test]
-fn outlines_with_too_many_points_are_too_long() {
+fn objects_with_too_many_points_fail() {
     let size = Size::new(8, 6);
     let whole: &[&str] = &["op = \"resize\"\nwidth = 8\nheight = 6"];
     let square = "[1,1,5,1,5,5,1,5]";
     let texts =
         [format!("[[{square}],[{square},{square},[1,1]]]"), format!("[[{square},{square}]]")];
-    let made = |most: u64, too_long| {
-        let column = ColumnSettings {
-            field: Some("outlines".into()),
-            too_long,
-            ..ColumnSettings::runs("runs")
-        };
+    let made = |most: u64| {
+        let column =
+            ColumnSettings { field: Some("outlines".into()), ..ColumnSettings::runs("runs") };
         let images = vec![vec![]; 2];
         let builder = loader(&[size; 2], texts.to_vec(), images, whole, vec![column]);
         builder.configure(move |it| it.limits.max_outline_points = most)
     };
-    assert!(batches(made(9, TooLong::Error)).is_ok());
-    let problem = problem(made(8, TooLong::Error));
+    assert!(batches(made(9)).is_ok());
+    let problem = problem(made(8));
     let words = "an object (number 1, counted from 0) whose polygons have 9 points";
     assert!(problem.contains(words), "{problem}");
     assert!(problem.contains("limits.max_outline_points is 8"), "{problem}");
-    let batch = batches(made(8, TooLong::Skip)).unwrap().remove(0);
-    let counts: Vec<usize> =
-        (0..2).map(|at| batch.column("runs").unwrap().lists::<i64>(at).unwrap().count()).collect();
-    assert_eq!(counts, [1, 1], "the second sample replaces the first one");
 }
 
 /// The time of a polygon depends on the columns that its edges cross, and not on their length.
