@@ -30,8 +30,8 @@ impl Objects {
         Self { objects, chosen }
     }
 
-    /// Creates the list of all objects, also of those that the tensor does not show, in the order of
-    /// the annotations.
+    /// Creates the list of all objects, also of those that the tensor does not show, in the order
+    /// of the annotations.
     pub fn all(objects: annotation::Objects) -> Self {
         let visible = (0..objects.len()).map(|it| (objects[it].index, Chosen::Visible(it)));
         let hidden = objects.hidden().iter().enumerate();

@@ -210,8 +210,9 @@ pub fn export_text_offsets(
 
 /// Splits a batch into columns that are exported one by one. A column with a copy in device memory
 /// is exported from there. Of a ragged column, the values are exported, and the offsets by
-/// [`OwnedColumn::take_offsets`] and [`OwnedColumn::take_text_offsets`]. Consumers may write the columns, because no two of them have
-/// memory in common. The batch is dropped after the last column and the last tensor.
+/// [`OwnedColumn::take_offsets`] and [`OwnedColumn::take_text_offsets`]. Consumers may write the
+/// columns, because no two of them have memory in common. The batch is dropped after the last
+/// column and the last tensor.
 ///
 /// # Errors
 /// [`Error::Config`] if the batch has no such column, or if a name occurs twice.
