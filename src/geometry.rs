@@ -3,16 +3,20 @@
 
 mod axis;
 mod bounding_box;
+mod displaced;
 mod mapping;
 mod plane;
+mod point_map;
 
 use std::fmt;
 
 #[doc(hidden)]
 pub use axis::Axis;
 pub use bounding_box::BoundingBox;
+pub(crate) use displaced::Displaced;
 pub use mapping::Mapping;
 pub use plane::Plane;
+pub(crate) use point_map::{DisplacedPart, OwnedPointMap, PointMap};
 
 /// Width and height of an image in pixels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -24,7 +24,7 @@ CUDA = 2
 
 
 class Tensor:
-    """A column of a batch, or the offsets of a column of lists.
+    """A column of a batch, or offsets of a column of lists.
 
     :meth:`torch`, :meth:`numpy`, :meth:`jax` and :meth:`tensorflow` return arrays that share the memory of the column. The
     array of the first call owns this memory. If ``__dlpack__`` is called before these methods, the library that called it
@@ -32,10 +32,10 @@ class Tensor:
     its columns are gone.
     """
 
-    def __init__(self, inner: _feedwater.Batch, name: str, dtype: str, shape: list[int], lock: Any, *, offsets: bool = False) -> None:
+    def __init__(self, inner: _feedwater.Batch, name: str, dtype: str, shape: list[int], lock: Any, *, part: str = "values") -> None:
         self._inner = inner
         self._name = name
-        self._offsets = offsets
+        self._part = part
         self.dtype = dtype
         self.shape = shape
         # The array that owns the memory. The lock is held while a library takes the memory by calling `__dlpack__`.
@@ -74,7 +74,7 @@ class Tensor:
         with self._lock:
             if self._array is None:
                 versioned = max_version is not None and max_version[0] >= 1
-                return self._inner.dlpack(self._name, stream, versioned, offsets=self._offsets)
+                return self._inner.dlpack(self._name, stream, versioned, part=self._part)
         return _exported(self._array, max_version, stream)
 
     def torch(self) -> TorchTensor:
@@ -84,7 +84,7 @@ class Tensor:
         with self._lock:
             if self._array is None and self._inner.device[0] == CPU:
                 # Passing a capsule is faster than passing the batch, because PyTorch would first query the batch's device and versions.
-                self._array = torch.utils.dlpack.from_dlpack(self._inner.dlpack(self._name, None, False, offsets=self._offsets))
+                self._array = torch.utils.dlpack.from_dlpack(self._inner.dlpack(self._name, None, False, part=self._part))
                 return self._array
         return self._owned(torch.from_dlpack)
 
@@ -112,7 +112,7 @@ class Tensor:
 
         with self._lock:
             if self._array is None:
-                self._array = dlpack.from_dlpack(self._inner.dlpack(self._name, None, False, True, self._offsets))
+                self._array = dlpack.from_dlpack(self._inner.dlpack(self._name, None, False, True, self._part))
                 return self._array
             owner = self._array
         if self._inner.device[0] == CUDA and not type(owner).__module__.startswith("tensorflow"):
@@ -170,7 +170,7 @@ class Tensor:
     def _unowned_bytes(self, samples: int) -> bytes | None:
         """Copies the first samples to host memory. Returns ``None`` if an array already owns the memory of the batch."""
         with self._lock:
-            return self._inner.to_host(self._name, samples, self._offsets) if self._array is None else None
+            return self._inner.to_host(self._name, samples, self._part) if self._array is None else None
 
     def _owned(self, from_dlpack: Any) -> Any:
         """Returns an array that shares the batch's memory. The first array owns the memory."""

@@ -59,10 +59,13 @@ class Batch:
         # Other columns of numbers, and the offsets of those that are ragged.
         self._numbers: dict[str, Tensor] = {}
         self._offsets: dict[str, Tensor] = {}
-        for name, dtype, shape, offsets in inner.numbers:
+        self._list_offsets: dict[str, Tensor] = {}
+        for name, dtype, shape, (offsets, list_offsets) in inner.numbers:
             self._numbers[name] = Tensor(inner, name, dtype, shape, lock)
             if offsets is not None:
-                self._offsets[name] = Tensor(inner, name, "i64", [offsets], lock, offsets=True)
+                self._offsets[name] = Tensor(inner, name, "i64", [offsets], lock, part="offsets")
+            if list_offsets is not None:
+                self._list_offsets[name] = Tensor(inner, name, "i64", [list_offsets], lock, part="list_offsets")
 
     @property
     def _images(self) -> Tensor:
@@ -147,15 +150,24 @@ class Batch:
         Raises ``ValueError`` if transforms that stay Python (``keep_rest`` of :func:`feedwater.from_torchvision`) may move the
         images, because the objects would not follow them.
         """
+        self._check_moves()
+        if not 0 <= visible <= 1:
+            raise ValueError(f"visible is {visible}; it must be a number from 0 to 1, because it is a share of a box")
+        return self._objects(visible, crowd)
+
+    def _all_objects(self) -> list[Objects]:
+        """The objects of :meth:`objects`, and those that the tensor does not show, in the order of the annotations. Hidden objects have boxes of
+        four zeros and no masks."""
+        self._check_moves()
+        return [Objects(it) for it in self._inner.all_objects()]
+
+    def _check_moves(self) -> None:
         moved_by = self._meaning.moved_by
         if moved_by:
             raise ValueError(
                 f"the recipe has transforms that stay Python (keep_rest), and {', '.join(moved_by)} may move the images without the objects; "
                 f"{way_out(len(moved_by) > 1)}"
             )
-        if not 0 <= visible <= 1:
-            raise ValueError(f"visible is {visible}; it must be a number from 0 to 1, because it is a share of a box")
-        return self._objects(visible, crowd)
 
     def _objects(self, visible: float = 0, crowd: bool = True) -> list[Objects]:
         """Objects in pixels of the tensor, before transforms that stay Python."""
@@ -287,6 +299,12 @@ class Batch:
         """The offsets of a column of lists, points or boxes as a tensor of 64-bit integers, ``[samples + 1]``, that shares the memory of the
         batch: sample ``i`` has the entries of :meth:`values` from ``offsets[i]`` up to, but without, ``offsets[i + 1]``."""
         return self._found(self._offsets, name, "has no column of lists, points or boxes", ", which has offsets")
+
+    def list_offsets(self, name: str) -> Tensor:
+        """The second offsets of a column of run lengths, ``[objects + 1]``, as a tensor of 64-bit integers that shares the memory of the batch.
+        Sample ``i`` has the objects from ``offsets[i]`` up to, but without, ``offsets[i + 1]``, and object ``k`` of the batch has the
+        :meth:`values` from ``list_offsets[k]`` up to, but without, ``list_offsets[k + 1]``."""
+        return self._found(self._list_offsets, name, "has no column of run lengths", "")
 
     def _found(self, tensors: Mapping[str, Tensor], name: str, lack: str, which: str) -> Tensor:
         if name not in tensors:

@@ -165,6 +165,8 @@ class Limits(Section):
     * ``max_file_bytes``: maximum size of an encoded sample. Default: 64 MiB.
     * ``max_field_bytes``: maximum size of the text or bytes from which the fields of a sample are
       read for ``columns``. Default: 1 MiB.
+    * ``max_outline_points``: maximum number of points of the polygons of an object, for
+      ``fw.instances`` and ``fw.runs``. Default: 65536.
     * ``large_image_memory``: host memory that all images share if they need more than the memory
       of their worker. Default: 256 MiB.
     * ``host_memory``: maximum host memory, including page-locked memory. Default: no limit.
@@ -186,6 +188,7 @@ class Limits(Section):
         max_side: int | None = None,
         max_file_bytes: Bytes | None = None,
         max_field_bytes: Bytes | None = None,
+        max_outline_points: int | None = None,
         large_image_memory: Bytes | None = None,
         host_memory: Bytes | None = None,
         device_memory: Bytes | None = None,
@@ -198,6 +201,7 @@ class Limits(Section):
             max_side=max_side,
             max_file_bytes=max_file_bytes,
             max_field_bytes=max_field_bytes,
+            max_outline_points=max_outline_points,
             large_image_memory=large_image_memory,
             host_memory=host_memory,
             device_memory=device_memory,

@@ -13,7 +13,8 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyTuple};
 
 use crate::capsule::{self, Tensor};
 use crate::columns::{
-    Column, Content, Export, Numbers, PyColumn, column_names, exported_columns, number_columns,
+    Column, ColumnPart, Content, Export, Numbers, PyColumn, column_names, exported_columns,
+    number_columns,
 };
 use crate::error::raised;
 use crate::objects::Objects;
@@ -83,6 +84,16 @@ impl Batch {
         self.failed().any(|failed| failed == index)
     }
 
+    /// Converts the annotated objects of each sample.
+    fn placed(
+        &self,
+        py: Python<'_>,
+        convert: impl Fn(feedwater::Objects) -> Objects + Sync,
+    ) -> Vec<Objects> {
+        let objects = |sample: &SampleRecord| sample.objects(&*self.source, &self.plan, self.epoch);
+        py.detach(|| self.samples.iter().map(|it| convert(objects(it))).collect())
+    }
+
     /// Random choices of the operators for a sample, and those of the views, as JSON.
     fn drawn(&self, sample: &SampleRecord) -> PyResult<[String; 2]> {
         let boxes = match self.plan.reads_boxes() {
@@ -105,8 +116,8 @@ impl Batch {
         made.ok_or_else(given_away)?.map_err(|error| raised(py, &error))
     }
 
-    /// Takes a column or its offsets out of the batch, to export it. Fails if it was taken before.
-    fn take_column(&self, py: Python<'_>, name: &str, offsets: bool) -> PyResult<OwnedColumn> {
+    /// Takes a part of a column out of the batch, to export it. Fails if it was taken before.
+    fn take_column(&self, py: Python<'_>, name: &str, part: ColumnPart) -> PyResult<OwnedColumn> {
         self.keep_targets(py)?;
         self.keep_columns(py)?;
         let mut content = locked(py, &self.batch);
@@ -121,13 +132,13 @@ impl Batch {
             let columns = dlpack::split_columns(*batch, &names);
             let columns = columns.map_err(|error| raised(py, &error))?;
             let with_offsets = columns.into_iter().flat_map(|mut column| {
-                let offsets = column.take_offsets();
-                [Some(column), offsets].into_iter().flatten()
+                let [offsets, lists] = [column.take_offsets(), column.take_text_offsets()];
+                [Some(column), offsets, lists].into_iter().flatten()
             });
             *content = Content::Columns(with_offsets.collect());
         }
         let Content::Columns(columns) = &mut *content else { return Err(given_away()) };
-        let is_wanted = |it: &OwnedColumn| it.name() == name && it.is_offsets() == offsets;
+        let is_wanted = |it: &OwnedColumn| it.name() == name && part.is(it);
         let place = columns.iter().position(is_wanted);
         place.map(|place| columns.swap_remove(place)).ok_or_else(given_away)
     }
@@ -256,12 +267,13 @@ impl Batch {
         exported.map(|it| (it.name.clone(), it.element.name(), it.shape.clone())).collect()
     }
 
-    /// Name, element type and shape of the other columns of numbers, and the number of offsets if
-    /// the column is ragged.
+    /// Name, element type and shape of the other columns of numbers, and the number of offsets of
+    /// the parts `offsets` and `list_offsets` if the column has them.
     #[getter]
-    fn numbers(&self) -> Vec<(String, &'static str, Vec<usize>, Option<usize>)> {
+    fn numbers(&self) -> Vec<(String, &'static str, Vec<usize>, (Option<usize>, Option<usize>))> {
         let number = |Numbers { values: it, offsets }: &Numbers| {
-            (it.name.clone(), it.element.name(), it.shape.clone(), *offsets)
+            let [offsets, lists] = *offsets;
+            (it.name.clone(), it.element.name(), it.shape.clone(), (offsets, lists))
         };
         self.numbers.iter().map(number).collect()
     }
@@ -310,10 +322,12 @@ impl Batch {
     /// Annotated objects of each sample. Skips objects whose visible share of the box is below
     /// `visible`, and crowds unless `crowd`.
     fn objects(&self, py: Python<'_>, visible: f64, crowd: bool) -> Vec<Objects> {
-        let objects = |sample: &SampleRecord| sample.objects(&*self.source);
-        py.detach(|| {
-            self.samples.iter().map(|it| Objects::new(objects(it), visible, crowd)).collect()
-        })
+        self.placed(py, |it| Objects::new(it, visible, crowd))
+    }
+
+    /// All annotated objects of each sample, also those that its tensor does not show.
+    fn all_objects(&self, py: Python<'_>) -> Vec<Objects> {
+        self.placed(py, Objects::all)
     }
 
     /// Address of the tensor, on its device.
@@ -340,16 +354,17 @@ impl Batch {
         self.errors.clone()
     }
 
-    /// Copies a column that is exported, or only its first `samples` samples, or its offsets to
-    /// host memory.
-    #[pyo3(signature = (column, samples=usize::MAX, offsets=false))]
+    /// Copies a part of a column that is exported, or only of its first `samples` samples, to host
+    /// memory.
+    #[pyo3(signature = (column, samples=usize::MAX, part="values"))]
     fn to_host<'py>(
         &self,
         py: Python<'py>,
         column: &str,
         samples: usize,
-        offsets: bool,
+        part: &str,
     ) -> PyResult<Bound<'py, PyBytes>> {
+        let part = ColumnPart::named(part)?;
         let each = |len: usize| len / self.samples.len().max(1);
         let first = |bytes: &[u8]| {
             let end = samples.saturating_mul(each(bytes.len())).min(bytes.len());
@@ -359,7 +374,7 @@ impl Batch {
         let copied = match &*content {
             Content::Whole(batch) => {
                 let column = batch.column(column).ok_or_else(given_away)?;
-                if let Some(numbers) = column.offsets().filter(|_| offsets) {
+                if let Some(numbers) = part.offsets(column) {
                     let bytes: Vec<u8> = numbers.iter().flat_map(|it| it.to_ne_bytes()).collect();
                     return Ok(first(&bytes));
                 }
@@ -369,8 +384,7 @@ impl Batch {
                 }
             }
             Content::Columns(columns) => {
-                let is_wanted =
-                    |it: &&OwnedColumn| it.name() == column && it.is_offsets() == offsets;
+                let is_wanted = |it: &&OwnedColumn| it.name() == column && part.is(it);
                 let found = columns.iter().find(is_wanted);
                 found.ok_or_else(given_away)?.to_host()
             }
@@ -378,9 +392,9 @@ impl Batch {
         copied.map(|bytes| first(&bytes)).map_err(|error| raised(py, &error))
     }
 
-    /// Exports a column or its offsets as a DLPack capsule for a consumer that uses it on `stream`.
+    /// Exports a part of a column as a DLPack capsule for a consumer that uses it on `stream`.
     /// `unnamed`: whether it is unknown which streams the consumer will use.
-    #[pyo3(signature = (column, stream, versioned, unnamed=false, offsets=false))]
+    #[pyo3(signature = (column, stream, versioned, unnamed=false, part="values"))]
     fn dlpack<'py>(
         &self,
         py: Python<'py>,
@@ -388,9 +402,9 @@ impl Batch {
         stream: Option<i64>,
         versioned: bool,
         unnamed: bool,
-        offsets: bool,
+        part: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let column = self.take_column(py, column, offsets)?;
+        let column = self.take_column(py, column, ColumnPart::named(part)?)?;
         let stream = match unnamed {
             true => Ok(ConsumerStream::Unnamed),
             false => capsule::stream(&column, stream),

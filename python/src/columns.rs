@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use feedwater::ElementType;
 use feedwater::handoff::dlpack::OwnedColumn;
 use feedwater::plan::{CellKind, ColumnKind, Plan};
-use pyo3::exceptions::PyMemoryError;
+use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 
@@ -27,8 +27,48 @@ pub struct Export {
 /// A column of numbers that is exported on request.
 pub struct Numbers {
     pub values: Export,
-    /// Number of offsets, if the column is ragged.
-    pub offsets: Option<usize>,
+    /// Number of offsets, if the column is ragged, and of the offsets of lists, if a sample has
+    /// several ones.
+    pub offsets: [Option<usize>; 2],
+}
+
+/// Part of a column that is exported as a tensor of its own.
+#[derive(Clone, Copy, PartialEq)]
+pub enum ColumnPart {
+    Values,
+    Offsets,
+    ListOffsets,
+}
+
+impl ColumnPart {
+    /// The part with this name in Python.
+    pub fn named(name: &str) -> PyResult<Self> {
+        match name {
+            "values" => Ok(Self::Values),
+            "offsets" => Ok(Self::Offsets),
+            "list_offsets" => Ok(Self::ListOffsets),
+            other => Err(PyValueError::new_err(format!("{other:?} is no part of a column"))),
+        }
+    }
+
+    /// Whether this is the part that was split off.
+    pub fn is(self, column: &OwnedColumn) -> bool {
+        let part = match (column.is_offsets(), column.is_text_offsets()) {
+            (true, _) => Self::Offsets,
+            (_, true) => Self::ListOffsets,
+            _ => Self::Values,
+        };
+        self == part
+    }
+
+    /// Offsets of a column, unless the part is its values.
+    pub fn offsets(self, column: feedwater::loader::Column<'_>) -> Option<&[i64]> {
+        match self {
+            Self::Values => None,
+            Self::Offsets => column.offsets(),
+            Self::ListOffsets => column.text_offsets(),
+        }
+    }
 }
 
 impl Export {
@@ -132,11 +172,11 @@ pub fn number_columns(batch: &feedwater::Batch) -> Vec<Numbers> {
         let settings = plan.settings.columns.iter().find(|it| it.name == name);
         settings.is_some_and(|it| it.kind != ColumnKind::Mask)
     };
-    let is_number = |kind| matches!(kind, CellKind::Array | CellKind::List);
+    let is_number = |kind| matches!(kind, CellKind::Array | CellKind::List | CellKind::Lists);
     let columns = batch.columns().filter(|it| is_other(it.name()) && is_number(it.kind()));
     let numbers = columns.map(|column| Numbers {
         values: Export::of(column),
-        offsets: column.offsets().map(<[i64]>::len),
+        offsets: [column.offsets(), column.text_offsets()].map(|it| it.map(<[i64]>::len)),
     });
     numbers.collect()
 }

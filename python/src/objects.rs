@@ -10,8 +10,14 @@ use pyo3::types::{PyByteArray, PyBytes};
 #[pyclass(frozen)]
 pub struct Objects {
     objects: annotation::Objects,
-    /// Indices in `objects` of the objects that Python sees.
-    chosen: Vec<usize>,
+    /// Objects that Python sees.
+    chosen: Vec<Chosen>,
+}
+
+/// Number of an object among the visible or among the hidden objects.
+enum Chosen {
+    Visible(usize),
+    Hidden(usize),
 }
 
 impl Objects {
@@ -19,8 +25,36 @@ impl Objects {
     /// `visible`, and leaves out crowds unless `crowd` is set.
     pub fn new(objects: annotation::Objects, visible: f64, crowd: bool) -> Self {
         let is_chosen = |it: &PlacedObject| it.visible >= visible && (crowd || !it.crowd);
-        let chosen = (0..objects.len()).filter(|&number| is_chosen(&objects[number])).collect();
+        let chosen = (0..objects.len()).filter(|&number| is_chosen(&objects[number]));
+        let chosen = chosen.map(Chosen::Visible).collect();
         Self { objects, chosen }
+    }
+
+    /// Creates the list of all objects, also of those that the tensor does not show, in the order
+    /// of the annotations.
+    pub fn all(objects: annotation::Objects) -> Self {
+        let visible = (0..objects.len()).map(|it| (objects[it].index, Chosen::Visible(it)));
+        let hidden = objects.hidden().iter().enumerate();
+        let hidden = hidden.map(|(number, it)| (it.index, Chosen::Hidden(number)));
+        let mut all: Vec<_> = visible.chain(hidden).collect();
+        all.sort_by_key(|it| it.0);
+        let chosen = all.into_iter().map(|it| it.1).collect();
+        Self { objects, chosen }
+    }
+
+    fn get(&self, of: &Chosen) -> &PlacedObject {
+        match *of {
+            Chosen::Visible(number) => &self.objects[number],
+            Chosen::Hidden(number) => &self.objects.hidden()[number],
+        }
+    }
+
+    /// Mask of an object. `None` if it is hidden or has no outline.
+    fn mask(&self, of: &Chosen) -> Option<Vec<u8>> {
+        match *of {
+            Chosen::Visible(number) => self.objects.mask(number),
+            Chosen::Hidden(_) => None,
+        }
     }
 
     /// Returns the `N` values of each chosen object, one object after the other, as bytes.
@@ -29,8 +63,7 @@ impl Objects {
         py: Python<'py>,
         of: impl Fn(&PlacedObject) -> [[u8; BYTES]; N],
     ) -> Bound<'py, PyByteArray> {
-        let values: Vec<_> =
-            self.chosen.iter().flat_map(|&number| of(&self.objects[number])).collect();
+        let values: Vec<_> = self.chosen.iter().flat_map(|chosen| of(self.get(chosen))).collect();
         PyByteArray::new(py, values.as_flattened())
     }
 }
@@ -83,8 +116,8 @@ impl Objects {
         let pixels = self.objects.size().pixels() as usize;
         let masks = py.detach(|| {
             let mut masks = vec![0; pixels * self.chosen.len()];
-            for (place, &number) in self.chosen.iter().enumerate() {
-                if let Some(mask) = self.objects.mask(number) {
+            for (place, chosen) in self.chosen.iter().enumerate() {
+                if let Some(mask) = self.mask(chosen) {
                     masks[place * pixels..][..pixels].copy_from_slice(&mask);
                 }
             }
@@ -93,11 +126,11 @@ impl Objects {
         PyByteArray::new(py, &masks)
     }
 
-    /// Masks as compressed run lengths of COCO; `None` for an object without an outline.
+    /// Masks as compressed run lengths of COCO; `None` for an object without an outline, and for a
+    /// hidden object.
     fn runs<'py>(&self, py: Python<'py>) -> Vec<Option<Bound<'py, PyBytes>>> {
         let runs: Vec<_> = py.detach(|| {
-            let mask = |&number| self.objects.mask(number);
-            let masks = self.chosen.iter().map(mask);
+            let masks = self.chosen.iter().map(|chosen| self.mask(chosen));
             let compressed =
                 |mask: Vec<u8>| RunLengths::from_mask(self.objects.size(), &mask).to_compressed();
             masks.map(|mask| mask.map(compressed)).collect()

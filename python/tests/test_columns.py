@@ -424,6 +424,25 @@ def test_columns_of_numbers_share_their_memory(table, dtype):
         batch.values("caption")
 
 
+def test_run_lengths_share_their_memory():
+    """Run lengths have two levels of offsets on the memory of the batch."""
+    outlines = ["[]", "[null, [[1, 1, 5, 1, 5, 5]]]", "[[[0, 0, 8, 0, 8, 6, 0, 6]]]"]
+    items = [{"image": b"P6 8 6 255\n" + bytes(144), "label": 0, "outlines": text} for text in outlines]
+    columns = {"runs": fw.runs("outlines")}
+    with fw.Loader(fw.samples(items), RESIZE, batch_size=3, framework="batch", columns=columns, device="cpu") as loader:
+        batch = next(iter(loader))
+    lists = batch.column("runs").tolist()
+    offsets, begins, values = (of("runs").numpy() for of in (batch.offsets, batch.list_offsets, batch.values))
+    assert offsets.tolist() == [0, 0, 2, 3] and begins.shape == (4,) and begins[-1] == len(values)
+    for sample, runs in enumerate(lists):
+        objects = range(offsets[sample], offsets[sample + 1])
+        assert runs == [values[begins[it] : begins[it + 1]].tolist() for it in objects]
+    assert numpy.from_dlpack(batch.list_offsets("runs")).ctypes.data == begins.ctypes.data
+    assert lists[1][0] == [48] and values.sum() == 3 * 48
+    with pytest.raises(KeyError, match="no column of run lengths with the name 'label'.*it has 'runs'"):
+        batch.list_offsets("label")
+
+
 def test_offsets_are_arrays_of_numpy(table):
     with fw.Loader(table, RESIZE, batch_size=6, framework="batch", columns=COLUMNS, device="cpu") as loader:
         batch = next(iter(loader))

@@ -221,6 +221,30 @@ def annotated(many, folder):
     return fw.coco(folder / "instances.json", images=str(many))
 
 
+def test_a_column_of_the_loader_is_aligned_with_the_annotated_objects(cluster, many, tmp_path):
+    """With a column `boxes` of the loader, all columns of annotated objects have an entry for each object, also for hidden ones."""
+    source = annotated(many, tmp_path)
+    chain = [fw.ops.Crop(x=8, y=2, width=4, height=5)]
+    settings = {"batch_size": 4, **SETTINGS}
+    shown = fw.ray.read(source, chain, masks=True, **settings).take_all()
+    columns = {"boxes": fw.boxes(format="xywh")}
+    rows = fw.ray.read(source, chain, masks=True, columns=columns, **settings).take_all()
+    hidden = 0
+    assert len(rows) == len(shown) == 6
+    for row, kept in zip(rows, shown):
+        number = row["index"]
+        assert list(row["object_ids"]) == [10 * number + it for it in range(number)]
+        assert list(row["categories"]) == [it % 2 for it in range(number)] and list(row["areas"]) == [it + 0.5 for it in range(number)]
+        places = [place for place, it in enumerate(row["object_ids"]) if it in list(kept["object_ids"])]
+        for name in ("boxes", "categories", "object_ids", "areas", "visible", "crowd", "masks"):
+            assert len(row[name]) == number
+            assert numpy.array_equal([row[name][place] for place in places], list(kept[name]))
+        for place in set(range(number)) - set(places):
+            assert row["visible"][place] == 0 and row["masks"][place] is None and list(row["boxes"][place]) == [0] * 4
+            hidden += 1
+    assert hidden > 0
+
+
 def test_annotated_objects_are_columns_that_follow_the_chain(cluster, many, tmp_path):
     source = fw.concat(annotated(many, tmp_path), fw.samples(["none.ppm"], [0], classes=["cat"]), annotated(many, tmp_path))
     settings = {"batch_size": 4, "on_error": "substitute", **SETTINGS}

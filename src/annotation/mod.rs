@@ -14,7 +14,7 @@
 use std::ops::Deref;
 
 use crate::error::{DataError, Reason};
-use crate::geometry::{Axis, BoundingBox, Mapping, Orientation, Size};
+use crate::geometry::{Axis, BoundingBox, Mapping, Orientation, OwnedPointMap, Size};
 
 pub(crate) mod polygon;
 mod runs;
@@ -114,6 +114,7 @@ impl Canvas {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Objects {
     list: Vec<PlacedObject>,
+    hidden: Vec<PlacedObject>,
     way: Way,
 }
 
@@ -125,7 +126,8 @@ pub struct PlacedObject {
     pub index: usize,
     /// Bounding box in pixels of the tensor, clipped to the visible part.
     pub bbox: BoundingBox,
-    /// Visible share of the box's area, above 0 and up to 1.
+    /// Visible share of the box's area, above 0 and up to 1. 0 for a [hidden](Objects::hidden)
+    /// object.
     pub visible: f64,
     /// Same as [`Object::id`].
     pub id: i64,
@@ -139,13 +141,13 @@ pub struct PlacedObject {
 }
 
 /// Transform from annotation coordinates to the tensor.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Way {
     /// Orientation applied to the annotated image.
     turn: Orientation,
     /// Size of the annotated image.
     size: Size,
-    mapping: Mapping,
+    map: OwnedPointMap,
 }
 
 /// Smallest visible share that counts as visible. Smaller shares are rounding errors of boxes that
@@ -161,31 +163,43 @@ impl Objects {
         (upright, orientation): (Size, Orientation),
         mapping: Mapping,
     ) -> Self {
-        let way = Way::new(frame, (upright, orientation), mapping);
-        let place = |(index, object): (usize, Object)| {
-            let Object { id, category, bbox, area, crowd, segmentation } = object;
+        Self::place_by(objects, frame, (upright, orientation), mapping.into())
+    }
+
+    /// Places objects like [`place`](Self::place), in the output of a chain that may displace
+    /// pixels.
+    pub(crate) fn place_by(
+        objects: Vec<Object>,
+        frame: Frame,
+        (upright, orientation): (Size, Orientation),
+        owned: OwnedPointMap,
+    ) -> Self {
+        let way = Way::new(frame, (upright, orientation), owned);
+        let map = way.map.get();
+        let (mut list, mut hidden) = (Vec::new(), Vec::new());
+        for (index, object) in objects.into_iter().enumerate() {
+            let Object { id, category, bbox, area, crowd, segmentation: outline } = object;
             let upright = way.turn.upright_box(way.size, &bbox);
-            let whole = mapping.bounding_box(&upright);
-            let bbox = whole.intersection(&mapping.visible);
+            let whole = map.bounding_box(&upright).unwrap_or(BoundingBox::NOTHING);
+            let bbox = whole.intersection(&map.last.visible);
             let visible = bbox.area() / whole.area();
-            let outline = segmentation;
             // Models read boxes as f32, in which a sliver at the edge of a crop can have no extent.
             // So both forms of the box are checked: in pixels and normalised.
             let is_visible = visible > LEAST_VISIBLE
                 && has_extent(&bbox)
-                && has_extent(&bbox.normalised(mapping.size));
-            (is_visible && mapping.keeps(&upright)).then_some(PlacedObject {
-                index,
-                bbox,
-                visible,
-                id,
-                category,
-                crowd,
-                area,
-                outline,
-            })
-        };
-        Self { list: objects.into_iter().enumerate().filter_map(place).collect(), way }
+                && has_extent(&bbox.normalised(map.last.size));
+            let object = PlacedObject { index, bbox, visible, id, category, crowd, area, outline };
+            match is_visible {
+                true => list.push(object),
+                false => hidden.push(PlacedObject {
+                    bbox: BoundingBox::NOTHING,
+                    visible: 0.0,
+                    outline: None,
+                    ..object
+                }),
+            }
+        }
+        Self { list, hidden, way }
     }
 
     /// Bounding boxes of objects in the upright image. `turned` is the size of this image and the
@@ -195,25 +209,33 @@ impl Objects {
         frame: Frame,
         turned: (Size, Orientation),
     ) -> impl Iterator<Item = BoundingBox> {
-        let way = Way::new(frame, turned, Mapping::default());
+        let way = Way::new(frame, turned, OwnedPointMap::default());
         objects.iter().map(move |it| way.turn.upright_box(way.size, &it.bbox))
+    }
+
+    /// Objects of the sample that are not visible in its tensor, in the order of the annotations.
+    /// Their boxes are four zeros, and they have no outline.
+    pub fn hidden(&self) -> &[PlacedObject] {
+        &self.hidden
     }
 
     /// Size of the tensor.
     pub fn size(&self) -> Size {
-        self.way.mapping.size
+        self.way.map.get().last.size
     }
 
     /// Returns the polygons of object `number` in pixels of the tensor, or `None` if it has none.
-    /// The polygons are not clipped and may extend beyond the tensor.
+    /// The polygons are not clipped and may extend beyond the tensor. Their points follow
+    /// displacements (`elastic`), and the edges between them are straight.
     pub fn polygons(&self, number: usize) -> Option<Vec<Vec<[f64; 2]>>> {
         let Some(Segmentation::Polygons(polygons)) = &self.list[number].outline else {
             return None;
         };
-        let Way { turn, size, mapping } = self.way;
+        let Way { turn, size, ref map } = self.way;
+        let map = map.get();
         let moved = |&[x, y]: &[f64; 2]| {
             let (x, y) = turn.upright_point(size, x, y);
-            <[f64; 2]>::from(mapping.point(x, y))
+            <[f64; 2]>::from(map.point(x, y))
         };
         Some(polygons.iter().map(|polygon| polygon.iter().map(moved).collect()).collect())
     }
@@ -223,22 +245,35 @@ impl Objects {
     ///
     /// Polygons are transformed and then filled by the rule of pycocotools. Without a transform,
     /// masks equal those of pycocotools. For run lengths, each pixel has the value of the image
-    /// pixel that contains its centre.
+    /// pixel that contains its centre. So have polygons under displacements (`elastic`), after they
+    /// were filled in the annotated image.
     pub fn mask(&self, number: usize) -> Option<Vec<u8>> {
         let size = self.size();
         let mut mask = vec![0; size.pixels() as usize];
         match self.list[number].outline.as_ref()? {
-            Segmentation::Polygons(_) => {
-                let mapping = self.way.mapping;
+            Segmentation::Polygons(polygons) => {
+                let Some(mapping) = self.way.map.mapping() else {
+                    let size = self.way.size;
+                    let mut columns = vec![0; size.pixels() as usize];
+                    for polygon in polygons {
+                        polygon::fill(polygon, size, &mut columns);
+                    }
+                    let at = |x, y| x as usize * size.height as usize + y as usize;
+                    self.way.fill_warped(|x, y| columns[at(x, y)] != 0, &mut mask);
+                    return Some(mask);
+                };
+                let mut columns = vec![0; mask.len()];
                 for polygon in self.polygons(number)? {
                     if polygon.as_flattened().iter().any(|position| position.is_nan()) {
                         continue;
                     }
-                    polygon::fill(&polygon, size, |x, y| {
-                        if mapping.back(f64::from(x) + 0.5, f64::from(y) + 0.5).is_some() {
-                            mask[(y * size.width + x) as usize] = 1;
-                        }
-                    });
+                    polygon::fill(&polygon, size, &mut columns);
+                }
+                for (at, _) in (0..).zip(&columns).filter(|&(_, &is_inside)| is_inside != 0) {
+                    let (x, y) = (at / size.height, at % size.height);
+                    if mapping.back(f64::from(x) + 0.5, f64::from(y) + 0.5).is_some() {
+                        mask[(y * size.width + x) as usize] = 1;
+                    }
                 }
             }
             Segmentation::Runs(runs) => self.way.fill(runs, &mut mask),
@@ -256,21 +291,22 @@ impl Deref for Objects {
 }
 
 impl Way {
-    fn new(frame: Frame, (upright, orientation): (Size, Orientation), mapping: Mapping) -> Self {
+    fn new(frame: Frame, (upright, orientation): (Size, Orientation), map: OwnedPointMap) -> Self {
         match frame {
             Frame::Stored => {
-                Self { turn: orientation, size: orientation.upright_size(upright), mapping }
+                Self { turn: orientation, size: orientation.upright_size(upright), map }
             }
-            Frame::Upright => Self { turn: Orientation::UPRIGHT, size: upright, mapping },
+            Frame::Upright => Self { turn: Orientation::UPRIGHT, size: upright, map },
         }
     }
 
     /// Fills the mask by sampling the annotated image's mask at every pixel of the tensor.
     fn fill(&self, runs: &RunLengths, mask: &mut [u8]) {
-        if !self.mapping.is_axis_aligned() {
-            return self.fill_warped(runs, mask);
-        }
-        let Mapping { x, y, size, visible, .. } = self.mapping;
+        let mapping = self.map.mapping().filter(|it| it.is_axis_aligned());
+        let Some(&Mapping { x, y, size, visible, .. }) = mapping else {
+            let mut reader = runs.reader();
+            return self.fill_warped(|x, y| reader.at(x, y), mask);
+        };
         let upright = self.turn.upright_size(self.size);
         let line = |axis: Axis, len: u32, of: u32, first: f64, end: f64| {
             let position = |at: u32| {
@@ -297,21 +333,23 @@ impl Way {
         }
     }
 
-    /// Fills the mask like `fill`, but maps each pixel of the tensor separately. Used for views
-    /// that are not axis-aligned, such as rotations.
-    fn fill_warped(&self, runs: &RunLengths, mask: &mut [u8]) {
+    /// Fills the mask like `fill`, but maps each pixel of the tensor separately. Used for chains
+    /// that are not axis-aligned, such as rotations. `is_inside` states whether a pixel of the
+    /// annotated image is in the object.
+    fn fill_warped(&self, mut is_inside: impl FnMut(u32, u32) -> bool, mask: &mut [u8]) {
         let upright = self.turn.upright_size(self.size);
-        let mut reader = runs.reader();
+        let map = self.map.get();
+        let width = map.last.size.width;
         for (number, place) in (0..).zip(mask) {
-            let (x, y) = (number % self.mapping.size.width, number / self.mapping.size.width);
-            let Some((x, y)) = self.mapping.back(f64::from(x) + 0.5, f64::from(y) + 0.5) else {
+            let (x, y) = (number % width, number / width);
+            let Some((x, y)) = map.back(f64::from(x) + 0.5, f64::from(y) + 0.5) else {
                 continue;
             };
             // Rounding can move a position just outside the image, so it is clamped.
             let inside = |at: f64, len: u32| (at.floor().max(0.0) as u32).min(len - 1);
             let (x, y) = (inside(x, upright.width), inside(y, upright.height));
             let (x, y) = self.turn.stored_position(self.size, x, y);
-            *place = reader.at(x, y).into();
+            *place = is_inside(x, y).into();
         }
     }
 }

@@ -3,9 +3,7 @@
 use crate::geometry::Size;
 
 /// Mask as the lengths of its runs, in column-major order. Runs of background and object alternate,
-/// starting with background.
-///
-/// Pixels after the last run are background, as in pycocotools.
+/// starting with background. Their sum is the number of pixels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunLengths {
     size: Size,
@@ -18,7 +16,8 @@ impl RunLengths {
     ///
     /// # Errors
     ///
-    /// Returns a message if the runs cover more pixels than the image has.
+    /// Returns a message if the runs cover more or fewer pixels than the image has. pycocotools
+    /// leaves pixels after the last run undefined.
     pub fn new(size: Size, lengths: impl IntoIterator<Item = u64>) -> Result<Self, String> {
         let mut at = 0u64;
         let mut end = |length: u64| {
@@ -31,6 +30,13 @@ impl RunLengths {
             Ok(at)
         };
         let ends = lengths.into_iter().map(&mut end).collect::<Result<_, String>>()?;
+        if at != size.pixels() {
+            return Err(format!(
+                "the runs of the mask cover {at} pixels, and an image of {size} has {}; their sum \
+                 must be the number of pixels",
+                size.pixels()
+            ));
+        }
         Ok(Self { size, ends })
     }
 
@@ -41,7 +47,7 @@ impl RunLengths {
     ///
     /// # Errors
     ///
-    /// Returns a message with the position of the invalid character.
+    /// Returns a message with the position of the invalid character. Errors of [`new`](Self::new).
     pub fn from_compressed(size: Size, text: &[u8]) -> Result<Self, String> {
         let mut lengths = Vec::new();
         decompress(size, text, |length| {

@@ -40,7 +40,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::gpu::Stream;
-use crate::loader::Batch;
+use crate::loader::{Batch, Column};
 use crate::plan::ColumnRole;
 use crate::tensor::ElementType;
 
@@ -194,10 +194,25 @@ pub fn export_offsets(
     export_as(batch.into(), stream, (name, Piece::Offsets))
 }
 
+/// Exports the [offsets of texts or lists](crate::loader::Column::text_offsets) of a column with
+/// several ones per sample as a DLPack tensor of 64-bit integers, `[texts + 1]`, in the memory in
+/// which [`export_column`] exports the values.
+///
+/// # Errors
+/// Errors of [`export_column`], and [`Error::Config`] if the column is of another kind.
+pub fn export_text_offsets(
+    batch: impl Into<Arc<Batch>>,
+    name: &str,
+    stream: &ConsumerStream,
+) -> Result<Exported<DLManagedTensorVersioned>> {
+    export_as(batch.into(), stream, (name, Piece::TextOffsets))
+}
+
 /// Splits a batch into columns that are exported one by one. A column with a copy in device memory
 /// is exported from there. Of a ragged column, the values are exported, and the offsets by
-/// [`OwnedColumn::take_offsets`]. Consumers may write the columns, because no two of them have
-/// memory in common. The batch is dropped after the last column and the last tensor.
+/// [`OwnedColumn::take_offsets`] and [`OwnedColumn::take_text_offsets`]. Consumers may write the
+/// columns, because no two of them have memory in common. The batch is dropped after the last
+/// column and the last tensor.
 ///
 /// # Errors
 /// [`Error::Config`] if the batch has no such column, or if a name occurs twice.
@@ -208,14 +223,21 @@ pub fn split_columns(mut batch: Batch, names: &[&str]) -> Result<Vec<OwnedColumn
             return Err(Error::config("column", format!("{name:?} is given twice; name it once")));
         }
         let part = Part::new(&mut batch, (name, Piece::Values))?;
-        let is_ragged = batch.column(name).is_some_and(|column| column.is_ragged());
-        let offsets = is_ragged.then(|| Part::new(&mut batch, (name, Piece::Offsets)));
-        parts.push((name.to_string(), part, offsets.transpose()?));
+        let column = batch.column(name);
+        let has = [
+            (Piece::Offsets, column.is_some_and(|it| it.offsets().is_some())),
+            (Piece::TextOffsets, column.is_some_and(|it| it.text_offsets().is_some())),
+        ];
+        let mut others = Vec::new();
+        for (piece, _) in has.into_iter().filter(|it| it.1) {
+            others.push((piece, Part::new(&mut batch, (name, piece))?));
+        }
+        parts.push((name.to_string(), part, others));
     }
     let batch = Arc::new(batch);
-    let owned = parts.into_iter().map(|(name, part, offsets)| {
+    let owned = parts.into_iter().map(|(name, part, others)| {
         let batch = batch.clone();
-        OwnedColumn { name, piece: Piece::Values, part, offsets, batch }
+        OwnedColumn { name, piece: Piece::Values, part, others, batch }
     });
     Ok(owned.collect())
 }
@@ -226,7 +248,7 @@ pub struct OwnedColumn {
     piece: Piece,
     part: Part,
     /// Offsets of a ragged column, until they are taken.
-    offsets: Option<Part>,
+    others: Vec<(Piece, Part)>,
     /// Shared only with other columns, which have other memory.
     batch: Arc<Batch>,
 }
@@ -246,12 +268,30 @@ impl OwnedColumn {
         self.piece == Piece::Offsets
     }
 
+    /// Whether these are the offsets of the texts or lists of the column
+    /// ([`take_text_offsets`](Self::take_text_offsets)).
+    pub fn is_text_offsets(&self) -> bool {
+        self.piece == Piece::TextOffsets
+    }
+
     /// Takes the offsets of a ragged column, which are then exported like a column of 64-bit
     /// integers, `[samples + 1]`. `None` if the column is dense, or if they were taken before.
     pub fn take_offsets(&mut self) -> Option<Self> {
+        self.take(Piece::Offsets)
+    }
+
+    /// Takes the offsets of the texts or lists of a column with several ones per sample, which are
+    /// then exported like a column of 64-bit integers, `[texts + 1]`. `None` if the column is of
+    /// another kind, or if they were taken before.
+    pub fn take_text_offsets(&mut self) -> Option<Self> {
+        self.take(Piece::TextOffsets)
+    }
+
+    fn take(&mut self, piece: Piece) -> Option<Self> {
+        let place = self.others.iter().position(|it| it.0 == piece)?;
+        let (_, part) = self.others.swap_remove(place);
         let (name, batch) = (self.name.clone(), self.batch.clone());
-        let piece = Piece::Offsets;
-        self.offsets.take().map(|part| Self { name, piece, part, offsets: None, batch })
+        Some(Self { name, piece, part, others: Vec::new(), batch })
     }
 
     /// Converts `number` of `__dlpack__(stream=number)`, as [`ConsumerStream::from_number`] does.
@@ -277,13 +317,12 @@ impl OwnedColumn {
     /// # Errors
     /// [`Error::Device`] if the driver fails.
     pub fn to_host(&self) -> Result<Vec<u8>> {
-        match (self.batch.column(&self.name), self.piece) {
-            (Some(column), Piece::Values) => column.to_host(),
-            (Some(column), Piece::Offsets) => {
-                Ok(column.offsets().map_or(Vec::new(), |it| bytemuck::cast_slice(it).to_vec()))
-            }
-            (None, _) => Ok(Vec::new()),
+        let Some(column) = self.batch.column(&self.name) else { return Ok(Vec::new()) };
+        if self.piece == Piece::Values {
+            return column.to_host();
         }
+        let offsets = self.piece.offsets(column);
+        Ok(offsets.map_or(Vec::new(), |it| bytemuck::cast_slice(it).to_vec()))
     }
 
     /// Exports the column as a tensor that a consumer may write. If it is in device memory,
@@ -343,6 +382,18 @@ const IMAGE: &str = ColumnRole::Image.name();
 enum Piece {
     Values,
     Offsets,
+    TextOffsets,
+}
+
+impl Piece {
+    /// Offsets of a column, unless these are its values.
+    fn offsets(self, column: Column<'_>) -> Option<&[i64]> {
+        match self {
+            Piece::Values => None,
+            Piece::Offsets => column.offsets(),
+            Piece::TextOffsets => column.text_offsets(),
+        }
+    }
 }
 
 fn export_as<M: Managed>(
@@ -375,6 +426,9 @@ impl Part {
             (name, Piece::Offsets) => {
                 batch.column_offsets_mut(name).map(|it| it.as_mut_ptr().cast())
             }
+            (name, Piece::TextOffsets) => {
+                batch.column_text_offsets_mut(name).map(|it| it.as_mut_ptr().cast())
+            }
         };
         Self::at(batch, of, host)
     }
@@ -385,7 +439,7 @@ impl Part {
         let column = batch.column(name);
         let host = match piece {
             Piece::Values => column.and_then(|it| it.bytes()).map(<[u8]>::as_ptr),
-            Piece::Offsets => column.and_then(|it| it.offsets()).map(|it| it.as_ptr().cast()),
+            _ => column.and_then(|it| piece.offsets(it)).map(|it| it.as_ptr().cast()),
         };
         Self::at(batch, of, host.map(<*const u8>::cast_mut))
     }
@@ -399,13 +453,20 @@ impl Part {
         };
         let (shape, element, on_device) = match piece {
             Piece::Values => (column.shape(), column.element_type(), column.device_ptr()),
-            Piece::Offsets => match column.offsets() {
-                Some(it) => (vec![it.len()], ElementType::I64, column.device_offsets_ptr()),
-                None => {
-                    let problem = format!("{name:?} has no offsets, because it is dense");
-                    return Err(Error::config("column", problem));
-                }
-            },
+            _ => {
+                let Some(offsets) = piece.offsets(column) else {
+                    let problem = match piece {
+                        Piece::TextOffsets => "does not have several texts or lists per sample",
+                        _ => "has no offsets, because it is dense",
+                    };
+                    return Err(Error::config("column", format!("{name:?} {problem}")));
+                };
+                let address = match piece {
+                    Piece::TextOffsets => column.device_text_offsets_ptr(),
+                    _ => column.device_offsets_ptr(),
+                };
+                (vec![offsets.len()], ElementType::I64, address)
+            }
         };
         let shape = shape.into_iter().map(|len| len as i64).collect();
         let device = match batch.stream().filter(|_| on_device.is_some()) {

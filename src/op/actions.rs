@@ -2,7 +2,7 @@
 //! sizes. A backward pass over the actions computes windows.
 
 use crate::error::{DataError, reserve};
-use crate::geometry::{BoundingBox, Mapping, Roi, Size};
+use crate::geometry::{BoundingBox, Mapping, PointMap, Roi, Size};
 use crate::image::{HostImage, PixelFormat};
 use crate::random::{OperatorPath, SampleKey, SampleRng};
 
@@ -14,11 +14,9 @@ use super::record::{DrawnOperator, Record};
 use super::resample::Weights;
 use super::{ActionParams, Kind, Operator, OriginMap, ParamBytes, Trace, Wanted};
 
-pub use point_map::PointMap;
+use parts::Parts;
 
-use point_map::Parts;
-
-mod point_map;
+mod parts;
 
 /// Actions of one sample. The vectors are reused for the next sample, so nothing is allocated after
 /// they have grown to their final size.
@@ -196,6 +194,7 @@ impl Actions {
             action.input = window;
         }
         Branches::set_outputs(self.list.iter_mut().map(|it| (&it.params, &mut it.output)));
+        self.parts.find_displacements(&self.list, &self.table);
         window
     }
 
@@ -242,9 +241,15 @@ impl Actions {
     }
 
     /// Map from positions of the upright image to those of the result. `whole` is the mapping of
-    /// all actions that was traced when they were drawn.
+    /// all actions that was traced when they were drawn. The tables were computed
+    /// ([`demand`](Self::demand)).
     pub fn point_map<'a>(&'a self, whole: &'a Mapping) -> PointMap<'a> {
-        PointMap::new(self, &self.parts, whole)
+        self.parts.map(whole, &self.table)
+    }
+
+    /// Whether an action displaces pixels.
+    pub fn are_displaced(&self) -> bool {
+        self.parts.are_displaced()
     }
 
     /// Returns the parameters of the actions from index `first` on, in the form in which a kernel

@@ -51,7 +51,7 @@ pub use warp::Interpolation;
 pub(crate) use warp::{OriginMap, OriginRows};
 
 pub(crate) use action::Action;
-pub(crate) use actions::{Actions, PointMap};
+pub(crate) use actions::Actions;
 pub(crate) use chain::ChainStep;
 pub(crate) use kind::ActionParams;
 pub(crate) use list_of_operators::{NAMES, read};

@@ -140,7 +140,8 @@ impl ColumnPlan {
         }
         for (number, (column, mask)) in fields.enumerate() {
             let format = column.cells(&mask);
-            let is_numbers = matches!(format.kind, CellKind::Array | CellKind::List);
+            let is_numbers =
+                matches!(format.kind, CellKind::Array | CellKind::List | CellKind::Lists);
             let (memory, copied) = match column.kind {
                 ColumnKind::Mask if column.one_hot.is_none() => (memory, false),
                 _ => (Memory::Host, is_numbers && memory == Memory::Device),
@@ -231,13 +232,12 @@ impl ColumnPlan {
     }
 
     /// Sizes of the copy on the device in bytes, in a batch of `samples` samples: the values, and
-    /// the offsets of lists. `None` without a copy.
-    pub fn copy_bytes(&self, samples: usize) -> Option<[usize; 2]> {
-        let offsets = match self.max_len {
-            Some(_) => size_of::<i64>() * samples.saturating_add(1),
-            None => 0,
-        };
-        self.copied.then(|| [aligned(self.bytes(samples)), aligned(offsets)])
+    /// the offsets of lists, and the offsets of several lists of a sample. `None` without a copy.
+    pub fn copy_bytes(&self, samples: usize) -> Option<[usize; 3]> {
+        let offsets = self.max_len.map_or(0, |_| samples.saturating_add(1));
+        let lists = self.text_offsets(samples).unwrap_or(0);
+        let [offsets, lists] = [offsets, lists].map(|it| it.saturating_mul(size_of::<i64>()));
+        self.copied.then(|| [self.bytes(samples), offsets, lists].map(aligned))
     }
 
     /// Adds the rows of all columns to a footprint, for `slots` slots of `samples` samples. `note`

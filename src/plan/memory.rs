@@ -96,14 +96,11 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     if plan.reads_fields {
         // The text of a sample's fields, and a text without escapes in a buffer that grows by
         // doubling. Each mask and each image in a field keeps its file.
-        // The points of a polygon need as much again while their memory grows.
         let kept = |it: &&ColumnSettings| it.kind == ColumnKind::Mask || it.kind.has_outlines();
         let masks = plan.settings.columns.iter().filter(kept).count();
-        let has_outlines = plan.settings.columns.iter().any(|it| it.kind.has_outlines());
-        let points = if has_outlines { 2 } else { 0 };
         // A value from a cache is copied, because numbers in a cache are not aligned.
         let aligned = usize::from(plan.cached_field_bytes() > 0);
-        let count = (3 + masks + image_fields + points + aligned) as u64;
+        let count = (3 + masks + image_fields + aligned) as u64;
         let bytes = plan.settings.limits.max_field_bytes.saturating_mul(count);
         let bytes = bytes.saturating_add(plan.cached_field_bytes());
         let note = match plan.cached_field_bytes() {

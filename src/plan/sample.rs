@@ -2,9 +2,9 @@
 //! else.
 
 use crate::error::{DataError, reserve};
-use crate::geometry::{BoundingBox, Orientation, Roi, Size};
+use crate::geometry::{BoundingBox, Mapping, Orientation, OwnedPointMap, Roi, Size};
 use crate::header::Header;
-use crate::op::{Actions, Bounds, DrawnOperator, Trace};
+use crate::op::{Actions, Bounds, DrawnOperator, Kind, Trace};
 use crate::random::SampleKey;
 
 use super::windows::Stage;
@@ -131,6 +131,37 @@ impl Plan {
         let seed = self.settings.loader.seed;
         let key = SampleKey { seed, epoch, index }.of_repeat(repeat);
         self.named((key, 0), size, boxes)
+    }
+
+    /// Map from positions of the upright image to those of the tensor, for sample number `index` of
+    /// an epoch. `repeat`, the `size` of the upright image and `whole`, the mapping of the chain
+    /// without displacements, are in the sample's record. `boxes` returns the boxes of the sample's
+    /// objects. If an operator displaces pixels, the actions are drawn and the displacements are
+    /// computed again, which allocates memory for their tables.
+    pub(crate) fn point_map(
+        &self,
+        (epoch, index, repeat): (u32, u64, u32),
+        size: Size,
+        boxes: impl FnOnce() -> Vec<BoundingBox>,
+        whole: Mapping,
+    ) -> OwnedPointMap {
+        let may_displace =
+            |step: &PlannedStep| step.kinds.list().iter().any(|kind| kind.is(Kind::Warp));
+        if size.pixels() == 0 || !self.steps.iter().any(may_displace) {
+            return whole.into();
+        }
+        let seed = self.settings.loader.seed;
+        let key = SampleKey { seed, epoch, index }.of_repeat(repeat);
+        let format = self.pixel_format();
+        let mut actions = Actions::default();
+        (actions.boxes, actions.format) = (boxes(), format);
+        let operators = self.steps.iter().map(|step| &*step.operator);
+        let output = actions.draw(operators, key, size, &mut Trace::new(size));
+        if !actions.are_displaced() {
+            return whole.into();
+        }
+        actions.demand(output.window());
+        actions.point_map(&whole).to_owned()
     }
 
     /// Names and parameters of the actions for one output of the chain.

@@ -268,6 +268,10 @@ pub struct Limits {
     /// of a list, in bytes. Each worker needs this memory if there are `columns`. Default 1 MiB.
     #[serde(deserialize_with = "byte_size")]
     pub max_field_bytes: u64,
+    /// Maximum number of points of the polygons of an object, for columns of masks of objects. A
+    /// polygon takes time in proportion to its points and to the columns of the image that its
+    /// edges cross. Default 65536.
+    pub max_outline_points: u64,
     /// Maximum host memory, page-locked memory included, in bytes: the sum of the footprint's host
     /// rows. The plan reduces its counts to fit, see [`Counts`](super::Counts). If that is not
     /// enough, building the loader fails, and the error names the smallest sufficient limit. Caches
@@ -302,6 +306,7 @@ impl Default for Limits {
             host_memory: None,
             max_file_bytes: 64 << 20,
             max_field_bytes: 1 << 20,
+            max_outline_points: 1 << 16,
             device_memory: None,
             pinned_memory: None,
             cpu_threads: None,

@@ -149,7 +149,7 @@ impl Masks {
     pub fn make_objects(
         &mut self,
         outlines: Outlines<'_>,
-        settings: (&ColumnSettings, &CellFormat, u64),
+        settings: (&ColumnSettings, &CellFormat),
         image: (&Header, &Plan, &SamplePlan),
         cell: &mut [u8],
     ) -> Result<usize, DataError> {

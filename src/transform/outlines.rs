@@ -2,7 +2,6 @@
 
 use serde::de::{Deserializer, IgnoredAny};
 
-use crate::annotation::polygon;
 use crate::error::{DataError, Reason, reserve};
 use crate::field::{CellFormat, CellKind, JsonTarget, Step, TEXT_LEN_BYTES, read_json};
 use crate::geometry::{Orientation, Size};
@@ -36,33 +35,27 @@ impl Outlines<'_> {
 /// Moves masks of objects. The memory is reused for the next sample.
 #[derive(Debug, Default)]
 pub struct ObjectMasks {
-    /// Pixels of the annotated image, column by column: [`INSIDE`] in the object, otherwise 0.
+    /// Pixels of the annotated image, column by column: 1 in the object, otherwise 0.
     mask: Vec<u8>,
     /// For each pixel of the result, column by column, the pixel of `mask` that it shows, or
     /// [`FILLED`].
     places: Vec<u32>,
-    /// Points of a polygon.
-    points: Vec<[f64; 2]>,
 }
 
-/// Bit of a pixel in an object.
-const INSIDE: u8 = 1;
-/// Bit of a pixel at which a run of the current polygon begins or ends.
-const CROSSING: u8 = 2;
 /// Place of a pixel that shows no part of the image. `make` rejects images with so many pixels.
 const FILLED: u32 = u32::MAX;
 
 impl ObjectMasks {
     /// Writes the masks of all objects to `cell`: as run lengths, or as bytes of 0 and 1. Returns
-    /// the number of objects. `limit` is the maximum memory for the points of a polygon, in bytes.
+    /// the number of objects.
     ///
     /// # Errors
     /// [`Reason::Field`] if an outline is invalid, or has another size than its image.
-    /// [`Reason::TooLong`] if there are too many objects or runs.
+    /// [`Reason::TooLong`] if there are too many objects, runs or points.
     pub fn make(
         &mut self,
         outlines: Outlines<'_>,
-        (settings, format, limit): (&ColumnSettings, &CellFormat, u64),
+        (settings, format): (&ColumnSettings, &CellFormat),
         origins: (&mut OriginMap, &mut OriginRows),
         (header, plan, sample): (&Header, &Plan, &SamplePlan),
         cell: &mut [u8],
@@ -77,12 +70,21 @@ impl ObjectMasks {
         reserve::resize(&mut self.mask, size.pixels() as usize)?;
         reserve::resize(&mut self.places, result.pixels() as usize)?;
         self.find_places(sample, (size, turn), result, origins);
-        let Self { mask, places, points } = self;
-        let most_points = limit as usize / size_of::<[f64; 2]>();
-        let drawing = Drawing { size, mask, points, most_points };
+        let Self { mask, places } = self;
+        let drawing = Drawing { size, mask, points: 0 };
+        let most_points = plan.settings.limits.max_outline_points;
         let (objects, counts) = (0, 0);
-        let mut target =
-            Objects { drawing, places, result, format, cell, objects, counts, error: None };
+        let mut target = Objects {
+            drawing,
+            most_points,
+            places,
+            result,
+            format,
+            cell,
+            objects,
+            counts,
+            error: None,
+        };
         read_json(outlines.json, (outlines.member, outlines.path), &mut target)?;
         Ok(target.objects)
     }
@@ -112,7 +114,6 @@ impl ObjectMasks {
     pub fn release(&mut self) {
         reserve::free(&mut self.mask);
         reserve::free(&mut self.places);
-        reserve::free(&mut self.points);
     }
 }
 
@@ -120,8 +121,8 @@ impl ObjectMasks {
 struct Drawing<'a> {
     size: Size,
     mask: &'a mut [u8],
-    points: &'a mut Vec<[f64; 2]>,
-    most_points: usize,
+    /// Number of points of all polygons of the object.
+    points: u64,
 }
 
 impl Drawing<'_> {
@@ -133,62 +134,17 @@ impl Drawing<'_> {
             format!("the runs cover more than the {pixels} pixels of an image of {size}")
         })?;
         if is_inside {
-            self.mask[at as usize..end as usize].fill(INSIDE);
+            self.mask[at as usize..end as usize].fill(1);
         }
         Ok(end)
-    }
-
-    /// Adds the polygon of the points, by the rule of pycocotools.
-    fn add_polygon(&mut self) {
-        let Self { size, mask, points, .. } = self;
-        // COCO's tools ignore polygons with fewer than three points.
-        if points.len() < 3 {
-            return;
-        }
-        let (mut first, mut last) = (mask.len(), 0);
-        polygon::cross(points, *size, |at| {
-            let at = at as usize;
-            if let Some(pixel) = mask.get_mut(at) {
-                *pixel ^= CROSSING;
-                (first, last) = (first.min(at), last.max(at));
-            }
-        });
-        let mut is_inside = false;
-        for pixel in mask.iter_mut().take(last + 1).skip(first) {
-            is_inside ^= *pixel & CROSSING != 0;
-            *pixel = *pixel & INSIDE | u8::from(is_inside);
-        }
-        if is_inside {
-            mask[last + 1..].fill(INSIDE);
-        }
-    }
-
-    fn push_point(&mut self, point: [f64; 2]) -> Result<(), DataError> {
-        if !polygon::is_near(&point, self.size) {
-            let problem = format!(
-                "a polygon has the point {point:?}, far outside of its {} image",
-                self.size
-            );
-            return Err(DataError::new(Reason::Field, problem));
-        }
-        let (len, most) = (self.points.len(), self.most_points);
-        if len == most {
-            let problem = format!(
-                "a polygon has more than {most} points, for which limits.max_field_bytes has space"
-            );
-            return Err(DataError::new(Reason::Oversized, problem));
-        }
-        if len == self.points.capacity() {
-            reserve::reserve(self.points, (2 * len).clamp(64, most.max(64)))?;
-        }
-        self.points.push(point);
-        Ok(())
     }
 }
 
 /// Reads outlines and writes their masks.
 struct Objects<'a> {
     drawing: Drawing<'a>,
+    /// Maximum number of points of an object.
+    most_points: u64,
     places: &'a [u32],
     result: Size,
     format: &'a CellFormat,
@@ -202,6 +158,14 @@ struct Objects<'a> {
 impl Objects<'_> {
     /// Writes the mask of the object that was drawn.
     fn finish(&mut self) -> Result<(), DataError> {
+        let Self { objects: number, most_points, drawing: Drawing { points, .. }, .. } = *self;
+        if points > most_points {
+            return Err(too_long(format!(
+                "has an object (number {number}, counted from 0) whose polygons have {points} \
+                 points, and limits.max_outline_points is {most_points}; raise it, or remove \
+                 points that change no pixels"
+            )));
+        }
         let most = match self.format.kind {
             CellKind::Lists => self.format.max_texts,
             _ => self.format.max_len,

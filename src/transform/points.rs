@@ -1,9 +1,8 @@
 //! Points and boxes that follow the geometry of their image.
 
 use crate::error::{DataError, Reason};
-use crate::geometry::{BoundingBox, Mapping, Orientation, Size};
+use crate::geometry::{BoundingBox, Mapping, Orientation, PointMap, Size};
 use crate::header::Header;
-use crate::op::PointMap;
 use crate::plan::{BoxFormat, ColumnSettings, SamplePlan};
 
 /// How the geometry of an image moves points: first to the upright image, then by the chain.

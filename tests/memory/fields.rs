@@ -150,7 +150,11 @@ pub fn outlines_of_any_length_stay_within_the_footprint() {
         };
         let x = |at: u32| at * 37 % width;
         let polygon: Vec<u32> = (0..points).flat_map(|at| [x(at), at * 3 % 9]).collect();
-        let runs = format!("{{\"size\":[{height},{width}],\"counts\":[3,{}]}}", width * 2);
+        let runs = format!(
+            "{{\"size\":[{height},{width}],\"counts\":[3,{},{}]}}",
+            width * 2,
+            width * (height - 2) - 3
+        );
         let text = format!("[[{polygon:?}],{runs},null]").replace(' ', "");
         archive.add(format!("{number:02}.seg.json"), text.as_bytes());
         archive.add(format!("{number:02}.cls"), b"0");
@@ -174,7 +178,7 @@ pub fn outlines_of_any_length_stay_within_the_footprint() {
         };
         let seen = run(loader, 3);
         assert!(seen.problem.is_none(), "{:?}", seen.problem);
-        assert_eq!(seen.errors["oversized"], 3, "{:?}", seen.errors);
+        assert_eq!((seen.errors["too_long"], seen.errors["field"]), (3, 0), "{:?}", seen.errors);
         seen.check("outlines");
     }
 }

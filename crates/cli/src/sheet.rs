@@ -19,6 +19,7 @@ mod columns;
 mod ends;
 mod font;
 mod line;
+mod masks;
 mod object;
 
 /// Largest number of images on a sheet.
@@ -68,7 +69,7 @@ impl<'a> Sheet<'a> {
         let captions = (0..count).map(|place| Caption::new(loader, batch, place)).collect();
         let data = on_host(batch.images())?;
         Ok(Self::of(batch.shape(), data, normalization(plan), captions)
-            .with_masks(columns::masks(plan, batch, None)?))
+            .with_masks(masks::masks(plan, batch, None)?))
     }
 
     /// Creates a sheet of the first outputs of a view.
@@ -86,7 +87,7 @@ impl<'a> Sheet<'a> {
         });
         let captions = captions.collect();
         let data = batch.column(&view.name).map_or(Ok(Cow::Borrowed(&[][..])), on_host)?;
-        Ok(Self::of(shape, data, normalization(&view.plan), captions).with_masks(columns::masks(
+        Ok(Self::of(shape, data, normalization(&view.plan), captions).with_masks(masks::masks(
             plan,
             batch,
             Some(number),

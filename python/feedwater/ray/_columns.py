@@ -192,7 +192,9 @@ def table(batch: Batch, loader: _feedwater.Loader, part: Part, size: int, fields
     if batch.classes > 0:
         columns["target"] = ArrowTensorArray.from_numpy(numpy.ascontiguousarray(batch.targets()))
     if loader.has_objects:
-        columns |= _object_columns(batch, masks)
+        # A column of the loader has an entry for each object, also for hidden ones, so the others need it too.
+        hidden = any(name in _OBJECTS for name in batch.columns)
+        columns |= _object_columns(batch, masks, hidden)
     values = loader.fields(batch._inner)
     if values is not None:
         columns |= fields.columns(values, batch.indices)
@@ -240,9 +242,10 @@ def _pieces(data: bytes | bytearray, offsets: Sequence[int], kind: pyarrow.DataT
     return pyarrow.Array.from_buffers(kind, len(offsets) - 1, buffers)
 
 
-def _object_columns(batch: Batch, masks: bool) -> dict[str, pyarrow.Array]:
-    """Returns the columns of the annotated objects. Each sample has one list per column."""
-    samples = batch.objects()
+def _object_columns(batch: Batch, masks: bool, hidden: bool) -> dict[str, pyarrow.Array]:
+    """Returns the columns of the annotated objects. Each sample has one list per column. ``hidden``: whether they also have the
+    objects that the image does not show."""
+    samples = batch._all_objects() if hidden else batch.objects()
     offsets = numpy.cumsum([0, *(len(it) for it in samples)], dtype=numpy.int32)
 
     def lists(values: Any) -> pyarrow.Array:

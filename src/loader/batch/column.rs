@@ -74,6 +74,16 @@ impl Batch {
         }
     }
 
+    /// Offsets of the texts or lists of a column with several ones per sample, for writing. `None`
+    /// if there is no such column, or if it is of another kind.
+    pub(crate) fn column_text_offsets_mut(&mut self, name: &str) -> Option<&mut [i64]> {
+        let plan = self.columns.iter().find(|plan| plan.name() == name && plan.max_texts > 0)?;
+        match &mut self.slot {
+            BatchMemory::Host(slot) => slot.columns_mut().text_offsets_mut(plan.slot),
+            BatchMemory::Device(slot) => slot.host_mut().text_offsets_mut(plan.slot),
+        }
+    }
+
     /// The column with this number, in the order of [`columns`](Self::columns).
     pub(super) fn column_at(&self, number: usize) -> Column<'_> {
         Column { batch: self, plan: &self.columns[number] }
@@ -233,7 +243,7 @@ impl<'batch> Column<'batch> {
     /// columns of the batch.
     pub fn device_ptr(&self) -> Option<u64> {
         match self.copy() {
-            Some((buffer, [values, _])) => Some(buffer.address() + values as u64),
+            Some((buffer, [values, ..])) => Some(buffer.address() + values as u64),
             None => self.buffer().map(DeviceBuffer::address),
         }
     }
@@ -241,8 +251,16 @@ impl<'batch> Column<'batch> {
     /// Address of the [`offsets`](Self::offsets) in device memory. `None` if the column is dense,
     /// or only in host memory.
     pub fn device_offsets_ptr(&self) -> Option<u64> {
-        let (buffer, [_, offsets]) = self.copy().filter(|_| self.is_ragged())?;
+        let (buffer, [_, offsets, _]) = self.copy().filter(|_| self.is_ragged())?;
         Some(buffer.address() + offsets as u64)
+    }
+
+    /// Address of the [`text_offsets`](Self::text_offsets) in device memory. `None` if the column
+    /// does not have several lists per sample, or is only in host memory.
+    pub fn device_text_offsets_ptr(&self) -> Option<u64> {
+        let is_lists = self.kind() == CellKind::Lists;
+        let (buffer, [.., lists]) = self.copy().filter(|_| is_lists)?;
+        Some(buffer.address() + lists as u64)
     }
 
     /// Copies the column to host memory. Waits for the device if the column is in device memory.
@@ -274,9 +292,9 @@ impl<'batch> Column<'batch> {
         }
     }
 
-    /// The copy of a column in host memory: the buffer, and the positions of the values and the
-    /// offsets.
-    fn copy(&self) -> Option<(&'batch DeviceBuffer, [usize; 2])> {
+    /// The copy of a column in host memory: the buffer, and the positions of the values, the
+    /// offsets and the offsets of several lists of a sample.
+    fn copy(&self) -> Option<(&'batch DeviceBuffer, [usize; 3])> {
         match &self.batch.slot {
             BatchMemory::Device(slot) if self.plan.copied => slot.copies()?.of(self.plan.slot),
             _ => None,

@@ -137,13 +137,16 @@ impl Batch {
     /// Annotated objects that are visible in the tensor of the sample at `place`, with boxes in
     /// pixels of the tensor. Empty if the source has no annotations or the sample was replaced by
     /// zeros. Batch operators do not change objects, although a mixed sample also shows objects of
-    /// its partner. Computed on each call, on the calling thread.
+    /// its partner. Computed on each call, on the calling thread. If the chain displaces pixels
+    /// (`elastic`), the displacements are computed again for this. They take 16 bytes per displaced
+    /// pixel during the call, and 8 bytes as long as the objects live. The plan does not count this
+    /// memory.
     ///
     /// # Panics
     ///
     /// If `place` is not below [`len`](Self::len).
     pub fn objects(&self, place: usize) -> Objects {
-        self.samples()[place].objects(&*self.source)
+        self.samples()[place].objects(&*self.source, &self.plan, self.epoch())
     }
 
     /// The loader's source.

@@ -22,6 +22,8 @@ struct Part {
     column: usize,
     values: usize,
     offsets: usize,
+    /// Offsets of several lists of a sample.
+    text_offsets: usize,
 }
 
 impl ColumnCopies {
@@ -35,18 +37,20 @@ impl ColumnCopies {
     ) -> Self {
         let (mut parts, mut end) = (Vec::new(), 0);
         for plan in columns {
-            let Some([values, offsets]) = plan.copy_bytes(samples) else { continue };
-            parts.push(Part { column: plan.slot, values: end, offsets: end + values });
-            end += values + offsets;
+            let Some([values, offsets, lists]) = plan.copy_bytes(samples) else { continue };
+            let (column, text_offsets) = (plan.slot, end + values + offsets);
+            parts.push(Part { column, values: end, offsets: end + values, text_offsets });
+            end = text_offsets + lists;
         }
         Self { upload, buffer, parts }
     }
 
-    /// The buffer, and the positions of the values and the offsets of a column in it. `column` is
-    /// the number of the column in host memory. `None` if it has no copy.
-    pub fn of(&self, column: usize) -> Option<(&DeviceBuffer, [usize; 2])> {
+    /// The buffer, and the positions of the values, the offsets and the offsets of several lists of
+    /// a column in it. `column` is the number of the column in host memory. `None` if it has no
+    /// copy.
+    pub fn of(&self, column: usize) -> Option<(&DeviceBuffer, [usize; 3])> {
         let part = self.parts.iter().find(|part| part.column == column)?;
-        Some((&self.buffer, [part.values, part.offsets]))
+        Some((&self.buffer, [part.values, part.offsets, part.text_offsets]))
     }
 
     /// Enqueues the copies of the first `samples` samples in `stream`.
@@ -55,10 +59,14 @@ impl ColumnCopies {
             |part: &Part| &host.bytes(part.column)[..host.filled_bytes(part.column, samples)];
         let offsets =
             |part: &Part| -> &[u8] { host.offsets(part.column).map_or(&[], bytemuck::cast_slice) };
+        let lists = |part: &Part| -> &[u8] {
+            host.text_offsets(part.column).map_or(&[], bytemuck::cast_slice)
+        };
         let pieces = || {
-            self.parts
-                .iter()
-                .flat_map(|part| [(part.values, values(part)), (part.offsets, offsets(part))])
+            self.parts.iter().flat_map(|part| {
+                let values = (part.values, values(part));
+                [values, (part.offsets, offsets(part)), (part.text_offsets, lists(part))]
+            })
         };
         // The buffer is written before the first copy, because `bytes` waits for copies.
         let bytes = self.upload.bytes()?;

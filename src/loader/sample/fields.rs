@@ -323,7 +323,7 @@ impl FieldReader {
         cell: &mut impl Cell,
     ) -> Result<(), DataError> {
         let Some(meter) = self.meter.as_deref() else { return Ok(()) };
-        let (limit, mut clock) = (self.limit, FieldClock::again(meter));
+        let mut clock = FieldClock::again(meter);
         for (number, column) in self.columns.iter().enumerate() {
             let (Some(written), settings) = (column.written, &column.settings) else { continue };
             let numbers = written.len * column.format.entry_bytes();
@@ -362,7 +362,7 @@ impl FieldReader {
                     )
                     .map_err(|error| column.error(&self.shown[number], error))?,
                 _ => {
-                    let settings = (settings, &column.format, limit);
+                    let settings = (settings, &column.format);
                     let (image, part) = ((header, plan, sample), cell.part(column.slot));
                     let written = masks
                         .make_objects(column.outlines(), settings, image, part)

@@ -5,7 +5,7 @@ use crate::decode::JpegBy;
 use crate::error::Tolerated;
 use crate::geometry::{BoundingBox, Mapping, Orientation, Roi, Size};
 use crate::op::{Blend, Blends, Trace};
-use crate::plan::Route;
+use crate::plan::{Plan, Route};
 use crate::source::Source;
 
 /// Record of one sample of a batch.
@@ -90,13 +90,18 @@ impl SampleRecord {
     }
 
     /// Annotated objects that are visible in the tensor, see
-    /// [`Batch::objects`](crate::loader::Batch::objects). `source` must be the loader's source.
-    pub fn objects(&self, source: &dyn Source) -> Objects {
+    /// [`Batch::objects`](crate::loader::Batch::objects). `source` and `plan` must be those of the
+    /// loader, and `epoch` that of the batch.
+    pub fn objects(&self, source: &dyn Source, plan: &Plan, epoch: u32) -> Objects {
         if !self.outcome.has_image() {
             return Objects::default();
         }
         let (objects, frame) = (source.objects(self.index), source.canvas(self.index).frame);
-        Objects::place(objects, frame, (self.size, self.orientation), self.trace.mapping)
+        let turned = (self.size, self.orientation);
+        let boxes = || Objects::upright_boxes(&objects, frame, turned).collect();
+        let drawn = (epoch, self.index, self.repeat);
+        let map = plan.point_map(drawn, self.size, boxes, self.trace.mapping);
+        Objects::place_by(objects, frame, turned, map)
     }
 }
 

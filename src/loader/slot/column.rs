@@ -168,6 +168,12 @@ impl HostColumns {
         Some(&texts.offsets)
     }
 
+    /// The [`text_offsets`](Self::text_offsets) for writing.
+    pub fn text_offsets_mut(&mut self, column: usize) -> Option<&mut [i64]> {
+        let texts = self.columns[column].lists.as_mut()?.texts.as_mut()?;
+        Some(&mut texts.offsets)
+    }
+
     /// Size of the values of the first `samples` samples in a column, in bytes.
     pub fn filled_bytes(&self, column: usize, samples: usize) -> usize {
         let HostColumn { sample_bytes, lists, .. } = &self.columns[column];

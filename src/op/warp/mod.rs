@@ -31,9 +31,10 @@ pub use starts::START_ENTRIES;
 
 mod blocks;
 mod demand;
+#[cfg(test)]
+mod displaced_tests;
 pub mod field;
 mod floats;
-pub mod inverse;
 mod nearest;
 mod origin_map;
 mod origin_rows;

@@ -27,6 +27,7 @@ impl Settings {
             ("limits.max_side", self.limits.max_side.into()),
             ("limits.max_file_bytes", self.limits.max_file_bytes),
             ("limits.max_field_bytes", self.limits.max_field_bytes),
+            ("limits.max_outline_points", self.limits.max_outline_points),
         ];
         for (key, value) in at_least_one {
             if value == 0 {

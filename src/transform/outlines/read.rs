@@ -8,6 +8,7 @@ use serde::de::{
 
 use super::{Drawing, Objects};
 use crate::annotation::decompress;
+use crate::annotation::polygon::{self, Filler};
 use crate::error::DataError;
 use crate::field::JsonTarget;
 use crate::geometry::Size;
@@ -61,6 +62,7 @@ impl<'de> DeserializeSeed<'de> for Outline<'_, '_> {
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
         self.0.drawing.mask.fill(0);
+        self.0.drawing.points = 0;
         let number = self.0.objects;
         let read = from.deserialize_any(Outline(&mut *self.0));
         read.map_err(|error| D::Error::custom(format!("the outline of object {number}: {error}")))?;
@@ -81,32 +83,35 @@ impl<'de> Visitor<'de> for Outline<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut polygons: A) -> Result<(), A::Error> {
-        while polygons.next_element_seed(Polygon(&mut *self.0))?.is_some() {
-            self.0.drawing.add_polygon();
-        }
+        while polygons.next_element_seed(Polygon(&mut *self.0))?.is_some() {}
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
-        let (mut size, mut has_counts) = (None, false);
+        let (mut size, mut covered) = (None, None);
         while let Some(key) = members.next_key_seed(Key)? {
             match key {
                 Some(Key::SIZE) => size = Some(members.next_value::<[u32; 2]>()?),
                 Some(Key::COUNTS) => {
-                    members.next_value_seed(Counts(&mut self.0.drawing))?;
-                    has_counts = true;
+                    covered = Some(members.next_value_seed(Counts(&mut self.0.drawing))?);
                 }
                 _ => _ = members.next_value::<IgnoredAny>()?,
             }
         }
         let [height, width] = size.ok_or_else(|| A::Error::missing_field("size"))?;
-        if !has_counts {
-            return Err(A::Error::missing_field("counts"));
-        }
+        let covered = covered.ok_or_else(|| A::Error::missing_field("counts"))?;
         let (found, wanted) = (Size::new(width, height), self.0.drawing.size);
         if found != wanted {
             return Err(A::Error::custom(format!(
                 "the run lengths of an object are those of {found} pixels, and its image has {wanted}"
+            )));
+        }
+        // pycocotools leaves the pixels after the last run undefined.
+        if covered != wanted.pixels() {
+            return Err(A::Error::custom(format!(
+                "the run lengths cover {covered} pixels, and the image of {wanted} has {}; their sum \
+                 must be the number of pixels",
+                wanted.pixels()
             )));
         }
         Ok(())
@@ -145,7 +150,7 @@ impl Visitor<'_> for Key {
     }
 }
 
-/// Reads the coordinates of a polygon.
+/// Reads the coordinates of a polygon, and adds it to the mask.
 struct Polygon<'t, 'a>(&'t mut Objects<'a>);
 
 impl<'de> DeserializeSeed<'de> for Polygon<'_, '_> {
@@ -164,17 +169,32 @@ impl<'de> Visitor<'de> for Polygon<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut numbers: A) -> Result<(), A::Error> {
-        self.0.drawing.points.clear();
+        let Objects { drawing: Drawing { size, mask, points }, most_points, .. } = &mut *self.0;
+        let mut filler = Filler::new(*size, mask);
+        let mut here = 0;
         while let Some(x) = coordinate(&mut numbers)? {
             let Some(y) = coordinate(&mut numbers)? else {
-                let len = 2 * self.0.drawing.points.len() + 1;
+                let len = 2 * here + 1;
                 return Err(A::Error::custom(format!(
                     "a polygon has {len} numbers; it must have pairs of x and y"
                 )));
             };
-            let pushed = self.0.drawing.push_point([x, y]);
-            self.0.result(pushed)?;
+            if !polygon::is_near(&[x, y], *size) {
+                let (size, far) = (*size, polygon::far(*size));
+                return Err(A::Error::custom(format!(
+                    "a polygon has the point {:?}, far outside of its {size} image: x and y must \
+                     be between -{far} and {far}",
+                    [x, y]
+                )));
+            }
+            here += 1;
+            *points += 1;
+            // More points are counted for the error of the object, but not drawn.
+            if *points <= *most_points {
+                filler.push([x, y]);
+            }
         }
+        filler.fill();
         Ok(())
     }
 }
@@ -184,25 +204,26 @@ fn coordinate<'de, A: SeqAccess<'de>>(numbers: &mut A) -> Result<Option<f64>, A:
     number.map_err(|error| A::Error::custom(format!("a coordinate of a polygon: {error}")))
 }
 
-/// Reads run lengths, as numbers or in the compressed form of pycocotools.
+/// Reads run lengths, as numbers or in the compressed form of pycocotools. Returns the number of
+/// pixels that they cover.
 struct Counts<'t, 'a>(&'t mut Drawing<'a>);
 
 impl<'de> DeserializeSeed<'de> for Counts<'_, '_> {
-    type Value = ();
+    type Value = u64;
 
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<u64, D::Error> {
         from.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for Counts<'_, '_> {
-    type Value = ();
+    type Value = u64;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("run lengths, or the string of pycocotools")
     }
 
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<u64, E> {
         let (mut at, mut is_inside) = (0, false);
         let size = self.0.size;
         let read = decompress(size, text.as_bytes(), |length| {
@@ -210,15 +231,15 @@ impl<'de> Visitor<'de> for Counts<'_, '_> {
             is_inside = !is_inside;
             Ok(())
         });
-        read.map_err(E::custom)
+        read.map(|()| at).map_err(E::custom)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut lengths: A) -> Result<(), A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut lengths: A) -> Result<u64, A::Error> {
         let (mut at, mut is_inside) = (0, false);
         while let Some(length) = lengths.next_element()? {
             at = self.0.run(at, length, is_inside).map_err(A::Error::custom)?;
             is_inside = !is_inside;
         }
-        Ok(())
+        Ok(at)
     }
 }

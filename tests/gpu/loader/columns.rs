@@ -190,7 +190,14 @@ fn columns_that_follow_the_image_equal_those_of_the_cpu() {
         let right = common::jpeg(number.into(), height, width);
         add(format!("{number:02}.right.jpg"), if number == 11 { b"no image" } else { &right });
         add(format!("{number:02}.seg.png"), if number == 9 { b"no mask" } else { &mask });
-        add(format!("{number:02}.json"), b"{\"boxes\": [[3, 4, 20, 30], [0, 0, 5, 5]]}");
+        let outlines = match number % 4 {
+            0 => "[]",
+            1 => "[[[1,1,30,2,20,35]],null]",
+            _ => "[null,[[3,3,9,9,3,9]],[[0,0,50,0,50,50,0,50]]]",
+        };
+        let boxes = "[[3, 4, 20, 30], [0, 0, 5, 5]]";
+        let text = format!("{{\"boxes\": {boxes}, \"outlines\": {outlines}}}");
+        add(format!("{number:02}.json"), text.as_bytes());
     }
     archive.finish().unwrap();
     drop(archive);
@@ -233,12 +240,16 @@ fn columns_that_follow_the_image_equal_those_of_the_cpu() {
                         ..ColumnSettings::default()
                     },
                     ColumnSettings { default: Some(DefaultValue::List(vec![])), ..points },
+                    ColumnSettings {
+                        field: Some("json:outlines".into()),
+                        ..ColumnSettings::runs("runs")
+                    },
                 ];
             });
             builder.build().unwrap()
         };
         let (mut cpu, mut gpu) = (make(DeviceChoice::Cpu), make(DeviceChoice::Gpu(0)));
-        let mut moved = 0;
+        let (mut moved, mut objects) = (0, 0);
         for _ in 0..2 {
             for (gpu, cpu) in gpu.epoch().zip(cpu.epoch()) {
                 let (gpu, cpu) = (gpu.unwrap(), cpu.unwrap());
@@ -246,13 +257,18 @@ fn columns_that_follow_the_image_equal_those_of_the_cpu() {
                 for (column, expected) in gpu.columns().zip(cpu.columns()) {
                     assert_eq!(format!("{column:?}"), format!("{expected:?}"));
                     assert!(column.to_host().unwrap() == expected.to_host().unwrap(), "{column:?}");
+                    let offsets = |it: Column<'_>| {
+                        [it.offsets(), it.text_offsets()].map(|it| it.map(<[i64]>::to_vec))
+                    };
+                    assert_eq!(offsets(column), offsets(expected));
                     check_copy(column, &gpu);
                 }
                 let [boxes, stored] = ["boxes", "stored"].map(|name| gpu.column(name).unwrap());
+                objects += gpu.column("runs").unwrap().text_offsets().unwrap().len() - 1;
                 moved += usize::from(boxes.to_host().unwrap() != stored.to_host().unwrap());
             }
         }
-        assert!(moved > 0, "{policy:?}");
+        assert!(moved > 0 && objects > 20, "{policy:?} {objects}");
         drop((cpu, gpu));
     }
     assert_eq!(machine.counts().live(), 0);
@@ -346,6 +362,14 @@ fn check_copy(column: Column<'_>, batch: &Batch) {
         let copied = read(address, size_of_val(offsets));
         assert_eq!(bytemuck::cast_slice::<u8, i64>(&copied), offsets);
     }
+    let is_lists = column.kind() == CellKind::Lists;
+    assert_eq!(column.device_text_offsets_ptr().is_some(), is_lists);
+    if let (Some(address), Some(offsets)) =
+        (column.device_text_offsets_ptr(), column.text_offsets())
+    {
+        let copied = read(address, size_of_val(offsets));
+        assert_eq!(bytemuck::cast_slice::<u8, i64>(&copied), offsets);
+    }
 }
 
 /// A column in host memory is exported as a host tensor, also from a batch on the device.
@@ -353,17 +377,19 @@ fn check_copy(column: Column<'_>, batch: &Batch) {
 fn every_column_is_exported_from_its_own_memory() {
     let Some(machine) = machine() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let mut lines = "path,label,text\n".to_string();
+    let mut lines = "path,label,text,outlines\n".to_string();
     for (number, (bytes, label)) in jpegs(4).into_iter().enumerate() {
         std::fs::write(folder.path().join(format!("{number}.jpg")), bytes).unwrap();
-        lines += &format!("{number}.jpg,{label},words\n");
+        lines += &format!("{number}.jpg,{label},words,\"[null,[[1,1,9,2,7,8]]]\"\n");
     }
     let list = folder.path().join("list.csv");
     std::fs::write(&list, lines).unwrap();
     let source = feedwater::source::FileList::open(&list).unwrap();
     let builder = settled(Loader::builder(source, training())).configure(|it| {
         it.targets.classes = Some(9);
-        it.columns = vec![ColumnSettings::text("text")];
+        let field = Some("outlines".into());
+        let runs = ColumnSettings { field, ..ColumnSettings::runs("runs") };
+        it.columns = vec![ColumnSettings::text("text"), runs];
     });
     let mut loader = builder.device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
     let batch = Arc::new(loader.epoch().next().unwrap().unwrap());
@@ -388,6 +414,28 @@ fn every_column_is_exported_from_its_own_memory() {
             Err(error) => assert!(error.to_string().contains("\"text\""), "{error}"),
         }
     }
+    let runs = batch.column("runs").unwrap();
+    for (exported, address, len) in [
+        (
+            dlpack::export_offsets(batch.clone(), "runs", &stream),
+            runs.device_offsets_ptr(),
+            runs.offsets().unwrap().len(),
+        ),
+        (
+            dlpack::export_text_offsets(batch.clone(), "runs", &stream),
+            runs.device_text_offsets_ptr(),
+            runs.text_offsets().unwrap().len(),
+        ),
+    ] {
+        let exported = exported.unwrap();
+        let tensor = exported.tensor();
+        assert_eq!((tensor.data as u64, tensor.device.device_type), (address.unwrap(), 2));
+        // SAFETY: the tensor has one axis, and lives until the end of the scope.
+        assert_eq!((tensor.ndim, unsafe { *tensor.shape } as usize), (1, len));
+    }
+    let error = dlpack::export_text_offsets(batch.clone(), "text", &stream).map(|_| ());
+    let message = error.unwrap_err().to_string();
+    assert!(message.contains("\"text\" does not have several texts or lists"), "{message}");
     let error = dlpack::export_column(batch.clone(), "mask", &stream).map(|_| ()).unwrap_err();
     let message = error.to_string();
     for name in ["mask", "image", "label", "target"] {

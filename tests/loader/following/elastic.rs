@@ -164,6 +164,44 @@ fn a_box_is_around_its_displaced_object() {
     assert!(displaced > 20 && clipped > 2, "{displaced} {clipped}");
 }
 
+/// Displacements that fold the image show an object at several places. All pixels that show it are
+/// in its box.
+#[test]
+fn a_box_contains_all_places_of_its_object_in_a_folded_image() {
+    let boxes: Vec<BoundingBox> = (0..40)
+        .map(|at| BoundingBox::new(f64::from(at * 13 % 90), f64::from(at * 7 % 60), 21.0, 19.0))
+        .collect();
+    let samples = boxes.iter().map(|of| {
+        let inside = |at: u32| {
+            let (x, y) = (f64::from(at % WIDTH) + 0.5, f64::from(at / WIDTH) + 0.5);
+            // Masks round displacements to whole pixels.
+            of.left + 1.0 < x && x < of.right - 1.0 && of.top + 1.0 < y && y < of.bottom - 1.0
+        };
+        let levels: Vec<u8> = (0..WIDTH * HEIGHT).map(|at| inside(at).into()).collect();
+        let mask = png_of_samples(&levels, (WIDTH, HEIGHT), 8, None);
+        (image(|x, _| x), mask, of.xyxy().to_vec())
+    });
+    let operators = ["op = \"elastic\"\nalpha = 200\nsigma = 3.5", WHOLE];
+    let boxes = numbers(ColumnSettings::boxes("moved", BoxFormat::Xyxy));
+    let columns = vec![boxes, ColumnSettings { fill: Some(0.0), ..ColumnSettings::mask("mask") }];
+    let found = batches(builder(annotated(samples), chain(&operators), columns)).unwrap();
+    let mut shown = 0;
+    for batch in &found {
+        let (masks, column) = (batch.column("mask").unwrap(), batch.column("moved").unwrap());
+        for (place, sample) in batch.samples().iter().enumerate() {
+            let mask = masks.sample::<u8>(place).unwrap();
+            let moved: &[f32] = column.sample(place).unwrap();
+            for at in (0..mask.len()).filter(|&at| mask[at] == 1) {
+                let (x, y) = ((at % 120) as f32 + 0.5, (at / 120) as f32 + 0.5);
+                let is_inside = moved[0] <= x && x <= moved[2] && moved[1] <= y && y <= moved[3];
+                assert!(is_inside, "{}: {moved:?} {x} {y}", sample.index);
+                shown += 1;
+            }
+        }
+    }
+    assert!(shown > 5000, "{shown}");
+}
+
 /// Points that displacements move out of the image are not shown, and the limit of warps counts
 /// for each part of the chain between displacements.
 #[test]

@@ -62,6 +62,7 @@ fn outline(seed: &mut u64, size: Size) -> (Option<Segmentation>, Value) {
                 left -= length;
                 lengths.push(length);
             }
+            lengths.push(left);
             let runs = RunLengths::new(size, lengths.clone()).unwrap();
             // The order of the members does not matter.
             let text = json!({"counts": lengths, "other": [1], "size": [size.height, size.width]});
@@ -197,6 +198,14 @@ fn wrong_outlines_fail_their_sample() {
         ("[{\"size\":[6,8]}]", "missing field `counts`"),
         ("[{\"size\":[8,6],\"counts\":[1,2]}]", "those of 6x8 pixels, and its image has 8x6"),
         ("[{\"size\":[6,8],\"counts\":[1,48]}]", "cover more than the 48 pixels"),
+        (
+            "[null,{\"size\":[6,8],\"counts\":[1,46]}]",
+            "of object 1 (counted from 0) cover 47 pixels",
+        ),
+        ("[{\"counts\":\"35\",\"size\":[6,8]}]", "cover 8 pixels, and its image of 8x6 has 48"),
+        ("[{\"size\":[6,8],\"counts\":[]}]", "cover 0 pixels"),
+        ("[[[1,2,129,2,3,3]]]", "must be between -128 and 128"),
+        ("[[[1,2,3,-129,3,3]]]", "must be between -128 and 128"),
         ("[{\"size\":[6,8],\"counts\":\"\\u0001\"}]", "which is not a valid digit"),
         ("[{\"size\":[6,8],\"counts\":[-1]}]", "invalid value"),
         ("[", "is not JSON"),
@@ -218,6 +227,46 @@ fn wrong_outlines_fail_their_sample() {
     let column = ColumnSettings { max_len: Some(1), ..ColumnSettings::instances("runs") };
     let problem = fails(&two, column);
     assert!(problem.contains("has more than 1 objects; raise max_len"), "{problem}");
+}
+
+/// An object has at most `limits.max_outline_points` points in all of its polygons.
+#[test]
+fn objects_with_too_many_points_fail() {
+    let size = Size::new(8, 6);
+    let whole: &[&str] = &["op = \"resize\"\nwidth = 8\nheight = 6"];
+    let square = "[1,1,5,1,5,5,1,5]";
+    let texts =
+        [format!("[[{square}],[{square},{square},[1,1]]]"), format!("[[{square},{square}]]")];
+    let made = |most: u64| {
+        let column =
+            ColumnSettings { field: Some("outlines".into()), ..ColumnSettings::runs("runs") };
+        let images = vec![vec![]; 2];
+        let builder = loader(&[size; 2], texts.to_vec(), images, whole, vec![column]);
+        builder.configure(move |it| it.limits.max_outline_points = most)
+    };
+    assert!(batches(made(9)).is_ok());
+    let problem = problem(made(8));
+    let words = "an object (number 1, counted from 0) whose polygons have 9 points";
+    assert!(problem.contains(words), "{problem}");
+    assert!(problem.contains("limits.max_outline_points is 8"), "{problem}");
+}
+
+/// The time of a polygon depends on the columns that its edges cross, and not on their length.
+/// A trace of these edges would visit 20 billion points.
+#[test]
+fn long_edges_cost_what_they_cross() {
+    let size = Size::new(4, 3000);
+    let whole: &[&str] = &["op = \"resize\"\nwidth = 4\nheight = 300"];
+    let points: Vec<f64> = (0..65_536)
+        .flat_map(|at| [f64::from(at % 4), if at % 2 == 0 { -24e3 } else { 24e3 }])
+        .collect();
+    let text = json!([[points]]).to_string();
+    let column =
+        ColumnSettings { field: Some("outlines".into()), ..ColumnSettings::instances("runs") };
+    let builder = loader(&[size], vec![text], vec![vec![]], whole, vec![column]);
+    let batch =
+        batches(builder.configure(|it| it.limits.max_field_bytes = 4 << 20)).unwrap().remove(0);
+    assert_eq!(batch.column("runs").unwrap().offsets().unwrap(), [0, 1]);
 }
 
 /// A sample without outlines has the default, and a failed sample has no objects.

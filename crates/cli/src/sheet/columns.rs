@@ -1,8 +1,7 @@
-//! Columns on a contact sheet: masks, boxes, points and texts.
+//! Columns on a contact sheet: boxes, points and texts.
 
 use feedwater::loader::Batch;
 use feedwater::plan::{CellKind, ColumnKind, ColumnSettings, Plan};
-use feedwater::{ElementType, Result};
 
 use super::object::{Object, colour};
 
@@ -11,24 +10,6 @@ const MAX_CHARACTERS: usize = 120;
 
 /// Half of the side of the square around a point, in pixels.
 const HALF_SIDE: f32 = 2.0;
-
-/// Numbers of the first mask with one number per pixel that follows the view with this number, or
-/// the main chain. Integers are modulo 256. Floats are first truncated, and negative ones are 0.
-pub fn masks(plan: &Plan, batch: &Batch, view: Option<usize>) -> Result<Option<Vec<u8>>> {
-    let mut masks =
-        following(plan, view).filter(|it| it.kind == ColumnKind::Mask && it.one_hot.is_none());
-    let Some(column) = masks.next().and_then(|it| batch.column(&it.name)) else { return Ok(None) };
-    let bytes = column.to_host()?;
-    Ok(Some(match column.element_type() {
-        ElementType::I64 => {
-            bytes.as_chunks().0.iter().map(|it| i64::from_ne_bytes(*it) as u8).collect()
-        }
-        ElementType::F32 => {
-            bytes.as_chunks().0.iter().map(|it| f32::from_ne_bytes(*it) as u32 as u8).collect()
-        }
-        _ => bytes,
-    }))
-}
 
 /// Boxes and points of a sample that follow a view, or the main chain. Each column has a colour.
 pub fn objects(plan: &Plan, batch: &Batch, (place, view): (usize, Option<usize>)) -> Vec<Object> {
@@ -76,13 +57,14 @@ pub fn texts(batch: &Batch, place: usize) -> impl Iterator<Item = String> {
 }
 
 /// Columns that follow the view with this number, or the main chain.
-fn following(plan: &Plan, view: Option<usize>) -> impl Iterator<Item = &ColumnSettings> {
+pub(super) fn following(plan: &Plan, view: Option<usize>) -> impl Iterator<Item = &ColumnSettings> {
     let followed = move |column: &ColumnSettings| {
         let like = column.like.as_ref();
         like.and_then(|like| plan.views.iter().position(|view| view.name == *like))
     };
     let columns = plan.settings.columns.iter().filter(|column| {
-        matches!(column.kind, ColumnKind::Mask | ColumnKind::Points | ColumnKind::Boxes)
+        use ColumnKind::{Boxes, Instances, Mask, Points, Runs};
+        matches!(column.kind, Mask | Points | Boxes | Instances | Runs)
     });
     columns.filter(move |column| followed(column) == view)
 }

@@ -332,3 +332,51 @@ fn dump_writes_every_column() {
         "{told}"
     );
 }
+
+/// Masks of pixels, one-hot masks, masks of objects and run lengths of the same pixels are drawn in
+/// the same way.
+#[test]
+fn sheets_show_all_kinds_of_masks() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path();
+    fs::create_dir_all(path.join("data/cat")).unwrap();
+    let file = |name: &str, bytes: &[u8]| fs::write(path.join("data/cat").join(name), bytes);
+    let inside = |at: usize| (4..20).contains(&(at % 40)) && (5..25).contains(&(at / 40));
+    for number in 0..2 {
+        file(&format!("{number}.ppm"), &[b"P6 40 30 255\n", &[90; 3600][..]].concat()).unwrap();
+        let mask: Vec<u8> = (0..1200).map(|at| u8::from(inside(at))).collect();
+        file(&format!("{number}.pgm"), &[b"P5 40 30 255\n", &mask[..]].concat()).unwrap();
+        file(&format!("{number}.json"), b"[[[4,5,20,5,20,25,4,25]],null]").unwrap();
+    }
+    let sheet = |name: &str, column: &str| {
+        let text = format!(
+            "[source]\ndirectory = \"data\"\nextensions = [\"ppm\"]\n\
+             [source.side_files]\nmask = \"{{folder}}/{{stem}}.pgm\"\n\
+             outlines = \"{{folder}}/{{stem}}.json\"\n\
+             [[chain]]\nop = \"center_crop\"\nwidth = 30\nheight = 28\n\
+             [loader]\nbatch_size = 2\n{column}"
+        );
+        fs::write(path.join("masks.toml"), text).unwrap();
+        done(path, &["dump", "masks.toml", "--device", "cpu", "--out", name]);
+        let mut sheets = fs::read_dir(path.join(name)).unwrap().map(|it| it.unwrap().path());
+        let sheet = sheets.find(|it| it.extension().is_some_and(|it| it == "png")).unwrap();
+        fs::read(sheet).unwrap()
+    };
+    let plain = sheet("plain", "");
+    let mask = "[[column]]\nname = \"m\"\nfield = \"mask\"\nkind = \"mask\"\n";
+    let expected = sheet("mask", mask);
+    assert!(plain != expected);
+    let outlines =
+        |kind: &str| format!("[[column]]\nname = \"m\"\nfield = \"outlines\"\nkind = \"{kind}\"\n");
+    for (name, column) in [
+        ("one_hot", format!("{mask}one_hot = 3\n")),
+        (
+            "one_hot_nhwc",
+            format!("{mask}one_hot = 2\ndtype = \"f16\"\n[output]\nlayout = \"nhwc\"\n"),
+        ),
+        ("instances", outlines("instances")),
+        ("runs", outlines("runs")),
+    ] {
+        assert!(sheet(name, &column) == expected, "{name}");
+    }
+}

@@ -1,9 +1,9 @@
 //! Positions in displaced images, in both directions. Points and boxes follow their image by them.
 
-use crate::geometry::Size;
+use super::{BoundingBox, Size};
 
-/// Displacements of all pixels of an image, as [`Field::append`](super::field::Field::append)
-/// writes them. Coordinates are edges of pixels: the centre of the first pixel is at 0.5.
+/// Displacements of all pixels of an image, from which the operator `elastic` reads its result.
+/// Coordinates are edges of pixels: the centre of the first pixel is at 0.5.
 #[derive(Clone, Copy, Debug)]
 pub struct Displaced<'a> {
     /// Displacements (x, y) in units of 1/65536 pixel, row by row.
@@ -61,6 +61,85 @@ impl<'a> Displaced<'a> {
         let mut cells = self.cells(wanted).map(|cell| self.refined(cell, wanted));
         let found = cells.find(|&at| is_small(self.error(at, wanted)));
         found.unwrap_or(nearest)
+    }
+
+    /// Largest displacements of all pixels on each axis, in pixels.
+    pub fn reach(&self) -> [f64; 2] {
+        let largest = self.pairs.iter().fold([0; 2], |most, pair| {
+            [0, 1].map(|axis| pair[axis].unsigned_abs().max(most[axis]))
+        });
+        largest.map(|it| f64::from(it) / 65536.0)
+    }
+
+    /// Smallest box around the positions at which the output shows a place of the box `of` of the
+    /// input. `None` if there is no such position.
+    ///
+    /// These positions are the [targets](Self::target) of the corners, and all positions with a
+    /// [source](Self::source) in the box on the lines through the centres of pixels: each row and
+    /// each column of centres. So the box contains the centre of every pixel that shows a place of
+    /// `of`, also if the field folds the image. Positions between the lines do not count. The lines
+    /// do not end at the edges of the image, so the box may extend beyond them. `reach` is
+    /// [`reach`](Self::reach).
+    pub fn bounding_box(&self, of: &BoundingBox, reach: [f64; 2]) -> Option<BoundingBox> {
+        let mut bounds = Bounds::NONE;
+        for y in [of.top, of.bottom] {
+            for x in [of.left, of.right] {
+                let at = self.target(x, y);
+                if is_small(self.error(at, (x, y))) {
+                    bounds.add(at);
+                }
+            }
+        }
+        let columns = Lines::new([of.left, of.right], reach[0], self.size.width);
+        let rows = Lines::new([of.top, of.bottom], reach[1], self.size.height);
+        for row in rows.numbers() {
+            let y = rows.at(row);
+            let is_row = (0..i64::from(self.size.height)).contains(&row);
+            let mut column = columns.first;
+            while column <= columns.last {
+                let x = columns.at(column);
+                // Lines within the bounds do not change them.
+                if bounds.contains((x, y)) && bounds.contains((x, rows.at(row + 1))) {
+                    let next = columns.last_before(bounds.0.right);
+                    if next > column {
+                        column = next;
+                        continue;
+                    }
+                }
+                if is_row {
+                    self.add_line([(x, y), (columns.at(column + 1), y)], of, &mut bounds);
+                }
+                if (0..i64::from(self.size.width)).contains(&column) {
+                    self.add_line([(x, y), (x, rows.at(row + 1))], of, &mut bounds);
+                }
+                column += 1;
+            }
+        }
+        bounds.found()
+    }
+
+    /// Adds the part of a line between neighbouring centres whose source lies in a box. On such a
+    /// line, the source is a linear function.
+    fn add_line(&self, ends: [(f64, f64); 2], of: &BoundingBox, bounds: &mut Bounds) {
+        let [from, to] = ends;
+        let [(ax, ay), (bx, by)] = ends.map(|(x, y)| self.source(x, y));
+        let (mut first, mut last) = (0.0_f64, 1.0_f64);
+        for (a, b, low, high) in [(ax, bx, of.left, of.right), (ay, by, of.top, of.bottom)] {
+            if a == b {
+                if a < low || a > high {
+                    return;
+                }
+                continue;
+            }
+            let (enters, leaves) = ((low - a) / (b - a), (high - a) / (b - a));
+            first = first.max(enters.min(leaves));
+            last = last.min(enters.max(leaves));
+        }
+        if first <= last {
+            for part in [first, last] {
+                bounds.add((from.0 + (to.0 - from.0) * part, from.1 + (to.1 - from.1) * part));
+            }
+        }
     }
 
     /// Middles of the cells of four pixel centres whose sources lie on both sides of a point on
@@ -160,6 +239,77 @@ impl<'a> Displaced<'a> {
     }
 }
 
+/// Smallest box around points.
+struct Bounds(BoundingBox);
+
+impl Bounds {
+    const NONE: Self = Self(BoundingBox {
+        left: f64::INFINITY,
+        top: f64::INFINITY,
+        right: f64::NEG_INFINITY,
+        bottom: f64::NEG_INFINITY,
+    });
+
+    fn add(&mut self, (x, y): (f64, f64)) {
+        let BoundingBox { left, top, right, bottom } = &mut self.0;
+        (*left, *right) = (left.min(x), right.max(x));
+        (*top, *bottom) = (top.min(y), bottom.max(y));
+    }
+
+    fn contains(&self, (x, y): (f64, f64)) -> bool {
+        let BoundingBox { left, top, right, bottom } = self.0;
+        left <= x && x <= right && top <= y && y <= bottom
+    }
+
+    fn found(self) -> Option<BoundingBox> {
+        (self.0.left <= self.0.right).then_some(self.0)
+    }
+}
+
+/// Lines through the centres of the columns or rows of an image that may show a part of a box. One
+/// more line before the first centre and one after the last centre stand for the outside of the
+/// image.
+struct Lines {
+    /// Number of the first and of the last line. Line 0 is that of the first centre.
+    first: i64,
+    last: i64,
+    /// Number of lines in the image.
+    len: i64,
+    /// Positions of the lines outside of the image.
+    outer: [f64; 2],
+}
+
+impl Lines {
+    fn new(edges: [f64; 2], reach: f64, len: u32) -> Self {
+        let len = i64::from(len);
+        let (low, high) = (edges[0] - reach - 1.0, edges[1] + reach + 1.0);
+        Self {
+            first: ((low - 0.5).floor() as i64).clamp(-1, len - 1),
+            last: ((high - 0.5).ceil() as i64).clamp(-1, len - 1),
+            len,
+            outer: [low.min(-0.5), high.max(len as f64 + 0.5)],
+        }
+    }
+
+    /// Numbers of the lines at which a cell begins.
+    fn numbers(&self) -> impl Iterator<Item = i64> {
+        self.first..=self.last
+    }
+
+    fn at(&self, number: i64) -> f64 {
+        match number {
+            -1 => self.outer[0],
+            _ if number == self.len => self.outer[1],
+            _ => number as f64 + 0.5,
+        }
+    }
+
+    /// Last line in the image at or before a position.
+    fn last_before(&self, at: f64) -> i64 {
+        ((at - 0.5).floor() as i64).min(self.len - 1)
+    }
+}
+
 fn pixels(displacement: i32) -> f64 {
     f64::from(displacement) / 65536.0
 }
@@ -170,81 +320,4 @@ fn squared((x, y): (f64, f64)) -> f64 {
 
 fn is_small((x, y): (f64, f64)) -> bool {
     x.abs() <= TOLERANCE && y.abs() <= TOLERANCE
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::op::warp::field::{Field, Smoothness};
-
-    fn table(size: Size, alpha: f64, sigma: f64, key: u32) -> Vec<i32> {
-        let smoothness = Smoothness { alpha: [alpha; 2], sigma: [sigma; 2] };
-        let mut table = Vec::new();
-        Field { smoothness, key: [key, 3] }.append(size, &mut table);
-        table
-    }
-
-    /// Points whose source is `(x, y)` map back to positions with the same source, also if the
-    /// field is so strong that the fixed-point iteration does not converge.
-    #[test]
-    fn a_target_has_its_point_as_source() {
-        let mut searched = 0;
-        for (width, height) in [(1, 1), (2, 1), (1, 3), (33, 5), (64, 48)] {
-            for (alpha, sigma) in [(50.0, 5.0), (200.0, 5.0), (40.0, 2.0), (400.0, 9.0)] {
-                for key in 0..4 {
-                    let size = Size::new(width, height);
-                    let table = table(size, alpha, sigma, key);
-                    let field = Displaced::new(&table, size);
-                    for number in 0..60_u32 {
-                        let part = |by: u32| f64::from(number * by % 101) / 101.0;
-                        let of = (part(37) * f64::from(width), part(53) * f64::from(height));
-                        let (x, y) = field.source(of.0, of.1);
-                        let at = field.target(x, y);
-                        let error = field.error(at, (x, y));
-                        assert!(is_small(error), "{size} {alpha} {sigma} {of:?}: {error:?}");
-                        // The first steps of the fixed-point iteration alone do not suffice.
-                        let mut first = (x, y);
-                        for _ in 0..STEPS {
-                            let error = field.error(first, (x, y));
-                            first = (first.0 + error.0, first.1 + error.1);
-                        }
-                        searched += usize::from(!is_small(field.error(first, (x, y))));
-                    }
-                }
-            }
-        }
-        assert!(searched > 20, "{searched}");
-    }
-
-    /// At the centres of pixels, the source is the one that the pixels are read from.
-    #[test]
-    fn sources_of_pixel_centres_are_the_displacements() {
-        let size = Size::new(9, 7);
-        let table = table(size, 90.0, 1.0, 5);
-        let field = Displaced::new(&table, size);
-        for (at, pair) in (0..).zip(table.as_chunks::<2>().0) {
-            let (x, y) = (f64::from(at % 9) + 0.5, f64::from(at / 9) + 0.5);
-            let expected = (x + pixels(pair[0]), y + pixels(pair[1]));
-            assert_eq!(field.source(x, y), expected);
-        }
-        let nan = field.target(f64::NAN, 1.0);
-        assert!(nan.0.is_nan() && nan.1 == 1.0);
-        assert_eq!(field.target(f64::INFINITY, 1.0), (f64::INFINITY, 1.0));
-    }
-
-    /// Noise without a blur tears the image. The result is then a position whose source is at most
-    /// one displacement away.
-    #[test]
-    fn a_torn_image_gives_the_nearest_position() {
-        let size = Size::new(30, 20);
-        let table = table(size, 8.0, 0.0, 1);
-        let field = Displaced::new(&table, size);
-        for number in 0..200 {
-            let of = (f64::from(number % 30) + 0.3, f64::from(number / 30 * 3) + 0.9);
-            let at = field.target(of.0, of.1);
-            let (x, y) = field.error(at, of);
-            let pixel = field.error(field.nearest_pixel(of), of);
-            assert!(squared((x, y)) <= squared(pixel) + TOLERANCE, "{of:?}");
-        }
-    }
 }
