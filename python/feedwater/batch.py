@@ -314,6 +314,9 @@ class Batch:
 
     def _labels(self, framework: Framework) -> Any:
         """The labels as an array or tensor of a framework."""
+        if framework == "torch" and (labels := self._numbers.get("label")) is not None:
+            # They are on the device already. The copy there does not keep the memory of the batch.
+            return labels.torch().clone()
         return self._converted(self._inner.label_bytes(), "i64", [len(self)], framework)
 
     def _targets(self, framework: Framework) -> Any:
@@ -369,11 +372,10 @@ class Batch:
             import torch
 
             images = self.torch()
-            if self.classes > 0:
-                targets = torch.frombuffer(self._inner.soft_target_bytes(), dtype=torch.float32)
-                targets = targets.reshape(len(self), self.classes)
-            else:
-                targets = torch.frombuffer(self._inner.label_bytes(), dtype=torch.int64)
+            if self.classes == 0:
+                return images, self._labels("torch")
+            targets = torch.frombuffer(self._inner.soft_target_bytes(), dtype=torch.float32)
+            targets = targets.reshape(len(self), self.classes)
             return images, targets if self._inner.device[0] == CPU else targets.to(images.device, non_blocking=True)
         if framework == "jax":
             import jax

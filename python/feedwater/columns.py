@@ -364,7 +364,8 @@ def image(
     """A column with an output of another image of the sample, such as the second image of a pair.
 
     * ``field``: field of the source with the file of the image, or an array (a ``.npy`` or ``.npz`` file, or in :func:`feedwater.samples`):
-      bytes ``[height, width, 3]``, or what ``pixels`` permits. A sample whose image is missing or damaged fails.
+      ``[height, width]``, ``[height, width, channels]`` or ``[channels, height, width]``, of bytes, or of numbers that ``pixels`` permits. A
+      sample whose image is missing or damaged fails.
     * ``transform``, ``count``, ``dtype``: as for :func:`view`.
     * ``pixels``: pixel format of the decoded image: ``"u8x3"`` (default), ``"u8"``, ``"u8x4"``, ``"u16"``, ``"u16x3"``, ``"f32"`` or
       ``"f32x3"``, as for :class:`feedwater.Decode`.

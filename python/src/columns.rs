@@ -146,6 +146,9 @@ impl Content {
     }
 }
 
+/// Name of the column of the labels.
+const LABEL: &str = "label";
+
 /// Name of the column of the images.
 pub const IMAGE: &str = "image";
 
@@ -165,10 +168,15 @@ pub fn column_sizes(plan: &Plan) -> Vec<(String, usize)> {
     column_names(plan).into_iter().map(size).collect()
 }
 
-/// The columns of numbers that are made from fields, without masks.
+/// The columns of numbers that are made from fields, without masks, and the labels if the batch is
+/// on a device. Labels in host memory are copied instead.
 pub fn number_columns(batch: &feedwater::Batch) -> Vec<Numbers> {
     let plan = batch.plan();
+    let on_device = batch.stream().is_some();
     let is_other = |name: &str| {
+        if name == LABEL {
+            return on_device;
+        }
         let settings = plan.settings.columns.iter().find(|it| it.name == name);
         settings.is_some_and(|it| it.kind != ColumnKind::Mask)
     };

@@ -4,6 +4,7 @@ a Ray cluster."""
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,16 @@ import threading
 
 import numpy
 import pytest
+
+SOURCES = pathlib.Path(__file__).parents[2] / "tests" / "simulated"
+COMPILER = os.environ.get("CXX", "c++")
+#: For each environment variable that names a library, in the order of building: source file, library, libraries to link.
+LIBRARIES = {
+    "FEEDWATER_LIBCUDA": ("cuda.cpp", "libcuda.so", []),
+    "FEEDWATER_LIBNVRTC": ("nvrtc.cpp", "libnvrtc.so", []),
+    "FEEDWATER_LIBNVJPEG": ("nvjpeg.cpp", "libnvjpeg.so", ["-lcuda"]),
+    "FEEDWATER_LIBNVML": ("nvml.cpp", "libnvidia-ml.so", ["-lcuda"]),
+}
 
 
 def write_image(path, pixels):
@@ -113,3 +124,18 @@ def _classes(root, **size):
         name.parent.mkdir(parents=True, exist_ok=True)
         write_image(name, pixels_of(index, **size))
     return root
+
+
+@pytest.fixture(scope="session")
+def simulated(tmp_path_factory):
+    """Environment variables of a process with a simulated GPU, whose kernels run on the CPU."""
+    if shutil.which(COMPILER) is None:
+        pytest.skip(f"the C++ compiler {COMPILER} is not installed")
+    built = tmp_path_factory.mktemp("simulated")
+    variables = {"FEEDWATER_CACHE": str(built / "kernels")}
+    for variable, (source, library, linked) in LIBRARIES.items():
+        command = [COMPILER, "-std=c++17", "-fPIC", "-shared", "-fvisibility=hidden", f"-Wl,-soname,{library}", "-o", str(built / library)]
+        command += [str(SOURCES / source), f"-L{built}", "-Wl,-rpath,$ORIGIN", *linked, "-ldl"]
+        subprocess.run(command, check=True)
+        variables[variable] = str(built / library)
+    return variables

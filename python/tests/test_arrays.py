@@ -1,5 +1,6 @@
 """Tests of arrays as images and fields of `fw.samples`: their bytes, their memory and their errors."""
 
+import json
 import tracemalloc
 
 import feedwater as fw
@@ -273,3 +274,126 @@ def test_numbers_that_the_pixels_cannot_have_are_named(array, pixels, words):
         read([array], decode=fw.Decode(pixels=pixels))
     with pytest.raises(fw.errors.SampleError, match=f"the field .a..*{words}"):
         read([{"image": b"P5 1 1 255\n?", "a": array}], columns={"a": fw.image("a", SMALL, pixels=pixels)})
+
+
+IMAGE = b"P6 8 8 255\n" + bytes(range(192))
+
+
+@pytest.mark.parametrize(
+    ("value", "column", "words"),
+    [
+        ([[1] * 15], fw.points("a", shape=15), r"set shape = \[2\] or \[3\], or \[5, 3\] for 5 points per entry"),
+        ([[1] * 8], fw.points("a", shape=8), r"or \[4, 2\] for 4 points"),
+        (3, fw.array(field="a", shape=(1,)), r"the number 3, but the column takes f32 of shape \[1\]; remove shape for one number"),
+        (numpy.zeros((8, 8), ">f4"), fw.mask("a"), r"field .a. .*is an array of floats \(<f4\); a mask of an array has integers from 0 to 65535: convert"),
+        (numpy.zeros((8, 8), "u1"), fw.mask("a", one_hot=3, dtype="i64"), "is i64, but masks with one_hot may have f32, f16, bf16, u8; remove one_hot"),
+        (numpy.zeros((8, 8), "u1"), fw.mask("a", like="v"), "is .v., but there are no views; remove like to follow .image."),
+        (1, fw.view(SMALL, like="v"), "is .v., but there is no such view; there is no other view, so remove like"),
+        ([[[1, 2, 3, 4, 5, 6]], [1, 2, 3, 4, 5, 6]], fw.runs("a"), r"field .a. .*: the outline of object 1: .*integer `1`.*as in \[\[x, y"),
+        ([[[1, 2, 3, 4, None, 6]]], fw.runs("a"), "the outline of object 0: a coordinate of a polygon: .*null"),
+    ],
+)
+def test_wrong_columns_are_explained(value, column, words):
+    with pytest.raises(fw.Error, match=words):
+        read([{"image": IMAGE, "a": value}], columns={"b": column})
+
+
+@pytest.mark.parametrize(
+    ("outline", "words"),
+    [
+        ([1, 2, 3, 4, 5, 6], r"annotation 77: a polygon is 1; it must be a list of x and y in turn, in a list of polygons: \[\[x, y"),
+        ([[1, 2, 3, 4, None, 6]], "annotation 77: coordinate 4 of a polygon is null"),
+        ([[1, 2, 3, 4, "5", 6]], "annotation 77: coordinate 4 of a polygon is .5."),
+        ([None, [1, 2, 3, 4, 5, 6]], "annotation 77: a polygon is null"),
+    ],
+)
+def test_wrong_polygons_of_coco_are_explained(outline, words, tmp_path):
+    (tmp_path / "a.ppm").write_bytes(IMAGE)
+    annotation = {"id": 77, "image_id": 1, "category_id": 1, "bbox": [0, 0, 4, 4], "area": 1, "iscrowd": 0, "segmentation": outline}
+    images = [{"id": 1, "file_name": "a.ppm", "width": 8, "height": 8}]
+    (tmp_path / "a.json").write_text(json.dumps({"images": images, "categories": [{"id": 1, "name": "x"}], "annotations": [annotation]}))
+    with pytest.raises(fw.errors.ConfigError, match=words):
+        fw.Loader(fw.coco(tmp_path / "a.json", images=tmp_path), SMALL, batch_size=1, framework="batch", device="cpu")
+
+
+def test_erasing_of_alpha_names_its_mode():
+    chain = [*SMALL, ops.Normalize(mean=0.5, std=0.5), ops.RandomErasing(mode="pixel")]
+    with pytest.raises(fw.errors.ConfigError, match='set mode = "const", remove it, or decode to u8x3'):
+        read([IMAGE], transform=chain, decode=fw.Decode(pixels="u8x4"))
+
+
+def test_the_second_source_of_a_join_needs_no_images():
+    first = [{"image": IMAGE, "id": number} for number in range(3)]
+    for second in [
+        [{"id": number, "name": f"no. {number}"} for number in (2, 0, 1)],
+        [{"image": None, "id": number, "name": f"no. {number}"} for number in (2, 0, 1)],
+        [(None, None, {"id": number, "name": f"no. {number}"}) for number in (2, 0, 1)],
+    ]:
+        source = fw.samples(first).join(fw.samples(second), key="id")
+        (batch,) = fw.Loader(source, SMALL, batch_size=3, framework="numpy", device="cpu", epochs=1, columns={"name": fw.text()})
+        assert batch["name"] == ["no. 0", "no. 1", "no. 2"]
+    # As images, such items are errors.
+    with pytest.raises(fw.errors.SampleError, match="without the key .image.") as error:
+        read([{"id": 1, "name": "a"}], columns={"name": fw.text()})
+    assert isinstance(error.value.__cause__, TypeError)
+
+
+def test_a_field_with_the_name_of_the_own_key_is_a_key(tmp_path):
+    (tmp_path / "a.csv").write_text("__key__,path,name\n1,x.ppm,one\n0,x.ppm,zero\n")
+    (tmp_path / "x.ppm").write_bytes(IMAGE)
+    source = fw.samples([{"image": IMAGE, "id": number} for number in range(2)])
+    source = source.join(fw.file_list(tmp_path / "a.csv", label=""), key="id", other_key="__key__", prefix="b.")
+    (batch,) = fw.Loader(source, SMALL, batch_size=2, framework="numpy", device="cpu", epochs=1, columns={"name": fw.text("b.name")})
+    assert batch["name"] == ["zero", "one"]
+
+
+@pytest.mark.parametrize(
+    ("blend", "one_hot"),
+    [(ops.Mixup(alpha=1.0), 3), (ops.CutMix(alpha=1.0), 3), (ops.CutMix(alpha=1.0), None), (ops.MixupOrCutMix(mixup_alpha=1.0, cutmix_alpha=1.0), 3)],
+)
+def test_masks_are_mixed_without_labels(blend, one_hot):
+    random = numpy.random.default_rng(6)
+    items = [{"image": random.integers(0, 256, (8, 8, 3), "u1"), "a": random.integers(0, 3, (8, 8), "u1")} for _ in range(8)]
+    settings = {"columns": {"a": fw.mask(one_hot=one_hot)}, "batch_operators": [blend], "seed": 5}
+    without = read(items, **settings)
+    labelled = read([{**item, "label": 0} for item in items], classes=1, **settings)
+    plain = read(items, columns=settings["columns"])
+    assert set(without) == {"image", "label", "a"} and (without["label"] == -1).all()
+    for name in ("image", "a"):
+        numpy.testing.assert_array_equal(without[name], labelled[name])
+        assert (without[name] != plain[name]).any()
+    # Labels would not be mixed.
+    with pytest.raises(fw.errors.SampleError, match="the label is 0, but without targets.classes .* mixes only images and masks; set targets.classes"):
+        read([{**item, "label": 0} for item in items], **settings)
+    with pytest.raises(fw.errors.ConfigError, match="targets.classes"):
+        read(items, batch_operators=[blend])
+
+
+def order(**settings):
+    """The order of samples, by their only pixel."""
+    columns = settings.pop("columns")
+    items = [b"P5 1 1 255\n" + bytes([number]) for number in range(200)]
+    loader = fw.Loader(fw.samples(items), columns=columns, batch_size=200, framework="batch", device="cpu", epochs=1, **settings)
+    (batch,) = loader.batches()
+    return list(batch.indices)
+
+
+def test_a_loader_of_views_shuffles_if_the_recipe_of_a_view_does(caplog):
+    train, evaluation, plain = fw.train_recipe(8), fw.eval_recipe(8), SMALL
+    in_order = list(range(200))
+    for views in [[train], [plain, train], [evaluation, train]]:
+        columns = {f"v{number}": fw.view(transform) for number, transform in enumerate(views)}
+        assert sorted(order(columns=columns)) == in_order != order(columns=columns)
+        assert order(columns=columns, shuffle=False) == in_order
+        assert order(columns=columns, loader=fw.LoaderSettings(shuffle=False)) == in_order
+    for views in [[plain], [evaluation], [plain, evaluation]]:
+        columns = {f"v{number}": fw.view(transform) for number, transform in enumerate(views)}
+        assert order(columns=columns) == in_order
+    assert not caplog.records
+    # The chain of the loader determines the order, and the loader warns.
+    assert order(columns={"v": fw.view(train)}, transform=SMALL) == in_order
+    assert "the recipe of the view 'v' shuffles" in caplog.text
+    caplog.clear()
+    assert order(columns={"v": fw.view(train)}, transform=train) != in_order
+    assert order(columns={"v": fw.view(train)}, transform=SMALL, shuffle=False) == in_order
+    assert not caplog.records

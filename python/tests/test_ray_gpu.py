@@ -1,9 +1,6 @@
 """Tests of read tasks on the simulated GPU of `tests/simulated/`, whose kernels run on the CPU. These tests have not run
 on a real GPU."""
 
-import os
-import pathlib
-import shutil
 import subprocess
 import sys
 
@@ -15,31 +12,6 @@ pytest.importorskip("pyarrow")
 
 import feedwater as fw  # noqa: E402
 from ray_helpers import RANDOM, SETTINGS, check, loaded  # noqa: E402
-
-SOURCES = pathlib.Path(__file__).parents[2] / "tests" / "simulated"
-COMPILER = os.environ.get("CXX", "c++")
-#: For each environment variable that names a library, in the order of building: source file, library, libraries to link.
-LIBRARIES = {
-    "FEEDWATER_LIBCUDA": ("cuda.cpp", "libcuda.so", []),
-    "FEEDWATER_LIBNVRTC": ("nvrtc.cpp", "libnvrtc.so", []),
-    "FEEDWATER_LIBNVJPEG": ("nvjpeg.cpp", "libnvjpeg.so", ["-lcuda"]),
-    "FEEDWATER_LIBNVML": ("nvml.cpp", "libnvidia-ml.so", ["-lcuda"]),
-}
-
-
-@pytest.fixture(scope="module")
-def simulated(tmp_path_factory):
-    """Environment variables for workers with a simulated GPU."""
-    if shutil.which(COMPILER) is None:
-        pytest.skip(f"the C++ compiler {COMPILER} is not installed")
-    built = tmp_path_factory.mktemp("simulated")
-    variables = {"FEEDWATER_CACHE": str(built / "kernels")}
-    for variable, (source, library, linked) in LIBRARIES.items():
-        command = [COMPILER, "-std=c++17", "-fPIC", "-shared", "-fvisibility=hidden", f"-Wl,-soname,{library}", "-o", str(built / library)]
-        command += [str(SOURCES / source), f"-L{built}", "-Wl,-rpath,$ORIGIN", *linked, "-ldl"]
-        subprocess.run(command, check=True)
-        variables[variable] = str(built / library)
-    return variables
 
 
 def test_rows_of_a_gpu_are_those_of_one_loader(cluster, many, simulated, tmp_path):

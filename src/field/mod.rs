@@ -59,8 +59,8 @@ pub enum FieldValue<'a> {
     /// array, whose shape must be as for [`Tensor`](Self::Tensor). Masks and images of fields may
     /// be arrays too. A column of bytes takes the file. An empty file is a missing value.
     Npy(&'a [u8]),
-    /// An array of numbers in memory, stored like a file `.npy`. A column of bytes does not take it.
-    /// Other columns take it like [`Npy`](Self::Npy).
+    /// An array of numbers in memory, stored like a file `.npy`. A column of bytes does not take
+    /// it. Other columns take it like [`Npy`](Self::Npy).
     Array(&'a [u8]),
     /// An archive in NumPy's format `.npz`. A column of numbers, a mask or an image takes the array
     /// that the path of the column names, or the only array. A column of bytes takes the archive.

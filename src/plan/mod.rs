@@ -225,7 +225,7 @@ impl Plan {
             });
         }
         let memory = if plan.uses_gpu() { Memory::Device } else { Memory::Host };
-        let classes = plan.stage.as_ref().map(|stage| stage.classes);
+        let classes = plan.stage.as_ref().map(|stage| stage.classes).filter(|&it| it > 0);
         plan.columns = ViewPlan::columns(&plan, classes, memory).into();
         let routes = plan.routes(&facts.device);
         plan.offloads = Offload::all(&plan, chain, &routes);

@@ -17,7 +17,8 @@ use super::{
 pub struct BatchStage {
     /// Operators, in order.
     pub operators: Vec<Arc<dyn BatchOperator>>,
-    /// Number of classes.
+    /// Number of classes. 0 if there are no soft targets, because the operators mix only images and
+    /// masks.
     pub classes: u32,
     /// Values of the soft targets before batch operators blend them.
     pub coding: TargetCoding,
@@ -53,22 +54,22 @@ impl BatchStage {
         }
         check_following(&operators, &settings.columns)?;
         let TargetSettings { classes, smoothing } = settings.targets;
-        let Some(classes) = classes else {
-            return match operators.first() {
-                None => Ok(None),
-                Some(operator) => {
-                    let name = operator.name();
-                    let masks = match settings.columns.iter().any(|it| it.one_hot.is_some()) {
-                        true => ", or to 1 if only masks are mixed, and ignore the targets",
-                        false => "",
-                    };
-                    let problem = format!(
-                        "is missing, but {name} mixes targets; set it to the number of \
-                         classes{masks}"
-                    );
-                    Err(Error::config("targets.classes", problem))
-                }
-            };
+        let mixes_masks = settings.columns.iter().any(|it| it.kind == ColumnKind::Mask);
+        let classes = match (classes, operators.first()) {
+            (Some(classes), _) => classes,
+            (None, None) => return Ok(None),
+            (None, Some(_)) if mixes_masks && facts.classes == 0 => 0,
+            (None, Some(operator)) => {
+                let masks = match mixes_masks {
+                    true => ", or remove the labels (label = \"\") to mix only images and masks",
+                    false => "",
+                };
+                let problem = format!(
+                    "is missing, but {} mixes targets; set it to the number of classes{masks}",
+                    operator.name()
+                );
+                return Err(Error::config("targets.classes", problem));
+            }
         };
         if facts.classes > classes as usize {
             let problem = format!(
@@ -87,7 +88,7 @@ impl BatchStage {
             );
             return Err(Error::config("loader.batch_size", problem));
         }
-        Ok(Some(Self { operators, classes, coding: TargetCoding::new(classes, smoothing) }))
+        Ok(Some(Self { operators, classes, coding: TargetCoding::new(classes.max(1), smoothing) }))
     }
 
     /// Class of a label. `None` if the label is not a class.

@@ -123,7 +123,14 @@ pub(super) fn checked_label(
                  names; give a name for every label (source.classes)"
             )
         }
-        Some(stage) if label < 0 => {
+        Some(stage) if stage.classes == 0 && label != NO_LABEL => {
+            let name = stage.operators.first().map_or("", |operator| operator.name());
+            format!(
+                "the label is {label}, but without targets.classes {name} mixes only images and \
+                 masks; set targets.classes to the number of classes, or remove the label"
+            )
+        }
+        Some(stage) if stage.classes > 0 && label < 0 => {
             format!(
                 "the label is {label}, but targets.classes is {}, so each sample needs a class from 0 \
                  to {}; give each sample a label, or remove targets.classes and batch operators",
@@ -131,7 +138,7 @@ pub(super) fn checked_label(
                 stage.classes - 1
             )
         }
-        Some(stage) if stage.class(label).is_none() => {
+        Some(stage) if stage.classes > 0 && stage.class(label).is_none() => {
             format!(
                 "the label {label} is too large: labels must be below targets.classes, which is {}",
                 stage.classes

@@ -10,8 +10,8 @@ use crate::error::{Error, Result};
 pub struct TargetSettings {
     /// Number of classes, 1 to 16777216. Each batch then has a one-hot target per sample
     /// ([`Batch::soft_targets`](crate::loader::Batch::soft_targets)), and a label outside of
-    /// `0..classes` is an error of its sample. Required by batch operators. Default: no soft
-    /// targets.
+    /// `0..classes` is an error of its sample. Required by batch operators, except if there are
+    /// columns of masks and no sample has a label. Default: no soft targets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classes: Option<u32>,
     /// Label smoothing, 0 to 1: every class gets `smoothing / classes`, and the sample's class gets
