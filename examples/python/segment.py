@@ -1,13 +1,13 @@
-"""Trains a small network for segmentation on a folder of images and a folder of palette masks, as in Pascal VOC.
+"""Trains a small network for segmentation on a folder of images and a folder of masks, as in Pascal VOC and ADE20K.
 
     python examples/python/segment.py VOC/JPEGImages VOC/SegmentationClass --classes 21
+    python examples/python/segment.py ADE20K/images ADE20K/annotations --classes 151
 
-The mask of `IMAGES/a/1.jpg` is `MASKS/a/1.png`. Its indices are the classes, and 255 is ignored, also where a rotation shows no part of the
-image. The validation uses the whole images, resized.
+The mask of `1.jpg` is `1.png`, in any folders, with a palette or gray. Its numbers are the classes, and 255 is ignored, also where a rotation
+shows no part of the image. Images without a mask, as most of VOC, are left out. The validation uses the whole images, resized.
 """
 
 import argparse
-import os
 
 import feedwater as fw
 import torch
@@ -48,10 +48,9 @@ def main():
 
 
 def loader(options, chain, **settings):
-    # A relative path would begin in the folder of the images.
-    masks = os.path.abspath(options.masks)
-    source = fw.directory(options.images, side_files={"mask": f"{masks}/{{folder}}/{{stem}}.png"})
-    columns = {"mask": fw.mask(dtype="i64", fill=IGNORED)}
+    masks = fw.directory(options.masks, extensions=["png"])
+    source = fw.directory(options.images).join(masks, missing="drop")
+    columns = {"mask": fw.mask("value", dtype="i64", fill=IGNORED)}
     return fw.Loader(source, chain, columns=columns, batch_size=options.batch, dtype="f32", **settings)
 
 

@@ -266,8 +266,9 @@ def lmdb(
     * The fields of a sample are its ``key``, and ``label``, ``channels``, ``height``, ``width`` and
       ``float_data`` if its Datum has them. In the second source of a join, values need no image, and
       a value that is no Datum is the field ``value``: a text if it is UTF-8, and otherwise bytes.
-      When fields are first read, the keys are read again, and the position of each key is stored (8
-      bytes).
+      When fields of a local file are first read, the keys are read again, and the position of each
+      key is stored (8 bytes). For files at URLs, the table contains the keys, and the fields of a
+      Datum are requested together with its image.
     * On first use, the pages of keys and the beginning of each value are read. The resulting table
       is stored beside each file (hidden, ending in ``.feedwater1``) or in the cache directory.
       Afterwards each image takes one read. LMDB has no checksums of contents. Damage from before

@@ -78,6 +78,8 @@ def test_segmentation(tmp_path):
         out = tmp_path / "masks" / str(index % 2) / f"{index:02}.png"
         out.parent.mkdir(parents=True, exist_ok=True)
         indices.save(out)
+    # VOC has images without masks.
+    write_image(tmp_path / "images" / "0" / "without.ppm", numpy.zeros((48, 60, 3), numpy.uint8))
     folders = [tmp_path / "images", tmp_path / "masks"]
     check(run(EXAMPLES / "segment.py", *folders, "--classes", 2, "--side", 40, "--epochs", 3, cwd=tmp_path))
 

@@ -254,10 +254,11 @@ fn a_failed_request_fails_its_sample_only() {
     // An object that changes is never mixed with the one that was opened.
     let mut changed = tar(&files(&small(6)));
     changed[600] ^= 1;
-    let source = Arc::new(source);
-    let mut loader = builder(source.clone(), 1).on_error(OnError::Drop).build().unwrap();
+    // The loader has its own source, because its prefetched samples are still the old ones.
+    let own = Arc::new(open("s3://failed/a.tar", &USUAL));
+    let mut loader = builder(own, 1).on_error(OnError::Drop).build().unwrap();
     server.put("/failed/a.tar", changed);
-    let (reason, problem) = text(&*source, 1, "txt").unwrap_err();
+    let (reason, problem) = text(&source, 1, "txt").unwrap_err();
     assert_eq!(reason, Reason::Unreadable);
     assert!(problem.contains("changed"), "{problem}");
     for batch in loader.epoch() {
@@ -305,23 +306,20 @@ fn a_compressed_archive_larger_than_the_block_cache_is_fetched_once_per_epoch() 
     let packed = encoder.finish().unwrap();
     server.put("/packed/a.tar.gz", &packed[..]);
     let len = packed.len();
-    for workers in [1, 2] {
-        let fetched = |epochs| {
-            let source = Arc::new(open("s3://packed/a.tar.gz", &USUAL));
-            gets("/packed/");
-            let builder = builder(source, epochs).num_workers(workers).shuffle(false);
-            let found = batches(builder);
-            let found: usize = found.iter().map(|(_, texts)| texts.len()).sum();
-            assert_eq!(found, 24 * epochs as usize);
-            bytes_of(&gets("/packed/"))
-        };
-        // Building the loader reads the archive once more, because it lists the fields.
-        let [one, three] = [fetched(1), fetched(3)];
-        assert!(one <= 2 * len + len / 5, "{one} of {len}, {workers} workers");
-        let more = three.saturating_sub(one);
-        assert!(more > 0, "the cache holds the whole archive");
-        assert!(more <= 2 * len + len / 5, "{more} of {len}, {workers} workers");
-    }
+    let fetched = |epochs| {
+        let source = Arc::new(open("s3://packed/a.tar.gz", &USUAL));
+        gets("/packed/");
+        // With several workers, the blocks that are evicted depend on the time.
+        let found = batches(builder(source, epochs).num_workers(1).shuffle(false));
+        let found: usize = found.iter().map(|(_, texts)| texts.len()).sum();
+        assert_eq!(found, 24 * epochs as usize);
+        bytes_of(&gets("/packed/"))
+    };
+    // Building the loader reads the archive once more, because it lists the fields.
+    let [one, two] = [fetched(1), fetched(2)];
+    assert!(one <= 2 * len + len / 5, "{one} of {len}");
+    assert!(two > one, "the cache holds the whole archive");
+    assert!(two - one <= len + len / 10, "{one} and {two} of {len}");
 }
 
 /// Noise of four bits per byte, which gzip halves.
