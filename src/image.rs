@@ -34,10 +34,14 @@ pub enum PixelFormat {
     U16,
     /// Red, green and blue of 16 bits.
     U16x3,
+    /// Red, green, blue and alpha of 16 bits.
+    U16x4,
     /// Numbers with one channel, as stored.
     F32,
     /// Numbers with three channels, as stored.
     F32x3,
+    /// Numbers with three channels and alpha, as stored.
+    F32x4,
 }
 
 impl PixelFormat {
@@ -49,8 +53,10 @@ impl PixelFormat {
             PixelFormat::U8x4 => "u8x4",
             PixelFormat::U16 => "u16",
             PixelFormat::U16x3 => "u16x3",
+            PixelFormat::U16x4 => "u16x4",
             PixelFormat::F32 => "f32",
             PixelFormat::F32x3 => "f32x3",
+            PixelFormat::F32x4 => "f32x4",
         }
     }
 
@@ -61,13 +67,13 @@ impl PixelFormat {
         match self {
             PixelFormat::U8 | PixelFormat::U16 | PixelFormat::F32 => 1,
             PixelFormat::U8x3 | PixelFormat::U16x3 | PixelFormat::F32x3 => CHANNELS,
-            PixelFormat::U8x4 => CHANNELS + 1,
+            PixelFormat::U8x4 | PixelFormat::U16x4 | PixelFormat::F32x4 => CHANNELS + 1,
         }
     }
 
     /// Whether images of this format have an alpha channel.
     pub const fn has_alpha(self) -> bool {
-        matches!(self, PixelFormat::U8x4)
+        matches!(self, PixelFormat::U8x4 | PixelFormat::U16x4 | PixelFormat::F32x4)
     }
 
     /// Element type of images of this format. Values of 16 bits are stored as floats.
@@ -90,12 +96,12 @@ impl PixelFormat {
 
     /// Whether channels have 16 bits.
     pub const fn is_16_bit(self) -> bool {
-        matches!(self, PixelFormat::U16 | PixelFormat::U16x3)
+        matches!(self, PixelFormat::U16 | PixelFormat::U16x3 | PixelFormat::U16x4)
     }
 
     /// Whether channels have the numbers of the file, whatever its type.
     pub const fn is_as_stored(self) -> bool {
-        matches!(self, PixelFormat::F32 | PixelFormat::F32x3)
+        matches!(self, PixelFormat::F32 | PixelFormat::F32x3 | PixelFormat::F32x4)
     }
 
     /// Number by which `normalize` divides: the maximum of an unsigned integer, or 1 for numbers as
@@ -103,8 +109,8 @@ impl PixelFormat {
     pub const fn scale(self) -> f32 {
         match self {
             PixelFormat::U8 | PixelFormat::U8x3 | PixelFormat::U8x4 => 255.0,
-            PixelFormat::U16 | PixelFormat::U16x3 => 65_535.0,
-            PixelFormat::F32 | PixelFormat::F32x3 => 1.0,
+            PixelFormat::U16 | PixelFormat::U16x3 | PixelFormat::U16x4 => 65_535.0,
+            PixelFormat::F32 | PixelFormat::F32x3 | PixelFormat::F32x4 => 1.0,
         }
     }
 }

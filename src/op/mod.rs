@@ -264,7 +264,7 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
     #[doc(hidden)]
     fn for_format(&self, format: PixelFormat) -> Result<Option<Arc<dyn Operator>>, FieldError> {
         let takes_all = match format.has_alpha() {
-            true => self.fills_channels(),
+            true => self.fills_channels() && !format.is_floats(),
             false => !format.is_floats(),
         };
         if takes_all || self.kinds().take_decoded_floats() {
@@ -377,13 +377,13 @@ trait BuiltIn: Operator + Sized + DeserializeOwned + Serialize {
 
 /// Problem of an operator that does not support decoded pixels of this format.
 fn unsupported(name: &str, format: PixelFormat) -> String {
-    let (format, has_alpha) = (format.name(), format.has_alpha());
-    if has_alpha {
+    if format == PixelFormat::U8x4 {
         return format!(
-            "is {name}, which has no meaning for an alpha channel, but the pixels are {format}; \
-             remove it, or decode to u8x3"
+            "is {name}, which has no meaning for the alpha channel of u8x4, u16x4 and f32x4 \
+             pixels; remove it, or decode to three channels"
         );
     }
+    let format = format.name();
     format!(
         "is {name}, which does not support decoded {format} pixels: before normalize, only \
          geometric operators and gaussian_blur do; move it behind normalize if it accepts floats, \

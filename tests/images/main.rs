@@ -1,6 +1,7 @@
 //! Image files: headers, decoding, and damaged files.
 
 mod alpha;
+mod alpha_floats;
 mod corrupt;
 mod decode;
 mod decoders;
@@ -18,6 +19,7 @@ mod reduced;
 mod route;
 mod row_index;
 mod scripts;
+mod tiff;
 mod tolerated;
 mod verify;
 mod windows;

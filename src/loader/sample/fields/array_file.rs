@@ -21,16 +21,18 @@ pub(super) fn write(
     (limit, file): (u64, &mut Vec<u8>),
 ) -> Result<(), DataError> {
     let (height, width, channels) = sides(shape, format)?;
-    let (sample, is_pfm) = match stored_as(numbers, format)? {
+    let (sample, is_floats) = match stored_as(numbers, format)? {
         Stored::Bytes => (size_of::<u8>(), false),
         Stored::Words => (size_of::<u16>(), false),
         Stored::Floats => (size_of::<f32>(), true),
     };
-    let head = match (is_pfm, channels) {
+    let head = match (is_floats, channels) {
         (true, 1) => format!("Pf\n{width} {height}\n-1\n").into_bytes(),
         (true, _) => format!("PF\n{width} {height}\n-1\n").into_bytes(),
-        (false, 4) => {
-            let item = Item { kind: b'u', bytes: 1, big_endian: false };
+        (_, 4) => {
+            // Words are stored as in a PNM, and floats as in a PFM.
+            let kind = if is_floats { b'f' } else { b'u' };
+            let item = Item { kind, bytes: sample as u64, big_endian: sample == size_of::<u16>() };
             numpy::head(item, &[height, width, 4].map(|side| side as u64))
         }
         (false, _) => {
@@ -48,17 +50,18 @@ pub(super) fn write(
             footprint::bytes(limit)
         )));
     }
+    let is_pfm = is_floats && channels != 4;
     file.clear();
     reserve::reserve(file, bytes)?;
     file.extend_from_slice(&head);
     match numbers {
         Flat::Bytes(list) => file.extend_from_slice(list),
-        Flat::Integers(list) if !is_pfm => {
+        Flat::Integers(list) if !is_floats => {
             file.extend(list.iter().flat_map(|it| (*it as u16).to_be_bytes()));
         }
-        Flat::Integers(list) => put_floats(list, row, file, |it| it as f32),
-        Flat::Floats(list) => put_floats(list, row, file, |it| it),
-        Flat::Doubles(list) => put_floats(list, row, file, |it| it as f32),
+        Flat::Integers(list) => put_floats(list, (row, is_pfm), file, |it| it as f32),
+        Flat::Floats(list) => put_floats(list, (row, is_pfm), file, |it| it),
+        Flat::Doubles(list) => put_floats(list, (row, is_pfm), file, |it| it as f32),
     }
     Ok(())
 }
@@ -151,9 +154,17 @@ fn wrong(problem: String) -> DataError {
     DataError::new(Reason::Field, problem)
 }
 
-/// Appends the rows of an array to a PFM file, from the bottom.
-fn put_floats<T: Copy>(list: &[T], row: usize, file: &mut Vec<u8>, float: impl Fn(T) -> f32) {
-    for row in list.chunks_exact(row.max(1)).rev() {
-        file.extend(row.iter().flat_map(|it| float(*it).to_le_bytes()));
+/// Appends the rows of an array to a file, for a PFM file from the bottom.
+fn put_floats<T: Copy>(
+    list: &[T],
+    (row, from_bottom): (usize, bool),
+    file: &mut Vec<u8>,
+    float: impl Fn(T) -> f32,
+) {
+    let mut put = |row: &[T]| file.extend(row.iter().flat_map(|it| float(*it).to_le_bytes()));
+    let rows = list.chunks_exact(row.max(1));
+    match from_bottom {
+        true => rows.rev().for_each(&mut put),
+        false => rows.for_each(&mut put),
     }
 }
