@@ -24,6 +24,9 @@ pub enum PixelType {
 pub enum PixelFormat {
     /// Gray of 8 bits, as Pillow's `convert("L")`. All image formats can be decoded to it.
     U8,
+    /// Palette indices or other numbers of 8 bits that have no mean, such as classes. Operators may
+    /// only move pixels, with nearest interpolation.
+    Indices,
     /// Red, green and blue of 8 bits. All image formats can be decoded to it.
     #[default]
     U8x3,
@@ -49,6 +52,7 @@ impl PixelFormat {
     pub const fn name(self) -> &'static str {
         match self {
             PixelFormat::U8 => "u8",
+            PixelFormat::Indices => "indices",
             PixelFormat::U8x3 => "u8x3",
             PixelFormat::U8x4 => "u8x4",
             PixelFormat::U16 => "u16",
@@ -65,7 +69,7 @@ impl PixelFormat {
     /// colours, and one of the alpha channel with three equal channels.
     pub const fn channels(self) -> usize {
         match self {
-            PixelFormat::U8 | PixelFormat::U16 | PixelFormat::F32 => 1,
+            PixelFormat::U8 | PixelFormat::Indices | PixelFormat::U16 | PixelFormat::F32 => 1,
             PixelFormat::U8x3 | PixelFormat::U16x3 | PixelFormat::F32x3 => CHANNELS,
             PixelFormat::U8x4 | PixelFormat::U16x4 | PixelFormat::F32x4 => CHANNELS + 1,
         }
@@ -79,7 +83,9 @@ impl PixelFormat {
     /// Element type of images of this format. Values of 16 bits are stored as floats.
     pub const fn pixel_type(self) -> PixelType {
         match self {
-            PixelFormat::U8 | PixelFormat::U8x3 | PixelFormat::U8x4 => PixelType::U8,
+            PixelFormat::U8 | PixelFormat::Indices | PixelFormat::U8x3 | PixelFormat::U8x4 => {
+                PixelType::U8
+            }
             _ => PixelType::F32,
         }
     }
@@ -108,7 +114,7 @@ impl PixelFormat {
     /// stored.
     pub const fn scale(self) -> f32 {
         match self {
-            PixelFormat::U8 | PixelFormat::U8x3 | PixelFormat::U8x4 => 255.0,
+            PixelFormat::U8 | PixelFormat::Indices | PixelFormat::U8x3 | PixelFormat::U8x4 => 255.0,
             PixelFormat::U16 | PixelFormat::U16x3 | PixelFormat::U16x4 => 65_535.0,
             PixelFormat::F32 | PixelFormat::F32x3 | PixelFormat::F32x4 => 1.0,
         }

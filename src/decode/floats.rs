@@ -13,10 +13,11 @@
 //! | `.npy` of 8 bits | error | numbers |
 //!
 //! Files in gray have three equal channels in formats of several channels. Files in RGB are errors
-//! in `u16` and `f32`. Alpha channels are dropped, except in `u16x4` and `f32x4`. There, the alpha of
-//! a file without an alpha channel is the maximum of its integers, or 1 for floats. A PNG's tRNS
-//! chunk makes the pixels of one colour transparent, whose samples are compared with all their bits.
-//! Damage that image decoders tolerate is an error here, because a wrong number is not visible.
+//! in `u16` and `f32`. Alpha channels are dropped, except in `u16x4` and `f32x4`. There, the alpha
+//! of a file without an alpha channel is the maximum of its integers, or 1 for floats. A PNG's tRNS
+//! chunk makes the pixels of one colour transparent, whose samples are compared with all their
+//! bits. Damage that image decoders tolerate is an error here, because a wrong number is not
+//! visible.
 
 use super::npy::number as number_of_array;
 use super::png::{PngSamples, read_png};
@@ -202,8 +203,7 @@ fn png(
             return;
         }
         let (channels, bits) = (samples.per_pixel, samples.bits);
-        let sample =
-            |x, channel| png_sample(row, samples, samples.per_pixel * x + channel);
+        let sample = |x, channel| png_sample(row, samples, samples.per_pixel * x + channel);
         let is_transparent = |pixel: [f32; CHANNELS]| {
             let colour = transparent.as_chunks().0.iter().take(channels);
             let mut colour = colour.map(|word| f32::from(u16::from_be_bytes(*word))).zip(pixel);

@@ -62,7 +62,7 @@ impl DecodeMemory {
             // A pixel of floats has up to twice the bytes of a pixel of integers.
             scratch = scratch.saturating_mul(2);
         }
-        let converts = format == PixelFormat::U8 || has_background;
+        let converts = matches!(format, PixelFormat::U8 | PixelFormat::Indices) || has_background;
         if converts && !format.has_alpha() {
             rows = rows.saturating_add(row);
         }

@@ -301,6 +301,22 @@ fn alpha(layout: &TiffLayout, row: &[u8], x: usize) -> u8 {
     if layout.bits == 16 { row[2 * at + usize::from(layout.little)] } else { row[at] }
 }
 
+/// Returns the palette index of the pixel in column `x` of a row from [`read_rows`].
+pub(super) fn index(layout: &TiffLayout, row: &[u8], x: usize) -> u8 {
+    let (tile, x) = (x / layout.chunk.width as usize, x % layout.chunk.width as usize);
+    let row = &row[layout.row_bytes() * tile..];
+    match layout.bits {
+        8 => row[layout.samples * x],
+        _ => small(layout, row, x),
+    }
+}
+
+/// Sample of fewer than 8 bits of the pixel in column `x` of a row of a strip or tile.
+fn small(layout: &TiffLayout, row: &[u8], x: usize) -> u8 {
+    let at = x * layout.bits as usize;
+    row[at / 8] << (at % 8) >> (8 - layout.bits)
+}
+
 /// Returns the color of a pixel in a row of the band, by Pillow's formulas.
 fn color(layout: &TiffLayout, palette: &[[u8; 3]; 256], row: &[u8], x: usize) -> [u8; CHANNELS] {
     let (tile, x) = (x / layout.chunk.width as usize, x % layout.chunk.width as usize);
@@ -313,8 +329,7 @@ fn color(layout: &TiffLayout, palette: &[[u8; 3]; 256], row: &[u8], x: usize) ->
     };
     match layout.colors {
         TiffColors::Gray { .. } | TiffColors::Indices if layout.bits < 8 => {
-            let at = x * layout.bits as usize;
-            let value = row[at / 8] << (at % 8) >> (8 - layout.bits);
+            let value = small(layout, row, x);
             match layout.colors {
                 TiffColors::Gray { inverted } => {
                     let value = value * (255 / ((1u16 << layout.bits) - 1) as u8);

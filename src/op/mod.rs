@@ -263,13 +263,26 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
     /// operator, if the format is `u8` or `u8x3` or all kinds of the operator move pixels.
     #[doc(hidden)]
     fn for_format(&self, format: PixelFormat) -> Result<Option<Arc<dyn Operator>>, FieldError> {
-        let takes_all = match format.has_alpha() {
-            true => self.fills_channels() && !format.is_floats(),
-            false => !format.is_floats(),
+        let takes_all = match format {
+            PixelFormat::Indices | PixelFormat::U8x4 => self.fills_channels(),
+            _ => !format.is_floats(),
         };
-        if takes_all || self.kinds().take_decoded_floats() {
-            return Ok(None);
+        let is_between = format == PixelFormat::Indices && self.kinds().read_neighbours();
+        match self.interpolation() {
+            Some((setting, false)) if is_between => {
+                let problem = format!(
+                    "of {} is not nearest, but the pixels are indices, which have no mean; set it \
+                     to nearest",
+                    self.name()
+                );
+                return Err(FieldError::new(setting, problem));
+            }
+            None if is_between => {}
+            _ if takes_all || self.kinds().take_decoded_floats() => return Ok(None),
+            _ => {}
         }
+        let mixes = self.kinds().list().iter().any(|it| it.is_executed(kind::Execution::Mix));
+        let takes_parts = format.has_alpha() || format == PixelFormat::Indices && !mixes;
         let inner = self.inner().iter().enumerate();
         let mut inner =
             inner.filter_map(|(number, it)| Some((number, it.for_format(format).err()?)));
@@ -277,9 +290,17 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
             Some((number, error)) => {
                 FieldError::new(format!("operators[{number}].{}", error.field), error.problem)
             }
-            None if format.has_alpha() && !self.inner().is_empty() => return Ok(None),
+            None if takes_parts && !self.inner().is_empty() => return Ok(None),
             None => FieldError::new("op", unsupported(self.name(), format)),
         })
+    }
+
+    /// Name of the setting that selects how the operator computes values between pixels, and
+    /// whether it selects the nearest pixel. `None`, the default, for operators without this
+    /// setting.
+    #[doc(hidden)]
+    fn interpolation(&self) -> Option<(&'static str, bool)> {
+        None
     }
 
     /// Whether the operator only overwrites pixels with one value per channel, so it also has a
@@ -381,6 +402,11 @@ fn unsupported(name: &str, format: PixelFormat) -> String {
         return format!(
             "is {name}, which has no meaning for the alpha channel of u8x4, u16x4 and f32x4 \
              pixels; remove it, or decode to three channels"
+        );
+    }
+    if format == PixelFormat::Indices {
+        return format!(
+            "is {name}, which has no meaning for palette indices; remove it, or decode to u8x3"
         );
     }
     let format = format.name();

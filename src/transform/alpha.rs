@@ -3,8 +3,8 @@
 //!
 //! As in Pillow, colours are multiplied by alpha before an action that computes weighted sums of
 //! neighbouring pixels, and divided by it afterwards. So the colours of transparent pixels do not
-//! blend into their neighbours. Pillow defines this for 8 bits only. Images of 16 bits and of floats
-//! follow the same rule without rounding.
+//! blend into their neighbours. Pillow defines this for 8 bits only. Images of 16 bits and of
+//! floats follow the same rule without rounding.
 
 use super::HostTransform;
 use super::host::Rest;
@@ -121,9 +121,7 @@ impl HostTransform {
             };
             let premultiplies = actions.list[place].premultiplies();
             if premultiplies {
-                self.change_colours(premultiplied, |value, alpha| {
-                    value * (alpha / format.scale())
-                });
+                self.change_colours(premultiplied, |value, alpha| value * (alpha / format.scale()));
             }
             let (end, is_across) = (place + 1, false);
             self.finish(Rest { actions, place, end, is_across }, None)?;
@@ -155,11 +153,7 @@ impl HostTransform {
     }
 }
 
-fn change<T: Copy + Default>(
-    colours: &mut Image<T>,
-    alpha: &Image<T>,
-    change: impl Fn(T, T) -> T,
-) {
+fn change<T: Copy + Default>(colours: &mut Image<T>, alpha: &Image<T>, change: impl Fn(T, T) -> T) {
     for (value, alpha) in colours.data_mut().iter_mut().zip(alpha.data()) {
         *value = change(*value, *alpha);
     }

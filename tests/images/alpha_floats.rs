@@ -1,5 +1,5 @@
-//! Images of 16 bits and of floats with an alpha channel. Pillow has none, so operators are compared
-//! with the formula in [`premultiplied`], on images without alpha.
+//! Images of 16 bits and of floats with an alpha channel. Pillow has none, so operators are
+//! compared with the formula in [`premultiplied`], on images without alpha.
 
 use crate::common;
 use feedwater::error::DataError;
@@ -72,8 +72,8 @@ fn decoded(file: &[u8], format: PixelFormat) -> Vec<[f32; 4]> {
     run(file, format, sized(size, &[])).unwrap().as_chunks().0.to_vec()
 }
 
-/// The result of an operator that computes weighted sums: `image` maps an image of three channels of
-/// floats. Colours are multiplied by alpha before, and divided by it afterwards.
+/// The result of an operator that computes weighted sums: `image` maps an image of three channels
+/// of floats. Colours are multiplied by alpha before, and divided by it afterwards.
 fn premultiplied(
     pixels: &[[f32; 4]],
     format: PixelFormat,
@@ -170,9 +170,8 @@ fn a_transparent_colour_of_16_bits_has_no_alpha() {
 #[test]
 fn operators_follow_the_formulas_of_alpha() {
     let (size, output) = (Size::new(37, 29), Size::new(23, 17));
-    let resize = |filter: &str| {
-        format!("op = \"resize\", width = 23, height = 17, filter = \"{filter}\"")
-    };
+    let resize =
+        |filter: &str| format!("op = \"resize\", width = 23, height = 17, filter = \"{filter}\"");
     let rotate = |interpolation: &str| {
         format!("op = \"rotate\", angle = 23, interpolation = \"{interpolation}\"")
     };
@@ -215,9 +214,9 @@ fn operators_follow_the_formulas_of_alpha() {
     let file = png(output, 4, pixels.iter().flatten().copied());
     for (format, one) in [(PixelFormat::U16x4, ONE), (PixelFormat::F32x4, 1.0)] {
         let made = run(&file, format, sized(output, &[&normalize])).unwrap();
-        let expected = pixels.iter().flat_map(|pixel| {
-            (0..4).map(move |at| (pixel[at] / one - mean[at]) / std[at])
-        });
+        let expected = pixels
+            .iter()
+            .flat_map(|pixel| (0..4).map(move |at| (pixel[at] / one - mean[at]) / std[at]));
         assert!(made.iter().copied().eq(expected), "{format:?}");
     }
 }
@@ -245,8 +244,7 @@ fn views_of_an_image_with_alpha_have_its_alpha() {
     assert_eq!(image.as_chunks::<4>().0, pixels);
     let column = batch.column("turned").unwrap();
     let turned = column.as_slice::<f32>().unwrap().as_chunks::<4>().0;
-    let expected: Vec<_> =
-        pixels.chunks(9).flat_map(|row| row.iter().rev().copied()).collect();
+    let expected: Vec<_> = pixels.chunks(9).flat_map(|row| row.iter().rev().copied()).collect();
     assert_eq!(turned, expected);
 }
 

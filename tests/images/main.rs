@@ -10,6 +10,7 @@ mod exif;
 mod floats;
 mod golden;
 mod header;
+mod indices;
 mod jpeg;
 mod layout;
 mod png_damage;

@@ -132,6 +132,18 @@ impl Tiff {
     }
 }
 
+/// Palette indices of two bits, which are packed from the highest bits.
+#[test]
+fn palette_indices_of_a_tiff_are_exact() {
+    let file = Tiff::indices().bytes();
+    let preprocessor = Preprocessor::builder(Chain::new().then(CenterCrop::to(5, 4)))
+        .output(feedwater::DType::U8, feedwater::Layout::Nhwc)
+        .configure(|it| it.decode.pixels = PixelFormat::Indices);
+    let tensor = preprocessor.build().unwrap();
+    let tensor = tensor.run(&file).unwrap();
+    assert_eq!(tensor.bytes(), [0, 1, 2, 3, 1].repeat(4));
+}
+
 #[test]
 fn directories_that_can_be_read_in_two_ways_are_refused() {
     let (rgb, indices) = (Tiff::rgb(), Tiff::indices());
@@ -165,7 +177,10 @@ fn directories_that_can_be_read_in_two_ways_are_refused() {
         (indices.with(258, &[1]), "tag 320 (ColorMap) has 12 values, but indices of 1 bits need 6"),
         (indices.without(258), "tag 320 (ColorMap) has 12 values, but indices of 1 bits need 6"),
         (indices.with(284, &[2]), "samples in separate planes"),
-        (tiled.with(262, &[1]).with(277, &[1]).with(258, &[1]).with(322, &[17]), "TileWidth) is 17"),
+        (
+            tiled.with(262, &[1]).with(277, &[1]).with(258, &[1]).with(322, &[17]),
+            "TileWidth) is 17",
+        ),
     ] {
         let error = file.decode().unwrap_err();
         assert!(matches!(error.reason, Reason::Corrupt | Reason::Unsupported), "{error}");
@@ -227,15 +242,19 @@ fn stored(values: &[f32], (little, predictor): (bool, u32), row: usize, samples:
         let left = |at: usize| at.checked_sub(samples);
         match predictor {
             1 => bytes.extend(row.iter().flat_map(|it| word(*it))),
-            2 => bytes.extend((0..row.len()).flat_map(|at| {
-                word(row[at].wrapping_sub(left(at).map_or(0, |left| row[left])))
-            })),
+            2 => {
+                bytes.extend((0..row.len()).flat_map(|at| {
+                    word(row[at].wrapping_sub(left(at).map_or(0, |left| row[left])))
+                }))
+            }
             _ => {
-                let planes = (0..4).flat_map(|byte| row.iter().map(move |it| it.to_be_bytes()[byte]));
+                let planes =
+                    (0..4).flat_map(|byte| row.iter().map(move |it| it.to_be_bytes()[byte]));
                 let planes: Vec<u8> = planes.collect();
-                bytes.extend((0..planes.len()).map(|at| {
-                    planes[at].wrapping_sub(left(at).map_or(0, |left| planes[left]))
-                }));
+                bytes
+                    .extend((0..planes.len()).map(|at| {
+                        planes[at].wrapping_sub(left(at).map_or(0, |left| planes[left]))
+                    }));
             }
         }
     }
