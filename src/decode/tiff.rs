@@ -14,7 +14,8 @@ use super::{
 use crate::error::{DataError, Reason, Tolerated};
 use crate::geometry::Size;
 use crate::header::{
-    Format, Header, TIFF_FLOAT_BITS, TiffColors, TiffLayout, TiffPacking, TiffPredictor, tiff_layout,
+    Format, Header, TIFF_FLOAT_BITS, TiffColors, TiffLayout, TiffPacking, TiffPredictor,
+    tiff_layout,
 };
 use crate::tensor::CHANNELS;
 

@@ -32,6 +32,9 @@ pub fn read_values(
     })
 }
 
+/// Receives the number of a row, and a function that returns the number in a column.
+pub type IndexSink<'a> = dyn FnMut(u32, &dyn Fn(usize) -> u8) + 'a;
+
 /// Passes the rows above row `end` of a PNG with one number of up to 8 bits per pixel to `put`,
 /// from the top: the row's number, and a function that returns the number in a column. `scratch`
 /// holds the stored rows of an interlaced PNG.
@@ -40,7 +43,7 @@ pub fn read_indices(
     size: Size,
     end: u32,
     scratch: &mut Vec<u8>,
-    put: &mut dyn FnMut(u32, &dyn Fn(usize) -> u8),
+    put: &mut IndexSink<'_>,
 ) -> Result<(), DataError> {
     let check = |color: ColorType, depth: BitDepth| {
         if depth != BitDepth::Sixteen && color == ColorType::Indexed {
