@@ -40,7 +40,8 @@ pub use pnm::PnmHead;
 pub(crate) use pnm::{PnmCoding, PnmLayout, is_space as is_pnm_space, layout as pnm_layout};
 #[cfg(feature = "tiff")]
 pub(crate) use tiff::{
-    FLOAT_BITS as TIFF_FLOAT_BITS, TiffColors, TiffLayout, TiffPacking, layout as tiff_layout,
+    FLOAT_BITS as TIFF_FLOAT_BITS, TiffColors, TiffLayout, TiffPacking, TiffPredictor,
+    layout as tiff_layout,
 };
 pub(crate) use webp::{WebpLayout, code_bytes as webp_code_bytes, layout as webp_layout};
 

@@ -24,6 +24,9 @@ pub enum PixelType {
 pub enum PixelFormat {
     /// Gray of 8 bits, as Pillow's `convert("L")`. All image formats can be decoded to it.
     U8,
+    /// Palette indices or other numbers of 8 bits that have no mean, such as classes. Operators may
+    /// only move pixels, with nearest interpolation.
+    Indices,
     /// Red, green and blue of 8 bits. All image formats can be decoded to it.
     #[default]
     U8x3,
@@ -34,10 +37,14 @@ pub enum PixelFormat {
     U16,
     /// Red, green and blue of 16 bits.
     U16x3,
+    /// Red, green, blue and alpha of 16 bits.
+    U16x4,
     /// Numbers with one channel, as stored.
     F32,
     /// Numbers with three channels, as stored.
     F32x3,
+    /// Numbers with three channels and alpha, as stored.
+    F32x4,
 }
 
 impl PixelFormat {
@@ -45,12 +52,15 @@ impl PixelFormat {
     pub const fn name(self) -> &'static str {
         match self {
             PixelFormat::U8 => "u8",
+            PixelFormat::Indices => "indices",
             PixelFormat::U8x3 => "u8x3",
             PixelFormat::U8x4 => "u8x4",
             PixelFormat::U16 => "u16",
             PixelFormat::U16x3 => "u16x3",
+            PixelFormat::U16x4 => "u16x4",
             PixelFormat::F32 => "f32",
             PixelFormat::F32x3 => "f32x3",
+            PixelFormat::F32x4 => "f32x4",
         }
     }
 
@@ -59,21 +69,23 @@ impl PixelFormat {
     /// colours, and one of the alpha channel with three equal channels.
     pub const fn channels(self) -> usize {
         match self {
-            PixelFormat::U8 | PixelFormat::U16 | PixelFormat::F32 => 1,
+            PixelFormat::U8 | PixelFormat::Indices | PixelFormat::U16 | PixelFormat::F32 => 1,
             PixelFormat::U8x3 | PixelFormat::U16x3 | PixelFormat::F32x3 => CHANNELS,
-            PixelFormat::U8x4 => CHANNELS + 1,
+            PixelFormat::U8x4 | PixelFormat::U16x4 | PixelFormat::F32x4 => CHANNELS + 1,
         }
     }
 
     /// Whether images of this format have an alpha channel.
     pub const fn has_alpha(self) -> bool {
-        matches!(self, PixelFormat::U8x4)
+        matches!(self, PixelFormat::U8x4 | PixelFormat::U16x4 | PixelFormat::F32x4)
     }
 
     /// Element type of images of this format. Values of 16 bits are stored as floats.
     pub const fn pixel_type(self) -> PixelType {
         match self {
-            PixelFormat::U8 | PixelFormat::U8x3 | PixelFormat::U8x4 => PixelType::U8,
+            PixelFormat::U8 | PixelFormat::Indices | PixelFormat::U8x3 | PixelFormat::U8x4 => {
+                PixelType::U8
+            }
             _ => PixelType::F32,
         }
     }
@@ -90,21 +102,21 @@ impl PixelFormat {
 
     /// Whether channels have 16 bits.
     pub const fn is_16_bit(self) -> bool {
-        matches!(self, PixelFormat::U16 | PixelFormat::U16x3)
+        matches!(self, PixelFormat::U16 | PixelFormat::U16x3 | PixelFormat::U16x4)
     }
 
     /// Whether channels have the numbers of the file, whatever its type.
     pub const fn is_as_stored(self) -> bool {
-        matches!(self, PixelFormat::F32 | PixelFormat::F32x3)
+        matches!(self, PixelFormat::F32 | PixelFormat::F32x3 | PixelFormat::F32x4)
     }
 
     /// Number by which `normalize` divides: the maximum of an unsigned integer, or 1 for numbers as
     /// stored.
     pub const fn scale(self) -> f32 {
         match self {
-            PixelFormat::U8 | PixelFormat::U8x3 | PixelFormat::U8x4 => 255.0,
-            PixelFormat::U16 | PixelFormat::U16x3 => 65_535.0,
-            PixelFormat::F32 | PixelFormat::F32x3 => 1.0,
+            PixelFormat::U8 | PixelFormat::Indices | PixelFormat::U8x3 | PixelFormat::U8x4 => 255.0,
+            PixelFormat::U16 | PixelFormat::U16x3 | PixelFormat::U16x4 => 65_535.0,
+            PixelFormat::F32 | PixelFormat::F32x3 | PixelFormat::F32x4 => 1.0,
         }
     }
 }

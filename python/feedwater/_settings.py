@@ -12,7 +12,7 @@ from ._names import nearest, settings_of, suggesting
 
 Placement = Literal["cpu", "gpu", "auto"]
 #: Pixel format of decoded images.
-Pixels = Literal["u8", "u8x3", "u8x4", "u16", "u16x3", "f32", "f32x3"]
+Pixels = Literal["u8", "u8x3", "u8x4", "indices", "u16", "u16x3", "u16x4", "f32", "f32x3", "f32x4"]
 
 
 class Items(Protocol):

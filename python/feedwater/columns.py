@@ -367,8 +367,8 @@ def image(
       ``[height, width]``, ``[height, width, channels]`` or ``[channels, height, width]``, of bytes, or of numbers that ``pixels`` permits. A
       sample whose image is missing or damaged fails.
     * ``transform``, ``count``, ``dtype``: as for :func:`view`.
-    * ``pixels``: pixel format of the decoded image: ``"u8x3"`` (default), ``"u8"``, ``"u8x4"``, ``"u16"``, ``"u16x3"``, ``"f32"`` or
-      ``"f32x3"``, as for :class:`feedwater.Decode`.
+    * ``pixels``: pixel format of the decoded image: ``"u8x3"`` (default), ``"u8"``, ``"u8x4"``, ``"indices"``, ``"u16"``, ``"u16x3"``, ``"u16x4"``,
+      ``"f32"``, ``"f32x3"`` or ``"f32x4"``, as for :class:`feedwater.Decode`.
     * ``like``: as for :func:`view`. With ``like="image"``, both images get the same crops and flips. They must then have the same size;
       other samples fail.
     """

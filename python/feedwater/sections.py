@@ -56,8 +56,9 @@ class Decode(Section):
       ``"auto"`` (default: feedwater's decoder, and libjpeg-turbo for JPEGs that it does not
       support). All give the same pixels.
     * ``pixels``: pixel format of the decoded images: ``"u8x3"`` (default), ``"u8"`` (gray),
-      ``"u8x4"`` (with alpha), ``"u16"`` or ``"u16x3"`` (16 bits, with one or three channels),
-      ``"f32"`` or ``"f32x3"`` (numbers as stored, with one or three channels). All formats but
+      ``"u8x4"`` (with alpha), ``"indices"`` (palette indices), ``"u16"``, ``"u16x3"`` or
+      ``"u16x4"`` (16 bits, with one, three or four channels), ``"f32"``, ``"f32x3"`` or
+      ``"f32x4"`` (numbers as stored, with one, three or four channels). All formats but
       ``"u8x3"`` are processed on the CPU.
     * ``background``: colour over which transparent images are composed: red, green and blue from 0
       to 255. It applies to images that are decoded to ``"u8x3"`` and ``"u8"``. Default: alpha is

@@ -1,6 +1,6 @@
 //! Decoding to images of 16 bits and of floats ([`PixelFormat`]).
 //!
-//! | file | `u16`, `u16x3` | `f32`, `f32x3` |
+//! | file | `u16`, `u16x3`, `u16x4` | `f32`, `f32x3`, `f32x4` |
 //! |---|---|---|
 //! | PNG of 16 bits | samples | samples |
 //! | PNG of up to 8 bits | error | samples |
@@ -8,13 +8,16 @@
 //! | binary PNM with a maximum up to 255 | error | samples |
 //! | TIFF of 16 bits, in gray or RGB | samples | samples |
 //! | TIFF of 8 bits, in gray or RGB | error | samples |
-//! | PFM, TIFF of floats in gray, and `.npy` of floats | error | numbers |
+//! | PFM, TIFF of floats, and `.npy` of floats | error | numbers |
 //! | `.npy` of integers of 16 to 64 bits | numbers from 0 to 65535 | numbers up to 2^24 |
 //! | `.npy` of 8 bits | error | numbers |
 //!
-//! Files in gray have three equal channels in `u16x3` and `f32x3`. Files in RGB are errors in `u16`
-//! and `f32`. Alpha channels are dropped. Damage that image decoders tolerate is an error here,
-//! because a wrong number is not visible.
+//! Files in gray have three equal channels in formats of several channels. Files in RGB are errors
+//! in `u16` and `f32`. Alpha channels are dropped, except in `u16x4` and `f32x4`. There, the alpha
+//! of a file without an alpha channel is the maximum of its integers, or 1 for floats. A PNG's tRNS
+//! chunk makes the pixels of one colour transparent, whose samples are compared with all their
+//! bits. Damage that image decoders tolerate is an error here, because a wrong number is not
+//! visible.
 
 use std::cell::RefCell;
 
@@ -26,7 +29,7 @@ use super::{Decoders, size_changed, unsupported};
 use crate::error::DataError;
 use crate::geometry::Roi;
 use crate::header::{
-    Format, Header, PfmLayout, PnmCoding, PnmLayout, npy_layout, pfm_layout, pnm_layout,
+    Format, Header, PfmLayout, PnmCoding, PnmLayout, npy_layout, pfm_layout, png_layout, pnm_layout,
 };
 #[cfg(feature = "tiff")]
 use crate::header::{TIFF_FLOAT_BITS, TiffColors, tiff_layout};
@@ -42,6 +45,8 @@ pub struct FloatPart<'a> {
     pub y: u32,
     /// The pixels.
     pub pixels: &'a [[f32; CHANNELS]],
+    /// Alpha of the pixels. Empty if the format has no alpha channel.
+    pub alpha: &'a [f32],
 }
 
 impl FloatPart<'_> {
@@ -86,17 +91,7 @@ fn decode(
     (scratch, sink): (&mut Vec<u8>, &mut FloatSink<'_>),
 ) -> Result<(), DataError> {
     match header.format {
-        Format::Png => {
-            let check = |samples: PngSamples| check(format, samples.channels(), samples.bits);
-            let row = |samples: PngSamples, y, row: &[u8]| {
-                if y >= window.y {
-                    put_row((window, y), samples.per_pixel, sink, |place, channel| {
-                        png_sample(row, samples, samples.per_pixel * place + channel)
-                    });
-                }
-            };
-            read_png(bytes, header.size, window.bottom(), scratch, check, row)
-        }
+        Format::Png => png(bytes, header, format, window, (scratch, sink)),
         Format::Pnm => pnm(bytes, header, format, window, sink),
         Format::Pfm => pfm(bytes, header, format, window, sink),
         Format::Npy => npy(bytes, header, format, window, sink),
@@ -130,34 +125,100 @@ fn check(format: PixelFormat, channels: usize, bits: usize) -> Result<(), DataEr
         let problem = format!(
             "the file has {bits} bits per sample, but {name} pixels are read from files with 16 \
              bits only; use {}, which takes numbers as stored, or u8x3",
-            if channels == 3 { "f32x3" } else { "f32" }
+            floats(format, channels)
         );
         return Err(unsupported(problem));
     }
     Ok(())
 }
 
-/// Passes the window's pixels of row `y` to the sink. `sample` returns channel number `channel` of
-/// the pixel in a column. A file with one channel has three equal channels.
-fn put_row(
-    (window, y): (Roi, u32),
+/// Name of the format of floats for a file with this number of channels, without alpha.
+fn floats(format: PixelFormat, channels: usize) -> &'static str {
+    match channels {
+        _ if format.has_alpha() => "f32x4",
+        3 => "f32x3",
+        _ => "f32",
+    }
+}
+
+/// Samples of the pixels in a row of a file.
+struct Samples<F, A> {
+    /// Number of channels, with or without alpha. A file with one channel has three equal channels.
     channels: usize,
+    /// Returns a channel of the pixel in a column.
+    sample: F,
+    /// Returns the alpha of the pixel in a column, which has this colour.
+    alpha: A,
+}
+
+/// Passes the window's pixels of row `y` to the sink, with alpha if the format has it.
+fn put_row(
+    (window, y, format): (Roi, u32, PixelFormat),
     sink: &mut FloatSink<'_>,
-    sample: impl Fn(usize, usize) -> f32,
+    Samples { channels, sample, alpha }: Samples<
+        impl Fn(usize, usize) -> f32,
+        impl Fn(usize, [f32; CHANNELS]) -> f32,
+    >,
 ) {
     let mut part = [[0.0; CHANNELS]; FloatPart::MOST];
+    let mut alphas = [0.0; FloatPart::MOST];
     let mut x = window.x;
     while x < window.right() {
-        let pixels = &mut part[..FloatPart::MOST.min((window.right() - x) as usize)];
+        let len = FloatPart::MOST.min((window.right() - x) as usize);
+        let pixels = &mut part[..len];
         for (column, pixel) in (x as usize..).zip(pixels.iter_mut()) {
             *pixel = match channels {
                 1 | 2 => [sample(column, 0); CHANNELS],
                 _ => [0, 1, 2].map(|channel| sample(column, channel)),
             };
         }
-        sink(FloatPart { x, y, pixels });
-        x += pixels.len() as u32;
+        let alphas = &mut alphas[..if format.has_alpha() { len } else { 0 }];
+        for ((column, pixel), out) in (x as usize..).zip(&*pixels).zip(alphas.iter_mut()) {
+            *out = alpha(column, *pixel);
+        }
+        sink(FloatPart { x, y, pixels, alpha: alphas });
+        x += len as u32;
     }
+}
+
+/// Maximum of an integer of this number of bits.
+fn most(bits: usize) -> f32 {
+    ((1u32 << bits) - 1) as f32
+}
+
+fn png(
+    bytes: &[u8],
+    header: &Header,
+    format: PixelFormat,
+    window: Roi,
+    (scratch, sink): (&mut Vec<u8>, &mut FloatSink<'_>),
+) -> Result<(), DataError> {
+    let mut transparent: &[u8] = &[];
+    if format.has_alpha() {
+        let layout = png_layout(bytes)?;
+        layout.check_transparency()?;
+        transparent = layout.transparency;
+    }
+    let check = |samples: PngSamples| check(format, samples.channels(), samples.bits);
+    let row = |samples: PngSamples, y, row: &[u8]| {
+        if y < window.y {
+            return;
+        }
+        let (channels, bits) = (samples.per_pixel, samples.bits);
+        let sample = |x, channel| png_sample(row, samples, samples.per_pixel * x + channel);
+        let is_transparent = |pixel: [f32; CHANNELS]| {
+            let colour = transparent.as_chunks().0.iter().take(channels);
+            let mut colour = colour.map(|word| f32::from(u16::from_be_bytes(*word))).zip(pixel);
+            transparent.len() >= 2 * channels && colour.all(|(sample, of_pixel)| sample == of_pixel)
+        };
+        let alpha = |x, pixel| match channels {
+            2 | 4 => sample(x, channels - 1),
+            _ if is_transparent(pixel) => 0.0,
+            _ => most(bits),
+        };
+        put_row((window, y, format), sink, Samples { channels, sample, alpha });
+    };
+    read_png(bytes, header.size, window.bottom(), scratch, check, row)
 }
 
 /// Sample number `place` of a row of a PNG. The first sample of a byte is in its highest bits.
@@ -202,13 +263,15 @@ fn pnm(
     };
     for y in window.y..window.bottom() {
         let row = channels * size.width as usize * y as usize;
-        put_row((window, y), channels, sink, |x, channel| {
+        let sample = |x: usize, channel: usize| {
             let place = row + channels * x + channel;
             value(match bits {
                 8 => samples[place].into(),
                 _ => u16::from_be_bytes([samples[2 * place], samples[2 * place + 1]]),
             })
-        });
+        };
+        let alpha = |_, _| if format.is_16_bit() { format.scale() } else { white as f32 };
+        put_row((window, y, format), sink, Samples { channels, sample, alpha });
     }
     Ok(())
 }
@@ -237,10 +300,17 @@ fn tiff(
     if layout.bits == TIFF_FLOAT_BITS && format.is_16_bit() {
         return Err(has_floats("TIFF", channels, format));
     }
-    check(format, channels, layout.bits as usize)?;
+    let bits = layout.bits as usize;
+    check(format, channels, bits)?;
     let rows = window.y..window.bottom();
     read_rows(bytes, &layout, header.size, rows, scratch, &mut |y, row| {
-        put_row((window, y), channels, sink, |x, channel| number(&layout, row, x, channel));
+        let sample = |x, channel| number(&layout, row, x, channel);
+        let alpha = |x, _| match layout.alpha {
+            Some(channel) => sample(x, channel),
+            None if layout.bits == TIFF_FLOAT_BITS => 1.0,
+            None => most(bits),
+        };
+        put_row((window, y, format), sink, Samples { channels, sample, alpha });
     })
 }
 
@@ -264,13 +334,20 @@ fn npy(
     let samples = &bytes[layout.start..];
     for y in window.y..window.bottom() {
         let problem = RefCell::new(None);
-        put_row((window, y), layout.channels, sink, |x, channel| {
+        let sample = |x, channel| {
             let number = number_of_array(&layout, samples, (x, y as usize, channel), format);
             number.unwrap_or_else(|text| {
                 problem.borrow_mut().get_or_insert(text);
                 f32::NAN
             })
-        });
+        };
+        let alpha = |x, _| match layout.channels {
+            4 => sample(x, 3),
+            _ if layout.item.kind == b'f' => 1.0,
+            // Wider integers have numbers of 16 bits.
+            _ => most(if layout.item.bytes == 1 { 8 } else { 16 }),
+        };
+        put_row((window, y, format), sink, Samples { channels: layout.channels, sample, alpha });
         if let Some(problem) = problem.take() {
             return Err(unsupported(format!("the array {problem}")));
         }
@@ -280,7 +357,7 @@ fn npy(
 
 /// Error for a file of floats if the pixels have 16 bits.
 fn has_floats(name: &str, channels: usize, format: PixelFormat) -> DataError {
-    let other = if channels == 3 { "f32x3" } else { "f32" };
+    let other = floats(format, channels);
     let format = format.name();
     unsupported(format!(
         "the file is a {name} with floats, but the pixels are {format}; use {other}"
@@ -306,10 +383,11 @@ fn pfm(
     for y in window.y..window.bottom() {
         // Rows are stored from the bottom.
         let row = channels * size.width as usize * (size.height - 1 - y) as usize;
-        put_row((window, y), channels, sink, |x, channel| {
+        let sample = |x: usize, channel: usize| {
             let value = values[row + channels * x + channel];
             if is_little_endian { f32::from_le_bytes(value) } else { f32::from_be_bytes(value) }
-        });
+        };
+        put_row((window, y, format), sink, Samples { channels, sample, alpha: |_, _| 1.0 });
     }
     Ok(())
 }

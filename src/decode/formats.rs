@@ -20,7 +20,8 @@ impl Decoders {
 
     /// Like [`decode`](Self::decode), with the rows of an image of 8 bits and one or three
     /// channels. Rows of `u8` have three equal channels: Pillow's `convert("L")`. A background is
-    /// applied first.
+    /// applied first. Rows of `indices` have three equal channels too. Damage is an error for them,
+    /// whatever [`strict`](Self::strict) is.
     pub fn decode_format(
         &mut self,
         format: PixelFormat,
@@ -29,6 +30,9 @@ impl Decoders {
         (window, reduction): (Roi, u32),
         sink: &mut RowSink<'_>,
     ) -> Result<(), DataError> {
+        if format == PixelFormat::Indices {
+            return self.decode_indices(bytes, header, (window, reduction), sink);
+        }
         let background = self.background.filter(|_| self.has_alpha(header));
         let is_gray = format == PixelFormat::U8;
         let layout = match (background, is_gray) {

@@ -58,7 +58,11 @@ impl DecodeMemory {
                 scratch = scratch.saturating_add(header.size.pixels());
             }
         }
-        let converts = format == PixelFormat::U8 || has_background;
+        if format.is_as_stored() && header.format == Format::Tiff {
+            // A pixel of floats has up to twice the bytes of a pixel of integers.
+            scratch = scratch.saturating_mul(2);
+        }
+        let converts = matches!(format, PixelFormat::U8 | PixelFormat::Indices) || has_background;
         if converts && !format.has_alpha() {
             rows = rows.saturating_add(row);
         }

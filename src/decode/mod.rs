@@ -39,6 +39,7 @@ pub use value_image::ValueImage;
 
 mod floats;
 mod formats;
+mod indices;
 mod jpeg_choice;
 mod memory;
 mod row_index;

@@ -14,7 +14,8 @@ use super::{
 use crate::error::{DataError, Reason, Tolerated};
 use crate::geometry::Size;
 use crate::header::{
-    Format, Header, TIFF_FLOAT_BITS, TiffColors, TiffLayout, TiffPacking, tiff_layout,
+    Format, Header, TIFF_FLOAT_BITS, TiffColors, TiffLayout, TiffPacking, TiffPredictor,
+    tiff_layout,
 };
 use crate::tensor::CHANNELS;
 
@@ -122,6 +123,7 @@ pub(super) fn read_rows(
     if layout.size != size {
         return Err(size_changed(size, layout.size));
     }
+    layout.check(bytes)?;
     let [band, tile] = [band_bytes(layout), tile_bytes(layout)];
     let whole = usize::try_from(band.saturating_add(tile)).unwrap_or(usize::MAX);
     let (band, tile) = grown(scratch, whole)?.split_at_mut(band as usize);
@@ -147,10 +149,12 @@ pub(super) fn number(layout: &TiffLayout, row: &[u8], x: usize, number: usize) -
     match layout.bits {
         8 => row[at].into(),
         16 => word(layout.little, [row[2 * at], row[2 * at + 1]]).into(),
-        _ => {
-            let bytes = [0, 1, 2, 3].map(|byte| row[4 * at + byte]);
-            if layout.little { f32::from_le_bytes(bytes) } else { f32::from_be_bytes(bytes) }
+        _ if layout.predictor == TiffPredictor::Floats => {
+            // The row has the highest bytes of all samples first.
+            let samples = layout.samples * layout.chunk.width as usize;
+            f32::from_be_bytes([0, 1, 2, 3].map(|byte| row[samples * byte + at]))
         }
+        _ => f32::from_bits(long(layout.little, [0, 1, 2, 3].map(|byte| row[4 * at + byte]))),
     }
 }
 
@@ -168,7 +172,7 @@ fn load(
         let stored = layout.chunk(file, across * row_of_chunks + column)?;
         let out = if layout.tiled { &mut tile[..len] } else { &mut band[..len] };
         unpack(layout.packing, stored, out)?;
-        if layout.differences {
+        if layout.predictor != TiffPredictor::None {
             out.chunks_exact_mut(row_bytes).for_each(|row| add_up(layout, row));
         }
         if layout.tiled {
@@ -194,6 +198,11 @@ fn unpack(packing: TiffPacking, stored: &[u8], out: &mut [u8]) -> Result<(), Dat
             let result = inflater.decompress(stored, out, FlushDecompress::Finish);
             result.map_err(|error| damaged(&error.to_string()))?;
             inflater.total_out() as usize
+        }
+        // The first code must be 256. Files of a version of LZW with another order of bits, and
+        // damaged ones, begin otherwise.
+        TiffPacking::Lzw if !matches!(stored, [0x80, 0..=0x7F, ..]) => {
+            return Err(damaged("LZW data without a clear code at its beginning"));
         }
         TiffPacking::Lzw => {
             let mut decoder = Decoder::with_tiff_size_switch(BitOrder::Msb, 8);
@@ -246,25 +255,42 @@ fn unpack_bits(mut stored: &[u8], out: &mut [u8]) -> usize {
     done
 }
 
-/// Adds to each sample the sample of the pixel on its left.
+/// Adds to each sample, or byte of a float, that of the pixel on its left.
 fn add_up(layout: &TiffLayout, row: &mut [u8]) {
-    let samples = layout.samples;
-    if layout.bits == 8 {
-        for at in samples..row.len() {
-            row[at] = row[at].wrapping_add(row[at - samples]);
+    match layout.bits {
+        8 => add_up_bytes(layout, row),
+        _ if layout.predictor == TiffPredictor::Floats => add_up_bytes(layout, row),
+        16 => {
+            let words = row.as_chunks_mut::<2>().0;
+            for at in layout.samples..words.len() {
+                let sum = word(layout.little, words[at])
+                    .wrapping_add(word(layout.little, words[at - layout.samples]));
+                words[at] = if layout.little { sum.to_le_bytes() } else { sum.to_be_bytes() };
+            }
         }
-        return;
+        _ => {
+            let words = row.as_chunks_mut::<4>().0;
+            for at in layout.samples..words.len() {
+                let sum = long(layout.little, words[at])
+                    .wrapping_add(long(layout.little, words[at - layout.samples]));
+                words[at] = if layout.little { sum.to_le_bytes() } else { sum.to_be_bytes() };
+            }
+        }
     }
-    let words = row.as_chunks_mut::<2>().0;
-    for at in samples..words.len() {
-        let sum =
-            word(layout.little, words[at]).wrapping_add(word(layout.little, words[at - samples]));
-        words[at] = if layout.little { sum.to_le_bytes() } else { sum.to_be_bytes() };
+}
+
+fn add_up_bytes(layout: &TiffLayout, row: &mut [u8]) {
+    for at in layout.samples..row.len() {
+        row[at] = row[at].wrapping_add(row[at - layout.samples]);
     }
 }
 
 fn word(little: bool, bytes: [u8; 2]) -> u16 {
     if little { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) }
+}
+
+fn long(little: bool, bytes: [u8; 4]) -> u32 {
+    if little { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) }
 }
 
 /// Returns the alpha of a pixel in a row of the band: 255 without an alpha channel. Of 16 bits, the
@@ -274,6 +300,22 @@ fn alpha(layout: &TiffLayout, row: &[u8], x: usize) -> u8 {
     let (tile, x) = (x / layout.chunk.width as usize, x % layout.chunk.width as usize);
     let (row, at) = (&row[layout.row_bytes() * tile..], layout.samples * x + number);
     if layout.bits == 16 { row[2 * at + usize::from(layout.little)] } else { row[at] }
+}
+
+/// Returns the palette index of the pixel in column `x` of a row from [`read_rows`].
+pub(super) fn index(layout: &TiffLayout, row: &[u8], x: usize) -> u8 {
+    let (tile, x) = (x / layout.chunk.width as usize, x % layout.chunk.width as usize);
+    let row = &row[layout.row_bytes() * tile..];
+    match layout.bits {
+        8 => row[layout.samples * x],
+        _ => small(layout, row, x),
+    }
+}
+
+/// Sample of fewer than 8 bits of the pixel in column `x` of a row of a strip or tile.
+fn small(layout: &TiffLayout, row: &[u8], x: usize) -> u8 {
+    let at = x * layout.bits as usize;
+    row[at / 8] << (at % 8) >> (8 - layout.bits)
 }
 
 /// Returns the color of a pixel in a row of the band, by Pillow's formulas.
@@ -288,8 +330,7 @@ fn color(layout: &TiffLayout, palette: &[[u8; 3]; 256], row: &[u8], x: usize) ->
     };
     match layout.colors {
         TiffColors::Gray { .. } | TiffColors::Indices if layout.bits < 8 => {
-            let at = x * layout.bits as usize;
-            let value = row[at / 8] << (at % 8) >> (8 - layout.bits);
+            let value = small(layout, row, x);
             match layout.colors {
                 TiffColors::Gray { inverted } => {
                     let value = value * (255 / ((1u16 << layout.bits) - 1) as u8);

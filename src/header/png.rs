@@ -35,6 +35,8 @@ pub(crate) struct PngLayout<'a> {
     /// Content of the tRNS chunk: alpha of the colors of the palette, or one transparent color.
     /// Empty without this chunk.
     pub transparency: &'a [u8],
+    /// Whether a tRNS chunk is after the pixels, where Pillow also reads it.
+    has_late_transparency: bool,
     /// Consecutive IDAT chunks, including headers and checksums.
     pub pixels: &'a [u8],
     /// Whether the last IDAT chunk is complete, including its checksum.
@@ -160,6 +162,10 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<PngLayout<'_>, DataError> {
         }
         checks.check(chunk.kind, data)?;
     };
+    if checks.transparent_color() {
+        // Pillow takes a line feed after the alphas for the end of a line.
+        transparency = transparency.strip_suffix(b"\n").unwrap_or(transparency);
+    }
     checks.pixels_begin();
     checks.together()?;
     chunks.at = pixels;
@@ -179,12 +185,31 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<PngLayout<'_>, DataError> {
     };
     chunks.at = end;
     let pixels = &bytes[pixels..end];
-    let end = ending(chunks, checks);
-    let head = &bytes[..33];
-    Ok(PngLayout { head, palette, transparency, pixels, pixels_whole, data_whole, end })
+    let end = ending(chunks, &mut checks);
+    Ok(PngLayout {
+        head: &bytes[..33],
+        palette,
+        transparency,
+        has_late_transparency: checks.has_late_transparency(),
+        pixels,
+        pixels_whole,
+        data_whole,
+        end,
+    })
 }
 
 impl<'a> PngLayout<'a> {
+    /// Checks that no tRNS chunk is after the pixels. Pillow applies such a chunk.
+    pub fn check_transparency(&self) -> Result<(), DataError> {
+        match self.has_late_transparency {
+            false => Ok(()),
+            true => Err(corrupt(
+                "the tRNS chunk of the PNG is after its pixels; save the image again, or decode it \
+                 without alpha",
+            )),
+        }
+    }
+
     /// Iterates over the contents of the IDAT chunks. The last content may be incomplete.
     pub fn data(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let pixels = self.pixels;
@@ -204,8 +229,8 @@ impl<'a> PngLayout<'a> {
 }
 
 /// Returns how the file ends after the pixels.
-fn ending(chunks: Chunks<'_>, mut checks: Checks<'_>) -> PngEnd {
-    let end = last_chunks(chunks, &mut checks);
+fn ending(chunks: Chunks<'_>, checks: &mut Checks<'_>) -> PngEnd {
+    let end = last_chunks(chunks, checks);
     // An error in a single chunk takes precedence over an error that concerns several chunks.
     match checks.together() {
         Err(error) if matches!(end, PngEnd::Whole | PngEnd::Missing) => PngEnd::Malformed(error),

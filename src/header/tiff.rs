@@ -1,23 +1,23 @@
 //! TIFF: the first directory. An image is supported if it is stored in one plane, and if its strips
 //! or tiles are uncompressed or losslessly compressed.
 
+use directory::{Directory, MOST_SAMPLES, Values, named, unsupported};
+
 use super::exif::Metadata;
 use super::{Format, Header, corrupt, truncated};
-use crate::error::{DataError, Reason};
+use crate::error::DataError;
 use crate::footprint::counted;
 use crate::geometry::Size;
 
+mod directory;
+
 const MAX_SIDE: u32 = i32::MAX as u32;
-/// Size of a directory entry in bytes.
-const ENTRY_BYTES: usize = 12;
 /// Maximum number of pixels of a tile, as a multiple of the image's number of pixels.
 const MOST_TILE_RATIO: u64 = 4;
 /// A tile with at most this many pixels is accepted, however small the image is.
 const LEAST_TILE_LIMIT: u64 = 1 << 20;
 /// Number of bits of a float.
 pub(crate) const FLOAT_BITS: u32 = 32;
-/// Maximum number of samples of a pixel, as in Pillow.
-const MOST_SAMPLES: u32 = 6;
 
 /// Position and coding of a TIFF's pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +31,7 @@ pub(crate) struct TiffLayout {
     /// Number of the sample with alpha, as Pillow interprets the extra samples.
     pub alpha: Option<usize>,
     pub packing: TiffPacking,
-    /// Whether samples are stored as differences from the sample of the previous pixel.
-    pub differences: bool,
+    pub predictor: TiffPredictor,
     pub little: bool,
     /// Size of a strip or tile in pixels. The last strip ends with the image. Tiles may extend
     /// beyond the image.
@@ -69,26 +68,15 @@ pub(crate) enum TiffPacking {
     PackBits,
 }
 
-/// Integer values of a tag.
+/// How the samples of a row are stored in compressed strips and tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Values {
-    at: usize,
-    /// Number of bytes per value: 1, 2 or 4.
-    bytes: usize,
-    count: u32,
-    little: bool,
-}
-
-impl Values {
-    fn get(&self, file: &[u8], index: usize) -> Option<u32> {
-        if index >= self.count as usize {
-            return None;
-        }
-        let at = self.at.checked_add(index.checked_mul(self.bytes)?)?;
-        let bytes = file.get(at..at.checked_add(self.bytes)?)?.iter();
-        let append = |value: u32, byte: &u8| value << 8 | u32::from(*byte);
-        Some(if self.little { bytes.rev().fold(0, append) } else { bytes.fold(0, append) })
-    }
+pub(crate) enum TiffPredictor {
+    None,
+    /// As differences from the sample of the previous pixel, all of them integers.
+    Differences,
+    /// Floats, first the highest bytes of the row, last the lowest bytes. Bytes are stored as
+    /// differences from those of the previous pixel (Adobe Photoshop TIFF Technical Note 3).
+    Floats,
 }
 
 impl TiffLayout {
@@ -109,12 +97,21 @@ impl TiffLayout {
         self.size.width.div_ceil(self.chunk.width) as usize
     }
 
+    /// Checks that the file has all offsets and lengths. Pillow ignores the tags after an
+    /// incomplete tag.
+    pub fn check(&self, file: &[u8]) -> Result<(), DataError> {
+        for values in [Some(self.offsets), self.lengths].into_iter().flatten() {
+            let last = values.get(file, values.count as usize - 1);
+            last.ok_or_else(|| truncated("the list of strips or tiles"))?;
+        }
+        Ok(())
+    }
+
     /// Returns the stored bytes of a strip or tile.
     pub fn chunk<'a>(&self, file: &'a [u8], index: usize) -> Result<&'a [u8], DataError> {
         let number = |values: &Values| match values.get(file, index) {
             Some(number) => Ok(number as usize),
-            None if index < values.count as usize => Err(truncated("the list of strips or tiles")),
-            None => Err(corrupt(format!("strip or tile {index} has no offset or length"))),
+            None => Err(truncated("the list of strips or tiles")),
         };
         let start = number(&self.offsets)?;
         let len = match self.lengths {
@@ -159,74 +156,6 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header, DataError> {
     Ok(Header { format: Format::Tiff, size, orientation: metadata.orientation(), jpeg: None })
 }
 
-/// Reader of the first directory.
-struct Directory<'a> {
-    file: &'a [u8],
-    little: bool,
-    at: usize,
-    count: usize,
-}
-
-impl Directory<'_> {
-    fn integer(&self, at: usize, bytes: usize) -> Option<u32> {
-        Values { at, bytes, count: 1, little: self.little }.get(self.file, 0)
-    }
-
-    /// Returns the values of the last entry with this tag.
-    fn values(&self, tag: u32) -> Result<Option<Values>, DataError> {
-        let mut found = None;
-        for index in 0..self.count {
-            let at = self.at + ENTRY_BYTES * index;
-            if self.integer(at, 2) != Some(tag) {
-                continue;
-            }
-            let (Some(kind), Some(count)) = (self.integer(at + 2, 2), self.integer(at + 4, 4))
-            else {
-                break;
-            };
-            let bytes = match kind {
-                1 => 1,
-                3 => 2,
-                4 => 4,
-                _ => {
-                    return Err(corrupt(format!(
-                        "tag {tag} has type {kind}, which is not an unsigned integer"
-                    )));
-                }
-            };
-            let is_inside = bytes as u64 * u64::from(count) <= 4;
-            let place = if is_inside {
-                Some(at + 8)
-            } else {
-                self.integer(at + 8, 4).map(|it| it as usize)
-            };
-            let place = place.ok_or_else(|| truncated("its directory"))?;
-            if count > 0 {
-                found = Some(Values { at: place, bytes, count, little: self.little });
-            }
-        }
-        Ok(found)
-    }
-
-    /// Returns the first value of a tag.
-    fn value(&self, tag: u32) -> Result<Option<u32>, DataError> {
-        let Some(values) = self.values(tag)? else { return Ok(None) };
-        let value = values.get(self.file, 0);
-        value.map(Some).ok_or_else(|| truncated(&format!("the values of tag {tag}")))
-    }
-
-    /// Whether all values of a tag equal `wanted`. Also true if there is no such tag.
-    fn all(&self, tag: u32, wanted: u32) -> Result<bool, DataError> {
-        let Some(values) = self.values(tag)? else { return Ok(true) };
-        let mut all = true;
-        for index in 0..values.count.min(MOST_SAMPLES) as usize {
-            let value = values.get(self.file, index);
-            all &= value.ok_or_else(|| truncated(&format!("the values of tag {tag}")))? == wanted;
-        }
-        Ok(all)
-    }
-}
-
 /// Parses the first directory.
 pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
     let little = match bytes.get(..4) {
@@ -234,14 +163,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
         Some(b"MM\0*") => false,
         _ => return Err(unsupported("a version other than 42".into())),
     };
-    let mut directory = Directory { file: bytes, little, at: 0, count: 0 };
-    let cut = || truncated("its directory");
-    let at = directory.integer(4, 4).ok_or_else(cut)? as usize;
-    directory.count = directory.integer(at, 2).ok_or_else(cut)? as usize;
-    directory.at = at + 2;
-    if directory.at + ENTRY_BYTES * directory.count > bytes.len() {
-        return Err(cut());
-    }
+    let directory = Directory::new(bytes, little)?;
     let side =
         |tag, name| directory.value(tag)?.ok_or_else(|| corrupt(format!("a TIFF without {name}")));
     let size = Size::new(side(256, "a width")?, side(257, "a height")?);
@@ -250,60 +172,70 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
             "the header gives the size {size}; width and height must be from 1 to {MAX_SIDE}"
         )));
     }
-    let bits = directory.value(258)?.unwrap_or(1);
     let samples = directory.value(277)?.unwrap_or(1);
-    let extra = directory.values(338)?;
-    let first_extra = directory.value(338)?;
+    let extras = directory.values(338)?.map_or(0, |it| it.count);
     let photometric = directory.value(262)?.unwrap_or(0);
-    let compression = directory.value(259)?.unwrap_or(1);
-    let (colors, needed) = match photometric {
-        0 | 1 => (TiffColors::Gray { inverted: photometric == 0 }, 1),
-        2 if first_extra == Some(1) => (TiffColors::Multiplied, 3),
-        2 => (TiffColors::Rgb, 3),
-        3 => (TiffColors::Indices, 1),
-        5 => (TiffColors::Inks, 4),
+    let needed = match photometric {
+        0 | 1 | 3 => 1,
+        2 => 3,
+        5 => 4,
         6 => return Err(unsupported("YCbCr samples".into())),
         8 => return Err(unsupported("CIE L*a*b* samples".into())),
         other => return Err(unsupported(format!("photometric interpretation {other}"))),
     };
-    let extras = extra.map_or(0, |it| it.count);
     // An RGB image may have a fourth sample that no tag declares.
     let is_complete =
         samples == extras.saturating_add(needed) || (photometric, samples, extras) == (2, 4, 0);
     if !is_complete || samples > MOST_SAMPLES {
         return Err(unsupported(format!("{}, {extras} of them extra", counted(samples, "sample"))));
     }
+    let (list, count) = directory.list(338)?;
+    let extra = &list[..count];
+    let colors = match photometric {
+        0 | 1 => TiffColors::Gray { inverted: photometric == 0 },
+        2 if extra.first() == Some(&1) => TiffColors::Multiplied,
+        2 => TiffColors::Rgb,
+        3 => TiffColors::Indices,
+        _ => TiffColors::Inks,
+    };
+    // Without the tags, samples are unsigned integers of one bit.
+    let bits = directory.of_samples(258, samples, 1)?;
+    let sample_format = directory.of_samples(339, samples, 1)?;
+    let is_float = sample_format == 3 && bits == FLOAT_BITS;
+    // Combinations that Pillow reads, and floats with several samples.
     let has_bits = match colors {
         // Pillow does not read inverted 16-bit samples in big-endian order. It reads them in
         // little-endian order, but does not invert them.
         TiffColors::Gray { inverted } if bits == 16 => samples == 1 && (little || !inverted),
-        TiffColors::Gray { inverted } if bits == FLOAT_BITS => samples == 1 && !inverted,
+        TiffColors::Gray { inverted } if is_float => samples == 1 && !inverted,
         TiffColors::Gray { .. } => {
             samples == 1 && matches!(bits, 1 | 2 | 4 | 8)
-                || (bits, samples, photometric, first_extra) == (8, 2, 1, Some(2))
+                || (bits, samples, photometric, extra) == (8, 2, 1, &[2])
         }
-        TiffColors::Indices => {
-            samples == 1 && matches!(bits, 1 | 2 | 4 | 8)
-                || (bits, samples) == (8, 2) && matches!(first_extra, Some(0 | 2))
-        }
-        TiffColors::Rgb | TiffColors::Multiplied => bits == 8 || bits == 16 && samples <= 4,
-        TiffColors::Inks => bits == 8,
+        TiffColors::Indices => match extra {
+            [] => matches!(bits, 1 | 2 | 4 | 8),
+            [kind] => bits == 8 && matches!(kind, 0 | 2),
+            _ => false,
+        },
+        TiffColors::Rgb | TiffColors::Multiplied => match extra {
+            [] => bits == 8 || bits == 16 || is_float,
+            [0..=2] => bits == 8 || bits == 16 || is_float,
+            [999] => bits == 8,
+            [0..=2, rest @ ..] => bits == 8 && rest.iter().all(|kind| *kind == 0),
+            _ => false,
+        },
+        TiffColors::Inks => bits == 8 && extra.iter().all(|kind| *kind == 0),
     };
-    // Without the tag, samples are unsigned integers.
-    let has_format = match directory.value(339)? {
-        Some(3) if bits == FLOAT_BITS => directory.all(339, 3)?,
-        _ => bits != FLOAT_BITS && directory.all(339, 1)?,
-    };
-    if !has_bits || !directory.all(258, bits)? || !has_format {
+    if !has_bits || sample_format != 1 && !is_float {
         return Err(unsupported(format!(
-            "the combination of {} of {} per pixel, sample format {} and photometric \
-             interpretation {photometric}, which feedwater does not support",
+            "the combination of {} of {} per pixel, sample format {sample_format}, photometric \
+             interpretation {photometric} and extra samples {extra:?}, which feedwater does not \
+             support",
             counted(samples, "sample"),
             counted(bits, "bit"),
-            directory.value(339)?.unwrap_or(1)
         )));
     }
-    let packing = match compression {
+    let packing = match directory.value(259)?.unwrap_or(1) {
         1 => TiffPacking::None,
         5 => TiffPacking::Lzw,
         8 | 32946 => TiffPacking::Deflate,
@@ -312,23 +244,34 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
         6 | 7 => return Err(unsupported("JPEG compression".into())),
         other => return Err(unsupported(format!("compression {other}"))),
     };
-    let differences = match directory.value(317)?.unwrap_or(1) {
-        _ if matches!(packing, TiffPacking::None | TiffPacking::PackBits) => false,
-        1 => false,
-        2 if matches!(bits, 8 | 16) => true,
+    let predictor = match directory.value(317)?.unwrap_or(1) {
+        _ if matches!(packing, TiffPacking::None | TiffPacking::PackBits) => TiffPredictor::None,
+        1 => TiffPredictor::None,
+        2 if matches!(bits, 8 | 16 | FLOAT_BITS) => TiffPredictor::Differences,
+        3 if is_float => TiffPredictor::Floats,
         other => {
             return Err(unsupported(format!(
                 "predictor {other} for samples of {bits} bits, which feedwater does not support"
             )));
         }
     };
-    if samples > 1 && directory.value(284)?.unwrap_or(1) != 1 {
-        return Err(unsupported("samples in separate planes".into()));
+    match directory.value(284)?.unwrap_or(1) {
+        1 => {}
+        // Pillow reads uncompressed samples of other kinds as bytes of gray.
+        2 if samples == 1
+            && (packing != TiffPacking::None || bits == 8 && matches!(photometric, 1 | 3)) => {}
+        2 => return Err(unsupported("samples in separate planes".into())),
+        other => return Err(corrupt(format!("{} is {other} instead of 1 or 2", named(284)))),
     }
     if directory.value(266)?.unwrap_or(1) != 1 {
         return Err(unsupported("bits in reverse order".into()));
     }
     let tiled = directory.values(273)?.is_none();
+    for tag in [322, 323, 324, 325] {
+        if !tiled && directory.values(tag)?.is_some() {
+            return Err(corrupt(format!("the TIFF has strips and {}", named(tag))));
+        }
+    }
     let (offsets, lengths, chunk) = if tiled {
         let chunk = Size::new(side(322, "strips or tiles")?, side(323, "a height of tiles")?);
         (324, 325, chunk)
@@ -349,15 +292,42 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
             "tiles of {chunk} pixels, which are too large for an image of {size} pixels"
         )));
     }
-    let offsets = directory.values(offsets)?.ok_or_else(|| corrupt("a TIFF without offsets"))?;
+    // Pillow rounds the bytes of a row of a tile down.
+    if tiled && u64::from(chunk.width) * u64::from(samples * bits) % 8 != 0 {
+        let name = named(322);
+        return Err(corrupt(format!("{name} is {}, which is not a multiple of 16", chunk.width)));
+    }
+    let across = u64::from(size.width.div_ceil(chunk.width));
+    let chunks = across * u64::from(size.height.div_ceil(chunk.height));
+    let one_per_chunk = |tag| match directory.values(tag)? {
+        Some(values) if u64::from(values.count) != chunks => {
+            let count = values.count;
+            let name = named(tag);
+            Err(corrupt(format!("{name} has {count} values, but the image has {chunks} parts")))
+        }
+        values => Ok(values),
+    };
+    let offsets = one_per_chunk(offsets)?.ok_or_else(|| corrupt("a TIFF without offsets"))?;
+    let lengths = one_per_chunk(lengths)?;
+    if packing != TiffPacking::None && lengths.is_none() {
+        let name = named(if tiled { 325 } else { 279 });
+        return Err(corrupt(format!("a compressed TIFF without {name}")));
+    }
     let palette = directory.values(320)?;
     if colors == TiffColors::Indices {
-        let last = (3 << bits) - 1;
+        let needed = 3 << bits;
         match palette {
-            Some(palette) if palette.count as usize > last => {
-                palette.get(bytes, last).ok_or_else(|| truncated("its colors"))?;
+            Some(palette) if palette.count == needed => {
+                let last = palette.get(bytes, needed as usize - 1);
+                last.ok_or_else(|| truncated("its colors"))?;
             }
-            _ => return Err(corrupt("the TIFF has palette indices, but no complete palette")),
+            palette => {
+                let count = palette.map_or(0, |palette| palette.count);
+                return Err(corrupt(format!(
+                    "{} has {count} values, but indices of {bits} bits need {needed}",
+                    named(320)
+                )));
+            }
         }
     }
     Ok(TiffLayout {
@@ -365,23 +335,19 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<TiffLayout, DataError> {
         colors,
         bits,
         samples: samples as usize,
-        alpha: match (colors, first_extra) {
-            (TiffColors::Rgb, None) => (samples == 4).then_some(3),
-            (TiffColors::Rgb, Some(2 | 999)) | (TiffColors::Multiplied, _) => Some(3),
-            (TiffColors::Gray { .. } | TiffColors::Indices, Some(2)) => Some(1),
+        alpha: match (colors, extra) {
+            (TiffColors::Rgb, []) => (samples == 4).then_some(3),
+            (TiffColors::Rgb, [2 | 999, ..]) | (TiffColors::Multiplied, _) => Some(3),
+            (TiffColors::Gray { .. } | TiffColors::Indices, [2]) => Some(1),
             _ => None,
         },
         packing,
-        differences,
+        predictor,
         little,
         chunk,
         tiled,
         offsets,
-        lengths: directory.values(lengths)?,
+        lengths,
         palette,
     })
-}
-
-fn unsupported(what: String) -> DataError {
-    DataError::new(Reason::Unsupported, format!("a TIFF with {what}"))
 }

@@ -263,13 +263,26 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
     /// operator, if the format is `u8` or `u8x3` or all kinds of the operator move pixels.
     #[doc(hidden)]
     fn for_format(&self, format: PixelFormat) -> Result<Option<Arc<dyn Operator>>, FieldError> {
-        let takes_all = match format.has_alpha() {
-            true => self.fills_channels(),
-            false => !format.is_floats(),
+        let takes_all = match format {
+            PixelFormat::Indices | PixelFormat::U8x4 => self.fills_channels(),
+            _ => !format.is_floats(),
         };
-        if takes_all || self.kinds().take_decoded_floats() {
-            return Ok(None);
+        let is_between = format == PixelFormat::Indices && self.kinds().read_neighbours();
+        match self.interpolation() {
+            Some((setting, false)) if is_between => {
+                let problem = format!(
+                    "of {} is not nearest, but the pixels are indices, which have no mean; set it \
+                     to nearest",
+                    self.name()
+                );
+                return Err(FieldError::new(setting, problem));
+            }
+            None if is_between => {}
+            _ if takes_all || self.kinds().take_decoded_floats() => return Ok(None),
+            _ => {}
         }
+        let mixes = self.kinds().list().iter().any(|it| it.is_executed(kind::Execution::Mix));
+        let takes_parts = format.has_alpha() || format == PixelFormat::Indices && !mixes;
         let inner = self.inner().iter().enumerate();
         let mut inner =
             inner.filter_map(|(number, it)| Some((number, it.for_format(format).err()?)));
@@ -277,7 +290,7 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
             Some((number, error)) => {
                 FieldError::new(format!("operators[{number}].{}", error.field), error.problem)
             }
-            None if format.has_alpha() && !self.inner().is_empty() => return Ok(None),
+            None if takes_parts && !self.inner().is_empty() => return Ok(None),
             None => FieldError::new("op", unsupported(self.name(), format, self.for_alpha())),
         })
     }
@@ -287,6 +300,14 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
     #[doc(hidden)]
     fn for_alpha(&self) -> &'static str {
         ""
+    }
+
+    /// Name of the setting that selects how the operator computes values between pixels, and
+    /// whether it selects the nearest pixel. `None`, the default, for operators without this
+    /// setting.
+    #[doc(hidden)]
+    fn interpolation(&self) -> Option<(&'static str, bool)> {
+        None
     }
 
     /// Whether the operator only overwrites pixels with one value per channel, so it also has a
@@ -384,13 +405,19 @@ trait BuiltIn: Operator + Sized + DeserializeOwned + Serialize {
 
 /// Problem of an operator that does not support decoded pixels of this format.
 fn unsupported(name: &str, format: PixelFormat, for_alpha: &str) -> String {
-    let (format, has_alpha) = (format.name(), format.has_alpha());
-    if has_alpha {
+    if format.has_alpha() && !format.is_floats() {
         return format!(
-            "is {name}, which has no meaning for an alpha channel, but the pixels are {format}; \
-             {for_alpha}remove it, or decode to u8x3"
+            "is {name}, which has no meaning for the alpha channel of {} pixels; {for_alpha}remove \
+             it, or decode to three channels",
+            format.name()
         );
     }
+    if format == PixelFormat::Indices {
+        return format!(
+            "is {name}, which has no meaning for palette indices; remove it, or decode to u8x3"
+        );
+    }
+    let format = format.name();
     format!(
         "is {name}, which does not support decoded {format} pixels: before normalize, only \
          geometric operators and gaussian_blur do; move it behind normalize if it accepts floats, \

@@ -10,7 +10,7 @@ use crate::image::{PixelFormat, PixelType};
 
 use super::kind::PositionFormula;
 use super::settings::{equal_values, one_or_each};
-use super::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator};
+use super::{BuiltIn, Cuda, Draw, FieldError, Kind, Kinds, Operator, unsupported};
 
 /// Computes `(value / 255 - mean) / std` and rounds each step to f32: torchvision's `ToTensor`,
 /// then `Normalize`. For images of 16 bits (`decode.pixels`), the divisor is 65535. For images of
@@ -120,6 +120,9 @@ impl Operator for Normalize {
     /// Numbers as stored may have any mean and deviation. For integers, the statistics are those of
     /// channels from 0 to 1.
     fn for_format(&self, format: PixelFormat) -> Result<Option<Arc<dyn Operator>>, FieldError> {
+        if format == PixelFormat::Indices {
+            return Err(FieldError::new("op", unsupported(Self::NAME, format, "")));
+        }
         if !format.is_as_stored() {
             self.check_scale(format.scale())?;
         }

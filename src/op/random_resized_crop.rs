@@ -93,6 +93,10 @@ impl Operator for RandomResizedCrop {
         Self::NAME
     }
 
+    fn interpolation(&self) -> Option<(&'static str, bool)> {
+        Some(("filter", self.filter == Filter::Nearest))
+    }
+
     fn kinds(&self) -> Kinds {
         Kinds::exactly([Kind::Resample])
     }

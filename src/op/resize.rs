@@ -113,6 +113,10 @@ impl Operator for Resize {
         Self::NAME
     }
 
+    fn interpolation(&self) -> Option<(&'static str, bool)> {
+        Some(("filter", self.filter == Filter::Nearest))
+    }
+
     fn kinds(&self) -> Kinds {
         Kinds::exactly([Kind::Resample])
     }

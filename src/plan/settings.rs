@@ -145,10 +145,11 @@ pub struct DecodeSettings {
     pub hardware_group: Option<usize>,
     /// Pixel format of the decoded images. Default `u8x3`. Other formats are decoded and
     /// transformed on the CPU. All image formats can be decoded to `u8` (gray) and `u8x4` (with
-    /// alpha). `u16` and `f32` need gray files. `u16x3` and `f32x3` accept gray
-    /// files too, as three equal channels. `u16` and `u16x3` need PNG, TIFF, PGM or PPM files of 16
-    /// bits. `f32` and `f32x3` also accept such files of 8 bits, PFM files, and TIFFs of gray
-    /// floats.
+    /// alpha). `indices` needs files with one number of 8 bits per pixel, such as PNGs with a
+    /// palette. `u16` and `f32` need gray files. `u16x3` and `f32x3` accept gray files too, as
+    /// three equal channels, and so do `u16x4` and `f32x4`, which also have alpha. `u16`, `u16x3`
+    /// and `u16x4` need PNG, TIFF, PGM, PPM or `.npy` files of 16 bits. `f32`, `f32x3` and `f32x4`
+    /// also accept such files of 8 bits, PFM files, and TIFFs of floats.
     pub pixels: PixelFormat,
     /// Colour over which transparent images are composed: red, green and blue from 0 to 255. It
     /// applies to images that are decoded to `u8x3` and `u8`. Default: alpha is dropped.

@@ -66,8 +66,14 @@ pub(super) fn planned_steps(
         let field_error =
             |error: FieldError| Error::config(format!("{key}.{}", error.field), error.problem);
         operator.check().map_err(field_error)?;
-        let may_replace = before_normalize || !format.is_floats();
-        if may_replace && let Some(other) = operator.for_format(format).map_err(field_error)? {
+        let checked_for = match before_normalize || !format.is_floats() {
+            true => Some(format),
+            // Normalized floats are no decoded floats, but still have an alpha channel.
+            false => format.has_alpha().then_some(PixelFormat::U8x4),
+        };
+        if let Some(format) = checked_for
+            && let Some(other) = operator.for_format(format).map_err(field_error)?
+        {
             (operator, before_normalize) = (other, false);
         }
         let earlier = steps.iter().find(|it| it.operator.outputs() > 1);

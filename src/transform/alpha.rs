@@ -3,7 +3,8 @@
 //!
 //! As in Pillow, colours are multiplied by alpha before an action that computes weighted sums of
 //! neighbouring pixels, and divided by it afterwards. So the colours of transparent pixels do not
-//! blend into their neighbours.
+//! blend into their neighbours. Pillow defines this for 8 bits only. Images of 16 bits and of
+//! floats follow the same rule without rounding.
 
 use super::HostTransform;
 use super::host::Rest;
@@ -11,7 +12,7 @@ use super::upright::Upright;
 use crate::decode::Decoders;
 use crate::error::DataError;
 use crate::geometry::Roi;
-use crate::image::{HostImage, Image, PixelType};
+use crate::image::{HostImage, Image, PixelFormat};
 use crate::op::Actions;
 use crate::output;
 use crate::plan::SamplePlan;
@@ -30,7 +31,8 @@ impl HostTransform {
         out: Option<&mut [u8]>,
     ) -> Result<(), DataError> {
         self.decode_with_alpha(encoded, decoder)?;
-        self.timed(|this| this.finish_with_alpha(&encoded.sample.actions, operators, out))
+        let (format, actions) = (encoded.plan.pixel_format(), &encoded.sample.actions);
+        self.timed(|this| this.finish_with_alpha(format, actions, operators, out))
     }
 
     /// Runs operators on the image and the alpha channel of `from`, and stores the sample's tensor
@@ -43,14 +45,14 @@ impl HostTransform {
         out: &mut [u8],
     ) -> Result<(), DataError> {
         let Some(of_alpha) = &from.alpha else { unreachable!("the image has alpha") };
-        let (colours, alpha) = (from.image(), of_alpha.image());
+        let (colours, alpha, format) = (from.image(), of_alpha.image(), actions.format);
         let window = actions.list.first().map_or(colours.window(), |first| first.input);
         self.images.begin();
         let mine = self.of_alpha();
         mine.images.begin();
         mine.put_part(alpha, window)?;
         self.put_part(colours, window)?;
-        self.finish_with_alpha(actions, operators, Some(out))
+        self.finish_with_alpha(format, actions, operators, Some(out))
     }
 
     /// The transform of the alpha channel.
@@ -59,15 +61,13 @@ impl HostTransform {
         self.alpha.get_or_insert_with(|| Box::new(HostTransform::of_shape(shape)))
     }
 
-    /// Copies a part of an image of bytes to the current image.
+    /// Copies a part of an image to the current image.
     fn put_part(&mut self, image: &HostImage, window: Roi) -> Result<(), DataError> {
-        let mut copy = self.images.next(PixelType::U8, window)?;
-        if let (HostImage::U8(image), HostImage::U8(copy)) = (image, &mut copy) {
-            let first = CHANNELS * (window.x - image.window().x) as usize;
-            for y in window.y..window.bottom() {
-                let row = copy.row_mut(y);
-                row.copy_from_slice(&image.row(y)[first..][..row.len()]);
-            }
+        let mut copy = self.images.next(image.pixels(), window)?;
+        match (image, &mut copy) {
+            (HostImage::U8(image), HostImage::U8(copy)) => copy_part(image, copy),
+            (HostImage::F32(image), HostImage::F32(copy)) => copy_part(image, copy),
+            _ => unreachable!("both images have the same type"),
         }
         self.images.advance(copy);
         Ok(())
@@ -76,15 +76,16 @@ impl HostTransform {
     /// Decodes the window of an image and its alpha channel, and stores both upright.
     fn decode_with_alpha(
         &mut self,
-        PlannedImage { bytes, header, sample, .. }: PlannedImage<'_>,
+        PlannedImage { bytes, header, plan, sample }: PlannedImage<'_>,
         decoder: &mut Decoders,
     ) -> Result<(), DataError> {
         let SamplePlan { orientation, stored, stored_window, reduction, .. } = *sample;
         let turn = Upright { orientation, stored, first_column: stored_window.x };
+        let format = plan.pixel_format();
         let of_alpha = self.of_alpha();
         of_alpha.images.begin();
-        let mut alpha = of_alpha.images.next(PixelType::U8, sample.window)?;
-        let mut colours = self.images.next(PixelType::U8, sample.window)?;
+        let mut alpha = of_alpha.images.next(format.pixel_type(), sample.window)?;
+        let mut colours = self.images.next(format.pixel_type(), sample.window)?;
         let decoded = match (&mut colours, &mut alpha) {
             (HostImage::U8(colours), HostImage::U8(alpha)) => {
                 let part = (stored_window, reduction);
@@ -92,7 +93,13 @@ impl HostTransform {
                     turn.store_with_alpha(layout, rows, colours, alpha);
                 })
             }
-            _ => unreachable!("decoders give bytes"),
+            (HostImage::F32(colours), HostImage::F32(alpha)) => {
+                decoder.decode_floats(bytes, header, format, stored_window, &mut |part| {
+                    turn.store_floats(part, colours);
+                    turn.store_alpha_of_floats(part, alpha);
+                })
+            }
+            _ => unreachable!("both images have the same type"),
         };
         self.images.advance(colours);
         self.of_alpha().images.advance(alpha);
@@ -103,6 +110,7 @@ impl HostTransform {
     /// tensor if `out` is given.
     fn finish_with_alpha(
         &mut self,
+        format: PixelFormat,
         actions: &Actions,
         operators: usize,
         out: Option<&mut [u8]>,
@@ -113,13 +121,13 @@ impl HostTransform {
             };
             let premultiplies = actions.list[place].premultiplies();
             if premultiplies {
-                self.change_colours(premultiplied);
+                self.change_colours(premultiplied, |value, alpha| value * (alpha / format.scale()));
             }
             let (end, is_across) = (place + 1, false);
             self.finish(Rest { actions, place, end, is_across }, None)?;
             self.of_alpha().finish(Rest { actions: of_alpha, place, end, is_across }, None)?;
             if premultiplies {
-                self.change_colours(divided);
+                self.change_colours(divided, |value, alpha| divided_float(value, alpha, format));
             }
         }
         if let Some(out) = out {
@@ -131,18 +139,33 @@ impl HostTransform {
         Ok(())
     }
 
-    /// Changes each value of the colours by `change`, which also receives alpha.
-    fn change_colours(&mut self, change: fn(u8, u8) -> u8) {
+    /// Changes each value of the colours by one of these functions, which also receives alpha.
+    fn change_colours(&mut self, bytes: fn(u8, u8) -> u8, floats: impl Fn(f32, f32) -> f32) {
         let Self { images, alpha, .. } = self;
         let alpha = alpha.as_ref().map(|it| it.images.current());
-        let (HostImage::U8(colours), Some(HostImage::U8(alpha))) = (images.current_mut(), alpha)
-        else {
-            unreachable!("operators after normalize do not resample images with alpha")
-        };
-        let alpha: &Image<u8> = alpha;
-        for (value, alpha) in colours.data_mut().iter_mut().zip(alpha.data()) {
-            *value = change(*value, *alpha);
+        match (images.current_mut(), alpha) {
+            (HostImage::U8(colours), Some(HostImage::U8(alpha))) => change(colours, alpha, bytes),
+            (HostImage::F32(colours), Some(HostImage::F32(alpha))) => {
+                change(colours, alpha, floats);
+            }
+            _ => unreachable!("both images have the same type"),
         }
+    }
+}
+
+fn change<T: Copy + Default>(colours: &mut Image<T>, alpha: &Image<T>, change: impl Fn(T, T) -> T) {
+    for (value, alpha) in colours.data_mut().iter_mut().zip(alpha.data()) {
+        *value = change(*value, *alpha);
+    }
+}
+
+/// Copies the window of `copy`, which is a part of `image`.
+fn copy_part<T: Copy + Default>(image: &Image<T>, copy: &mut Image<T>) {
+    let window = copy.window();
+    let first = CHANNELS * (window.x - image.window().x) as usize;
+    for y in window.y..window.bottom() {
+        let row = copy.row_mut(y);
+        row.copy_from_slice(&image.row(y)[first..][..row.len()]);
     }
 }
 
@@ -157,5 +180,17 @@ fn divided(value: u8, alpha: u8) -> u8 {
     match alpha {
         0 | 255 => value,
         _ => (255 * u32::from(value) / u32::from(alpha)).min(255) as u8,
+    }
+}
+
+/// Quotient of a premultiplied colour of 16 bits or of floats and alpha. Of 16 bits, the rules are
+/// those of [`divided`]. Alpha of floats has no maximum, so colours of any alpha but 0 are divided.
+fn divided_float(value: f32, alpha: f32, format: PixelFormat) -> f32 {
+    let one = format.scale();
+    match format.is_16_bit() {
+        true if alpha <= 0.0 || alpha >= one => value,
+        true => (value / (alpha / one)).clamp(0.0, one),
+        false if alpha == 0.0 => value,
+        false => value / alpha,
     }
 }

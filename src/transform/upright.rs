@@ -55,4 +55,13 @@ impl Upright {
             image.set_pixel(x, y, *pixel);
         }
     }
+
+    /// Stores the alpha channel of a part of a row of floats at its position in the upright image,
+    /// as three equal channels.
+    pub fn store_alpha_of_floats(&self, part: FloatPart<'_>, image: &mut Image<f32>) {
+        for (x, alpha) in (part.x..).zip(part.alpha) {
+            let (x, y) = self.orientation.upright_position(self.stored, x, part.y);
+            image.set_pixel(x, y, [*alpha; CHANNELS]);
+        }
+    }
 }

@@ -415,3 +415,51 @@ fn arrays_are_images() {
         run(&npy("|u1", "(6, 11)", &[0; 65]), PixelFormat::U8, None, (small(), DType::U8));
     assert_eq!(damaged.unwrap_err().reason, feedwater::error::Reason::Corrupt);
 }
+
+/// A PNG of palette indices, whose chunks before and after the pixels are given.
+fn palette_png(
+    before: &[(&[u8; 4], &[u8])],
+    after: &[(&[u8; 4], &[u8])],
+    indices: [u8; 3],
+) -> Vec<u8> {
+    let chunk = |kind: &[u8; 4], data: &[u8]| {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(kind);
+        hasher.update(data);
+        let crc = hasher.finalize().to_be_bytes();
+        [&(data.len() as u32).to_be_bytes()[..], kind, data, &crc].concat()
+    };
+    let head = [0, 0, 0, 3, 0, 0, 0, 1, 8, 3, 0, 0, 0];
+    let pixels = [&[0][..], &indices].concat();
+    let pixels = miniz_oxide::deflate::compress_to_vec_zlib(&pixels, 6);
+    let mut file = [b"\x89PNG\r\n\x1a\n".to_vec(), chunk(b"IHDR", &head)].concat();
+    before.iter().for_each(|(kind, data)| file.extend(chunk(kind, data)));
+    file.extend(chunk(b"IDAT", &pixels));
+    after.iter().for_each(|(kind, data)| file.extend(chunk(kind, data)));
+    [file, chunk(b"IEND", b"")].concat()
+}
+
+/// Pillow refuses more than 256 alphas, and applies a tRNS chunk after the pixels. It takes a line
+/// feed behind the alphas of a single transparent colour for the end of a line.
+#[test]
+fn alphas_of_palettes_are_those_of_pillow_or_errors() {
+    let palette = (0..30).collect::<Vec<u8>>();
+    let colours = (b"PLTE", &palette[..]);
+    let alpha = |before: &[_], after: &[_]| {
+        let file = palette_png(before, after, [0, 1, 2]);
+        let size = Size::new(3, 1);
+        let colours = run(&file, PixelFormat::U8x3, None, (whole(size), DType::U8)).unwrap();
+        assert_eq!(colours, (0..9).collect::<Vec<u8>>());
+        let made = run(&file, PixelFormat::U8x4, None, (whole(size), DType::U8));
+        made.map(|made| made.iter().skip(3).step_by(4).copied().collect::<Vec<_>>())
+    };
+    assert_eq!(alpha(&[colours], &[]).unwrap(), [255; 3]);
+    assert_eq!(alpha(&[colours, (b"tRNS", &[3, 200])], &[]).unwrap(), [3, 200, 255]);
+    assert_eq!(alpha(&[colours, (b"tRNS", &[7; 256])], &[]).unwrap(), [7; 3]);
+    assert_eq!(alpha(&[colours, (b"tRNS", &[255, 0, 10])], &[]).unwrap(), [255, 0, 255]);
+    assert_eq!(alpha(&[colours, (b"tRNS", &[255, 1, 10])], &[]).unwrap(), [255, 1, 10]);
+    let error = alpha(&[colours, (b"tRNS", &[7; 257])], &[]).unwrap_err();
+    assert!(error.to_string().contains("has 257 alphas"), "{error}");
+    let error = alpha(&[colours], &[(b"tRNS", &[3])]).unwrap_err();
+    assert!(error.to_string().contains("tRNS chunk of the PNG is after its pixels"), "{error}");
+}

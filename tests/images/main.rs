@@ -1,6 +1,7 @@
 //! Image files: headers, decoding, and damaged files.
 
 mod alpha;
+mod alpha_floats;
 mod corrupt;
 mod decode;
 mod decoders;
@@ -9,6 +10,7 @@ mod exif;
 mod floats;
 mod golden;
 mod header;
+mod indices;
 mod jpeg;
 mod layout;
 mod png_damage;
@@ -18,6 +20,7 @@ mod reduced;
 mod route;
 mod row_index;
 mod scripts;
+mod tiff;
 mod tolerated;
 mod verify;
 mod windows;

@@ -3,7 +3,7 @@
 use feedwater::PixelFormat;
 use feedwater::Size;
 
-use super::floats::{check_prediction, run_random_chains};
+use super::floats::{self, check_prediction, run_random_chains};
 use super::{Files, common};
 
 /// PNGs and JPEGs of these sizes. The PNGs have alpha.
@@ -30,6 +30,12 @@ pub fn random_chains_of_gray_and_alpha_stay_within_the_footprint() {
         |sizes, _| files(sizes),
         |format, rng| (format != PixelFormat::U8x4 && rng.below(3) > 0).then_some([9, 8, 7]),
     );
+}
+
+/// Tests random chains on images of 16 bits and of floats with alpha.
+pub fn random_chains_of_alpha_in_floats_stay_within_the_footprint() {
+    let formats = [PixelFormat::U16x4, PixelFormat::F32x4].repeat(2).try_into().unwrap();
+    run_random_chains(formats, 20, |sizes, _| floats::files(sizes, 4), |_, _| None);
 }
 
 /// The decoded image is most of the memory: three bytes per pixel for colours and for alpha.

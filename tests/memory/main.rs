@@ -84,6 +84,7 @@ fn main() -> ExitCode {
         chains::the_tables_of_each_output_of_a_view_are_counted,
         chains::a_photograph_that_grew_since_the_plan_was_made_takes_from_the_large_image_room,
         alpha::random_chains_of_gray_and_alpha_stay_within_the_footprint,
+        alpha::random_chains_of_alpha_in_floats_stay_within_the_footprint,
         alpha::an_image_with_alpha_is_predicted_closely,
         floats::random_chains_of_floats_stay_within_the_footprint,
         floats::an_image_of_floats_is_predicted_closely,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::thread;
 
 use clap::{Args, ValueEnum};
+use feedwater::PixelFormat;
 use feedwater::internals::config::Pipeline;
 use feedwater::internals::footprint::{bytes, counted};
 use feedwater::internals::source::exclusion_lines;
@@ -174,9 +175,9 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
 /// Checks that images which `--shorter` stores lose nothing that the pipeline reads.
 fn check_presize(decode: &DecodeSettings) -> Result<(), CommandError> {
     let pixels = decode.pixels;
-    if pixels.is_floats() || pixels.has_alpha() {
+    if !matches!(pixels, PixelFormat::U8 | PixelFormat::U8x3) {
         let problem = format!(
-            "is {}, but --shorter stores images of 8 bits without alpha; leave --shorter out",
+            "is {}, but --shorter stores colours of 8 bits without alpha; leave --shorter out",
             pixels.name()
         );
         return Err(feedwater::Error::config("decode.pixels", problem).into());

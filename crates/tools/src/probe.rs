@@ -208,7 +208,8 @@ impl Look {
         self.report.bytes += bytes.len() as u64;
         self.report.largest_bytes = self.report.largest_bytes.max(bytes.len() as u64);
         let header = limits.header(bytes, settings.strict)?;
-        if settings.decode || settings.pixels.is_floats() {
+        let is_restricted = settings.pixels.is_floats() || settings.pixels == PixelFormat::Indices;
+        if settings.decode || is_restricted {
             let size = if settings.decode { header.size } else { Size::new(1, 1) };
             let (window, decoder) = (size.window(), &mut self.decoder);
             let need = SampleMemory::of_decode(decoder.memory(&header, bytes, bytes.len() as u64));
@@ -217,6 +218,9 @@ impl Look {
             let decoded = match settings.pixels {
                 pixels if pixels.is_floats() => {
                     decoder.decode_floats(bytes, &header, pixels, window, &mut |_| ())
+                }
+                PixelFormat::Indices => {
+                    decoder.decode_format(settings.pixels, bytes, &header, (window, 1), &mut |_| ())
                 }
                 _ => decoder.decode(bytes, &header, window, 1, &mut |_| ()),
             };

@@ -9,6 +9,9 @@ use crate::geometry::Roi;
 use crate::header::PngLayout;
 use crate::tensor::CHANNELS;
 
+/// Maximum number of colors of a palette.
+const MAX_COLORS: usize = 256;
+
 /// Interpretation of the samples of a row.
 pub(super) struct Samples<'a> {
     color: ColorType,
@@ -28,12 +31,25 @@ pub(super) struct Samples<'a> {
 impl<'a> Samples<'a> {
     pub fn new(
         info: &Info<'_>,
-        &PngLayout { palette, transparency, .. }: &PngLayout<'a>,
+        chunks: &PngLayout<'a>,
         layout: RowLayout,
         strict: bool,
     ) -> Result<Self, DataError> {
+        let &PngLayout { palette, transparency, .. } = chunks;
         if strict && info.color_type == ColorType::Indexed && palette.is_empty() {
             return Err(DataError::new(Reason::Corrupt, "a PNG of indices without a palette"));
+        }
+        if layout == RowLayout::Rgba {
+            chunks.check_transparency()?;
+        }
+        let is_indexed = info.color_type == ColorType::Indexed;
+        if layout == RowLayout::Rgba && is_indexed && transparency.len() > MAX_COLORS {
+            let problem = format!(
+                "the tRNS chunk of the PNG has {} alphas for a palette of at most {MAX_COLORS} \
+                 colors; save the image again, or decode it without alpha",
+                transparency.len()
+            );
+            return Err(DataError::new(Reason::Corrupt, problem));
         }
         let bits = match info.bit_depth {
             BitDepth::One => 1,

@@ -32,6 +32,53 @@ pub fn read_values(
     })
 }
 
+/// Receives the number of a row, and a function that returns the number in a column.
+pub type IndexSink<'a> = dyn FnMut(u32, &dyn Fn(usize) -> u8) + 'a;
+
+/// Passes the rows above row `end` of a PNG with one number of up to 8 bits per pixel to `put`,
+/// from the top: the row's number, and a function that returns the number in a column. `scratch`
+/// holds the stored rows of an interlaced PNG.
+pub fn read_indices(
+    bytes: &[u8],
+    size: Size,
+    end: u32,
+    scratch: &mut Vec<u8>,
+    put: &mut IndexSink<'_>,
+) -> Result<(), DataError> {
+    let check = |color: ColorType, depth: BitDepth| {
+        if depth != BitDepth::Sixteen && color == ColorType::Indexed {
+            return Ok((depth as usize, 1));
+        }
+        if depth != BitDepth::Sixteen && color == ColorType::Grayscale {
+            return Ok((depth as usize, scale_of_gray(depth)));
+        }
+        let (channels, bits) = (color.samples(), depth as usize);
+        let problem = format!(
+            "the PNG has {channels} channels of {bits} bits, but indices are read from PNGs with a \
+             palette or in gray of up to 8 bits; u8x3 reads all PNGs"
+        );
+        Err(DataError::new(Reason::Unsupported, problem))
+    };
+    read(bytes, size, end, scratch, check, |(bits, scale), y, stored| {
+        put(y, &|x| match bits {
+            8 => stored[x],
+            _ => {
+                let shift = 8 - bits - bits * x % 8;
+                scale * (stored[bits * x / 8] >> shift & ((1u16 << bits) - 1) as u8)
+            }
+        });
+    })
+}
+
+/// Factor of Pillow for samples of gray.
+fn scale_of_gray(depth: BitDepth) -> u8 {
+    match depth {
+        BitDepth::Two => 85,
+        BitDepth::Four => 17,
+        _ => 1,
+    }
+}
+
 /// How a PNG stores the samples of a pixel.
 #[derive(Clone, Copy, Debug)]
 pub struct PngSamples {

@@ -29,6 +29,8 @@ pub(super) struct Checks<'a> {
     colors: Option<usize>,
     /// Whether exactly one color is transparent.
     transparent_color: bool,
+    /// Whether a tRNS chunk is after the pixels.
+    has_late_transparency: bool,
     characters: u64,
 }
 
@@ -42,6 +44,7 @@ impl<'a> Checks<'a> {
             default_is_frame: false,
             colors: None,
             transparent_color: false,
+            has_late_transparency: false,
             characters: 0,
         }
     }
@@ -132,7 +135,18 @@ impl<'a> Checks<'a> {
         Ok(())
     }
 
+    /// Whether the last tRNS chunk makes exactly one color of the palette transparent.
+    pub fn transparent_color(&self) -> bool {
+        self.transparent_color
+    }
+
+    /// Whether a tRNS chunk is after the pixels.
+    pub fn has_late_transparency(&self) -> bool {
+        self.has_late_transparency
+    }
+
     fn transparency(&mut self, data: &[u8]) -> Result<(), DataError> {
+        self.has_late_transparency |= self.pixels_seen;
         match self.samples() {
             (_, 0) => at_least(2, "tRNS", data),
             (_, 2) => at_least(6, "tRNS", data),

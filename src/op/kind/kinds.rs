@@ -2,7 +2,7 @@
 
 use crate::image::PixelType;
 
-use super::Kind;
+use super::{Execution, Kind};
 
 /// Kinds of the actions that an operator may draw for a sample.
 #[derive(Clone, Debug)]
@@ -68,6 +68,14 @@ impl Kinds {
     /// Whether the CPU executes all kinds on decoded floats.
     pub(crate) fn take_decoded_floats(&self) -> bool {
         self.kinds.iter().all(|kind| kind.facts().takes_decoded_floats)
+    }
+
+    /// Whether a kind computes pixels from several pixels, or from positions between pixels.
+    pub(crate) fn read_neighbours(&self) -> bool {
+        let reads = |kind: &Kind| {
+            kind.is_executed(Execution::Resample) || kind.is_executed(Execution::Rows)
+        };
+        self.kinds.iter().any(reads)
     }
 
     /// Maximum number of 32-bit entries in the tables of all actions of a sample, without those

@@ -78,6 +78,10 @@ impl Operator for RandomAffine {
         Self::NAME
     }
 
+    fn interpolation(&self) -> Option<(&'static str, bool)> {
+        Some(("interpolation", self.interpolation == Interpolation::Nearest))
+    }
+
     fn kinds(&self) -> Kinds {
         Kinds::exactly([Kind::Warp])
     }

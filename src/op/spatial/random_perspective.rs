@@ -38,6 +38,10 @@ impl Operator for RandomPerspective {
         Self::NAME
     }
 
+    fn interpolation(&self) -> Option<(&'static str, bool)> {
+        Some(("interpolation", self.interpolation == Interpolation::Nearest))
+    }
+
     fn kinds(&self) -> Kinds {
         Kinds::up_to(1, [Kind::Warp])
     }

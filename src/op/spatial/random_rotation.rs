@@ -48,6 +48,10 @@ impl Operator for RandomRotation {
         Self::NAME
     }
 
+    fn interpolation(&self) -> Option<(&'static str, bool)> {
+        Some(("interpolation", self.interpolation == Interpolation::Nearest))
+    }
+
     fn kinds(&self) -> Kinds {
         Kinds::exactly([Kind::Warp])
     }

@@ -44,11 +44,13 @@ pub fn row(warp: &Warp, table: &[i32], src: &Image<f32>, (x, y): (u32, u32), out
     }
 }
 
+#[inline(always)]
 fn fill(warp: &Warp) -> Pixel {
     warp.fill.map(f32::from)
 }
 
 /// Interpolated value at the position `(x, y)` of the input.
+#[inline(always)]
 fn interpolated(warp: &Warp, src: &impl Fn(i32, i32) -> Pixel, (x, y): (f64, f64)) -> Pixel {
     // As for bytes, the condition is false for NaN.
     if x < 0.0 || y < 0.0 || x >= f64::from(warp.width) || y >= f64::from(warp.height) {
@@ -83,6 +85,7 @@ fn interpolated(warp: &Warp, src: &impl Fn(i32, i32) -> Pixel, (x, y): (f64, f64
 }
 
 /// Interpolates on a row. The coefficients of the polynomial are f32.
+#[inline(always)]
 fn cubic_of_floats([a, b, c, d]: [f32; 4], at: f64) -> f64 {
     let (p1, p2) = (b, -a + c);
     let p3 = 2.0 * (a - b) + c - d;
@@ -92,6 +95,7 @@ fn cubic_of_floats([a, b, c, d]: [f32; 4], at: f64) -> f64 {
 }
 
 /// Value of a displaced pixel, as for bytes, but computed in f64 and not rounded to an integer.
+#[inline(always)]
 fn displaced(
     warp: &Warp,
     (dx, dy): (i32, i32),

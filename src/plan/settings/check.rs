@@ -110,7 +110,9 @@ impl CacheSettings {
             let problem = "stores images at full size, but decode.prescale reduces them; remove one of the two";
             return Err(Error::config("cache.decoded", problem));
         }
-        if self.decoded.is_some() && decode.pixels != PixelFormat::U8x3 {
+        // Gray is computed from the stored colours.
+        let is_stored = matches!(decode.pixels, PixelFormat::U8 | PixelFormat::U8x3);
+        if self.decoded.is_some() && !is_stored {
             let problem = format!(
                 "stores u8x3 pixels, but decode.pixels is {}; remove cache.decoded, or use \
                  cache.encoded",

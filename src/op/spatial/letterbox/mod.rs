@@ -68,6 +68,10 @@ impl Operator for Letterbox {
         Self::NAME
     }
 
+    fn interpolation(&self) -> Option<(&'static str, bool)> {
+        Some(("filter", self.filter == Filter::Nearest))
+    }
+
     fn kinds(&self) -> Kinds {
         Kinds::exactly([Kind::Resample, Kind::Crop])
     }

@@ -68,6 +68,10 @@ impl Operator for Rotate {
         Self::NAME
     }
 
+    fn interpolation(&self) -> Option<(&'static str, bool)> {
+        Some(("interpolation", self.interpolation == Interpolation::Nearest))
+    }
+
     fn kinds(&self) -> Kinds {
         Kinds::exactly([Kind::Warp])
     }
