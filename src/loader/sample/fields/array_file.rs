@@ -27,14 +27,14 @@ pub(super) fn write(
         Stored::Floats => (size_of::<f32>(), true),
     };
     let head = match (is_floats, channels) {
-        (true, 1) => format!("Pf\n{width} {height}\n-1\n").into_bytes(),
-        (true, _) => format!("PF\n{width} {height}\n-1\n").into_bytes(),
         (_, 4) => {
             // Words are stored as in a PNM, and floats as in a PFM.
             let kind = if is_floats { b'f' } else { b'u' };
             let item = Item { kind, bytes: sample as u64, big_endian: sample == size_of::<u16>() };
             numpy::head(item, &[height, width, 4].map(|side| side as u64))
         }
+        (true, 1) => format!("Pf\n{width} {height}\n-1\n").into_bytes(),
+        (true, _) => format!("PF\n{width} {height}\n-1\n").into_bytes(),
         (false, _) => {
             let (kind, white) = (if channels == 1 { 5 } else { 6 }, (1u32 << (8 * sample)) - 1);
             format!("P{kind} {width} {height} {white}\n").into_bytes()
