@@ -97,6 +97,7 @@ def by_pillow(file):
         return None
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_mutated_tiffs_have_the_pixels_of_pillow_or_fail(monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1 << 20)
     logging.getLogger("PIL").setLevel(logging.CRITICAL)

@@ -277,3 +277,48 @@ fn operators_on_colours_are_errors_of_the_build() {
         assert!(problem(format, &[three]).unwrap_err().contains("mean"));
     }
 }
+
+/// Arrays in fields have the shape (height, width, 4), and any type whose numbers the format holds.
+#[test]
+fn arrays_of_fields_have_alpha() {
+    use feedwater::op::View;
+    use feedwater::source::Directory;
+    use feedwater::source::settings::DirectorySettings;
+
+    let size = Size::new(7, 5);
+    let pixels = pixels(size, 6);
+    let values = || pixels.iter().flatten().copied();
+    let array = |descr: &str, bytes: Vec<u8>| {
+        let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': (5, 7, 4), }}");
+        let len = (text.len() as u16).to_le_bytes();
+        [b"\x93NUMPY\x01\0", &len[..], text.as_bytes(), &bytes].concat()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("0")).unwrap();
+    std::fs::write(folder.path().join("0/1.png"), png(size, 4, values())).unwrap();
+    let words = values().flat_map(|it| (it as u16).to_le_bytes()).collect();
+    let doubles = values().flat_map(|it| (f64::from(it) + 0.5).to_le_bytes()).collect();
+    for (file, formats, added) in [
+        (array("<u2", words), &[PixelFormat::U16x4, PixelFormat::F32x4][..], 0.0),
+        (npy(size, 4, values()), &[PixelFormat::F32x4], 0.0),
+        (array("<f8", doubles), &[PixelFormat::F32x4], 0.5),
+    ] {
+        std::fs::write(folder.path().join("0/1.npy"), file).unwrap();
+        for format in formats {
+            let settings = DirectorySettings {
+                side_files: [("array".into(), "{folder}/{stem}.npy".into())].into(),
+                ..DirectorySettings::default()
+            };
+            let source = Directory::with(folder.path(), &settings).unwrap();
+            let view = View::new("view", sized(size, &[])).field("array").pixels(*format);
+            let chain = sized(size, &[]).view(view);
+            let builder = feedwater::Loader::builder(source, chain).batch_size(1);
+            let builder = builder.configure(|it| it.output.layout = feedwater::Layout::Nhwc);
+            let mut loader = builder.device(feedwater::DeviceChoice::Cpu).build().unwrap();
+            let batch = loader.epoch().next().unwrap().unwrap();
+            let made = batch.column("view").unwrap().as_slice::<f32>().unwrap();
+            let expected: Vec<f32> = values().map(|it| it + added).collect();
+            assert_eq!(made, expected, "{format:?}");
+        }
+    }
+}
