@@ -7,6 +7,7 @@ mod classes;
 mod coco;
 mod coco_forms;
 mod combine;
+mod displaced;
 mod index;
 mod largest;
 mod list;
