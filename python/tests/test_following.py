@@ -113,7 +113,7 @@ def test_an_offset_moves_the_indices_of_pixels():
     [
         (lambda: fw.mask(dtype="f16"), "columns of the kind mask may have u8, i64, f32"),
         (lambda: fw.mask(fill=300), "300 is not between 0 and 255"),
-        (lambda: fw.mask(like="photo"), 'the only column to follow is "image"'),
+        (lambda: fw.mask(like="photo"), 'there are no views; remove like to follow "image"'),
         (lambda: fw.points(shape=4), "2 numbers (x, y) or 3"),
         (lambda: fw.points(shape=(2, 3), flip_pairs=[(0, 2)]), "has the point 2"),
         (lambda: fw.boxes(format="yxyx"), "xyxy"),
@@ -160,7 +160,7 @@ def test_masks_may_be_arrays_or_missing_and_a_path_is_explained(folder):
     for mask, words in (
         ("masks/1.png", "if the text is a path, set side_files"),
         (levels - 1, "has the number -1"),
-        (levels / 2, "has the number 0"),
+        (levels / 2, "is an array of floats"),
         (levels[None], r"an array of shape \[1, "),
         (levels[:-1], "and its image has"),
         (3, "or an array"),

@@ -6,9 +6,10 @@ use feedwater::internals::geometry::Orientation;
 use feedwater::internals::plan::SamplePlan;
 use feedwater::internals::random::SampleKey;
 use feedwater::internals::transform::{DeviceMask, MaskOutputs, Masks};
-use feedwater::loader::Batch;
+use feedwater::loader::{Batch, Pair, PairOutcome};
 use feedwater::op::View;
 use feedwater::plan::{ColumnSettings, DefaultValue, Plan};
+use feedwater::source::NO_LABEL;
 use feedwater::{ElementType, Pipeline, Size};
 
 use super::*;
@@ -296,6 +297,36 @@ fn masks_that_fail_or_are_missing_equal_those_of_the_cpu() {
         }
     }
     assert_eq!(machine.counts().live(), 0);
+}
+
+/// Without labels, kernels exchange parts of images and masks, and there are no soft targets.
+#[test]
+fn masks_are_exchanged_without_labels() {
+    let Some(machine) = machine() else { return };
+    let make = |device| {
+        let WithFields { fields, .. } = source(3);
+        let images = images(3).map(|(bytes, _)| (bytes, NO_LABEL)).collect();
+        let source = WithFields { images: Memory::new(images).unwrap(), fields };
+        let chain = chain_of(&[MOVES[0]], (25, 20)).then_batch(op::CutMix::default());
+        let builder = settled(Loader::builder(source, chain)).epochs(Some(3)).device(device);
+        builder.runtime(&runtime()).configure(|it| it.columns = columns()).build().unwrap()
+    };
+    let (mut cpu, mut gpu) = (make(DeviceChoice::Cpu), make(DeviceChoice::Gpu(0)));
+    let mut mixed = 0;
+    for _ in 0..3 {
+        for (gpu, cpu) in gpu.epoch().zip(cpu.epoch()) {
+            let (gpu, cpu) = (gpu.unwrap(), cpu.unwrap());
+            check(&gpu, &cpu, "without labels");
+            assert!(gpu.columns().all(|column| column.name() != "target") && gpu.classes() == 0);
+            let is_mixed = |it: &&Pair| it.outcome() == PairOutcome::Mixed;
+            mixed += gpu.pairs().iter().filter(is_mixed).count();
+        }
+    }
+    assert!(mixed > 3, "{mixed}");
+    let memory = gpu.stats().memory;
+    assert_eq!(memory.device_bytes_predicted, machine.counts().device.bytes);
+    drop((cpu, gpu));
+    assert_clean(&machine, "end");
 }
 
 /// The memory of masks is in the plan, and nothing is allocated after the start.

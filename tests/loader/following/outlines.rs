@@ -191,7 +191,12 @@ fn wrong_outlines_fail_their_sample() {
     let square = "[[1,1,5,1,5,5]]";
     for (text, words) in [
         ("7", "a list with the outline of each object"),
-        ("[7]", "a list of polygons, or size and counts"),
+        ("[7]", "the outline of object 0: invalid type: integer `7`, expected a list of polygons"),
+        (
+            "[null,[1,2,3]]",
+            "the outline of object 1: invalid type: integer `1`, expected a polygon",
+        ),
+        ("[[[1,2,null,3]]]", "object 0: a coordinate of a polygon: invalid type: null"),
         ("[[[1,2,3]]]", "a polygon has 3 numbers"),
         ("[[[1,2,1e9,2,3,3]]]", "far outside of its 8x6 image"),
         ("[{\"counts\":[1,2]}]", "missing field `size`"),
