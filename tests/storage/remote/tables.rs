@@ -196,7 +196,7 @@ fn environment(pairs: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
 fn datum(number: u8, image: &[u8]) -> Vec<u8> {
     let size = [image.len() as u8 | 0x80, (image.len() >> 7) as u8 & 0x7f];
     let mut datum = [&[8, 3, 16, 9 + number, 24, 70, 34][..], &size, image, &[56, 1]].concat();
-    if number % 3 != 0 {
+    if !number.is_multiple_of(3) {
         datum.extend([40, number]);
     }
     if number == 5 {
