@@ -407,9 +407,8 @@ trait BuiltIn: Operator + Sized + DeserializeOwned + Serialize {
 fn unsupported(name: &str, format: PixelFormat, for_alpha: &str) -> String {
     if format.has_alpha() && !format.is_floats() {
         return format!(
-            "is {name}, which has no meaning for the alpha channel of {} pixels; {for_alpha}remove \
-             it, or decode to three channels",
-            format.name()
+            "is {name}, which has no meaning for the alpha channel of u8x4, u16x4 and f32x4 pixels; \
+             {for_alpha}remove it, or decode to three channels"
         );
     }
     if format == PixelFormat::Indices {

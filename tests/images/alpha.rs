@@ -408,7 +408,7 @@ fn arrays_are_images() {
     assert!(error(&of_floats, PixelFormat::U16).contains("use f32"));
     assert!(error(&npy("<u2", "(6, 11)", &words), PixelFormat::U8x3).contains("u16"));
     assert!(error(&interleaved, PixelFormat::U16x3).contains("8 bits per sample"));
-    assert!(error(&npy("<f8", "(6, 11)", &[0; 8 * 66]), PixelFormat::F32).contains("np.float32"));
+    assert!(error(&npy("<c8", "(6, 11)", &[0; 8 * 66]), PixelFormat::F32).contains("astype"));
     let flat = npy("|u1", "(66,)", &[0; 66]);
     assert!(error(&flat, PixelFormat::U8).contains("(66,)"), "{}", error(&flat, PixelFormat::U8));
     let damaged =

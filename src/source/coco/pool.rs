@@ -245,6 +245,8 @@ mod tests {
             kind in 0..3,
         ) {
             let size = Size::new(u32::MAX, u32::MAX);
+            let rest = size.pixels() - lengths.iter().sum::<u64>();
+            let lengths = lengths.into_iter().chain([rest]);
             let segmentation = match kind {
                 0 => None,
                 1 => Some(Segmentation::Polygons(polygons)),

@@ -205,9 +205,9 @@ fn wrong_outlines_fail_their_sample() {
         ("[{\"size\":[6,8],\"counts\":[1,48]}]", "cover more than the 48 pixels"),
         (
             "[null,{\"size\":[6,8],\"counts\":[1,46]}]",
-            "of object 1 (counted from 0) cover 47 pixels",
+            "the outline of object 1: the run lengths cover 47 pixels",
         ),
-        ("[{\"counts\":\"35\",\"size\":[6,8]}]", "cover 8 pixels, and its image of 8x6 has 48"),
+        ("[{\"counts\":\"35\",\"size\":[6,8]}]", "cover 8 pixels, and the image of 8x6 has 48"),
         ("[{\"size\":[6,8],\"counts\":[]}]", "cover 0 pixels"),
         ("[[[1,2,129,2,3,3]]]", "must be between -128 and 128"),
         ("[[[1,2,3,-129,3,3]]]", "must be between -128 and 128"),
