@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from typing import Any, Callable, Iterator
 
-#: Modes of Pillow whose arrays are images as they are.
-_MODES = ("L", "RGB", "RGBA", "I;16", "F")
+#: Modes of Pillow whose pixels are stored as they are: type in a `.npy` file, size of an element in bytes, and channels.
+_MODES = {
+    "L": ("|u1", 1, 1),
+    "RGB": ("|u1", 1, 3),
+    "RGBA": ("|u1", 1, 4),
+    "I;16": ("<u2", 2, 1),
+    "I;16L": ("<u2", 2, 1),
+    "I;16B": (">u2", 2, 1),
+    "I": ("<i4" if sys.byteorder == "little" else ">i4", 4, 1),
+    "F": ("<f4" if sys.byteorder == "little" else ">f4", 4, 1),
+}
 
 #: Largest size of the parts in which an array is copied, in bytes. The rows of an image of Pillow are not divided.
 _PART = 1 << 16
@@ -32,6 +42,8 @@ def stored(value: Any) -> tuple[str, tuple[int, ...], int, Pieces]:
         return _stored_image(value)
     import numpy
 
+    if numpy.ma.is_masked(value):
+        raise TypeError("a masked array has values that are missing; give array.filled(...)")
     array = numpy.asarray(value)
     if array.dtype.kind == "b":
         array = array.view("u1")
@@ -52,19 +64,21 @@ def _parts(array: Any, dtype: Any) -> Iterator[bytes]:
     if array.size == 0:
         return
     options = {"op_dtypes": [dtype], "casting": "equiv", "order": "C", "buffersize": max(_PART // dtype.itemsize, 1)}
-    for part in numpy.nditer(array, ["external_loop", "buffered"], [["readonly"]], **options):
+    # The type stubs of NumPy state that the parts are tuples, which holds for several arrays only.
+    parts: Any = numpy.nditer(array, ["external_loop", "buffered"], [["readonly"]], **options)
+    for part in parts:
         yield part.tobytes()
 
 
 def _stored_image(image: Any) -> tuple[str, tuple[int, ...], int, Pieces]:
-    """Indices of an image of Pillow become colours, and other colour spaces red, green and blue."""
+    """Indices of an image of Pillow become colours, and other colour spaces red, green and blue. A transparent colour becomes alpha."""
     mode = image.mode
-    if mode not in _MODES:
-        has_alpha = "A" in image.getbands() or "transparency" in image.info
+    has_alpha = "A" in image.getbands() or "transparency" in image.info
+    if mode not in _MODES or (mode in ("L", "RGB") and has_alpha):
         mode = "RGBA" if has_alpha else "RGB"
-    dtype, item = {"I;16": ("<u2", 2), "F": ("<f4", 4)}.get(mode, ("|u1", 1))
-    shape = (image.height, image.width, *([len(mode)] if mode in ("RGB", "RGBA") else []))
-    row = item * image.width * (shape[2] if len(shape) == 3 else 1)
+    dtype, item, channels = _MODES[mode]
+    shape = (image.height, image.width, *([channels] if channels > 1 else []))
+    row = item * image.width * channels
     return dtype, shape, row * image.height, partial(_rows, image, mode, max(_PART // max(row, 1), 1))
 
 

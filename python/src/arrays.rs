@@ -23,8 +23,10 @@ impl Array {
     /// # Errors
     /// A `TypeError` for elements that are no numbers, and what the object raises.
     pub fn of(value: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
-        let is_array = |name| value.hasattr(name).unwrap_or(false);
-        if !is_array("__array_interface__") && !is_array("__array__") {
+        let has = |name| value.hasattr(name).unwrap_or(false);
+        // Pillow copies the whole image for `__array_interface__`, so its images are found first.
+        let names = ["getbands", "__array_interface__", "__array__"];
+        if !names.into_iter().any(has) {
             return Ok(None);
         }
         let items = value.py().import("feedwater._items")?;

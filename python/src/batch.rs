@@ -175,6 +175,9 @@ impl Batch {
     }
 }
 
+/// Name, element type and shape of a column of numbers, and its numbers of offsets.
+type NumbersEntry = (String, &'static str, Vec<usize>, (Option<usize>, Option<usize>));
+
 #[pymethods]
 impl Batch {
     #[getter]
@@ -270,7 +273,7 @@ impl Batch {
     /// Name, element type and shape of the other columns of numbers, and the number of offsets of
     /// the parts `offsets` and `list_offsets` if the column has them.
     #[getter]
-    fn numbers(&self) -> Vec<(String, &'static str, Vec<usize>, (Option<usize>, Option<usize>))> {
+    fn numbers(&self) -> Vec<NumbersEntry> {
         let number = |Numbers { values: it, offsets }: &Numbers| {
             let [offsets, lists] = *offsets;
             (it.name.clone(), it.element.name(), it.shape.clone(), (offsets, lists))

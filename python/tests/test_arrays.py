@@ -316,9 +316,16 @@ def test_wrong_polygons_of_coco_are_explained(outline, words, tmp_path):
         fw.Loader(fw.coco(tmp_path / "a.json", images=tmp_path), SMALL, batch_size=1, framework="batch", device="cpu")
 
 
+def test_masked_arrays_are_errors():
+    masked = numpy.ma.masked_array(numpy.full((9, 9), 5, numpy.uint8), mask=numpy.eye(9))
+    with pytest.raises(fw.errors.SampleError, match="a masked array has values that are missing"):
+        read([masked])
+    read([numpy.ma.masked_array(numpy.full((9, 9), 5, numpy.uint8))])
+
+
 def test_erasing_of_alpha_names_its_mode():
     chain = [*SMALL, ops.Normalize(mean=0.5, std=0.5), ops.RandomErasing(mode="pixel")]
-    with pytest.raises(fw.errors.ConfigError, match='set mode = "const", remove it, or decode to u8x3'):
+    with pytest.raises(fw.errors.ConfigError, match='set mode = "const", remove it, or decode to three channels'):
         read([IMAGE], transform=chain, decode=fw.Decode(pixels="u8x4"))
 
 

@@ -273,12 +273,12 @@ def test_an_image_with_alpha_in_a_field():
     assert batch["image"].shape == (4, 4, 12, 20)
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr", "HSV", "I", "F", "I;16"])
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr", "HSV", "I", "F", "I;16", "I;16B"])
 def test_the_parts_of_a_large_image_of_pillow_are_its_pixels(mode):
     numbers = numpy.random.default_rng(1).integers(0, 256, (211, 307, 3), dtype=numpy.uint8)
     match mode:
-        case "I;16" | "I" | "F":
-            image = Image.fromarray(numbers[..., 0].astype({"I;16": "u2", "I": "i4", "F": "f4"}[mode]) * 200)
+        case "I;16" | "I;16B" | "I" | "F":
+            image = Image.fromarray(numbers[..., 0].astype({"I;16": "<u2", "I;16B": ">u2", "I": "i4", "F": "f4"}[mode]) * 200)
         case "PA":
             image = Image.fromarray(numbers).convert("P").convert("PA")
         case _:
@@ -288,10 +288,14 @@ def test_the_parts_of_a_large_image_of_pillow_are_its_pixels(mode):
         # A palette of which some colours are transparent.
         images.append(image.copy())
         images[1].info["transparency"] = bytes(range(256))
+    if mode in ("L", "RGB"):
+        images.append(image.copy())
+        images[1].info["transparency"] = image.getpixel((3, 4))
     for image in images:
         assert image.mode == mode
         has_alpha = "A" in image.getbands() or "transparency" in image.info
-        expected = numpy.asarray(image if mode in ("L", "RGB", "RGBA", "I;16", "F") else image.convert("RGBA" if has_alpha else "RGB"))
+        is_kept = mode in ("RGBA", "I;16", "I;16B", "I", "F") or (mode in ("L", "RGB") and not has_alpha)
+        expected = numpy.asarray(image if is_kept else image.convert("RGBA" if has_alpha else "RGB"))
         dtype, shape, size, parts = stored(image)
         parts = list(parts())
         assert max(map(len, parts)) <= 1 << 16 and (len(parts) > 1) == (size > 1 << 16)
@@ -311,6 +315,19 @@ def test_images_of_pillow_are_converted_by_their_mode(mode):
         expected, pixels = numpy.moveaxis(numpy.asarray(rgb), 2, 0), "u8x3"
     found = images(fw.samples([image] * 4), [ops.Resize(width=11, height=9)], pixels, dtype="f32")[0]
     assert numpy.array_equal(found, expected), mode
+    # Pillow copies a whole image for its array interface.
+    class Counted(Image.Image):
+        reads = 0
+
+        @property
+        def __array_interface__(self):
+            Counted.reads += 1
+            return super().__array_interface__
+
+    counted = Image.new("RGB", (5, 4))
+    counted.__class__ = Counted
+    images(fw.samples([counted] * 4), [ops.Resize(width=2, height=2)], "u8x3")
+    assert Counted.reads == 0
     # A transparent palette has alpha.
     stamp = Image.fromarray(numpy.array([[0, 1], [1, 0]], numpy.uint8), mode="P")
     stamp.putpalette([255, 0, 0, 0, 0, 255])

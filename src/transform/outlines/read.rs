@@ -92,6 +92,9 @@ impl<'de> Visitor<'de> for Outline<'_, '_> {
         while let Some(key) = members.next_key_seed(Key)? {
             match key {
                 Some(Key::SIZE) => size = Some(members.next_value::<[u32; 2]>()?),
+                Some(Key::COUNTS) if covered.is_some() => {
+                    return Err(A::Error::duplicate_field("counts"));
+                }
                 Some(Key::COUNTS) => {
                     covered = Some(members.next_value_seed(Counts(&mut self.0.drawing))?);
                 }

@@ -209,6 +209,7 @@ fn wrong_outlines_fail_their_sample() {
         ),
         ("[{\"counts\":\"35\",\"size\":[6,8]}]", "cover 8 pixels, and the image of 8x6 has 48"),
         ("[{\"size\":[6,8],\"counts\":[]}]", "cover 0 pixels"),
+        ("[{\"size\":[6,8],\"counts\":[48],\"counts\":[0,48]}]", "duplicate field `counts`"),
         ("[[[1,2,129,2,3,3]]]", "must be between -128 and 128"),
         ("[[[1,2,3,-129,3,3]]]", "must be between -128 and 128"),
         ("[{\"size\":[6,8],\"counts\":\"\\u0001\"}]", "which is not a valid digit"),
