@@ -277,8 +277,10 @@ def test_an_image_with_alpha_in_a_field():
 def test_the_parts_of_a_large_image_of_pillow_are_its_pixels(mode):
     numbers = numpy.random.default_rng(1).integers(0, 256, (211, 307, 3), dtype=numpy.uint8)
     match mode:
-        case "I;16" | "I;16B" | "I" | "F":
-            image = Image.fromarray(numbers[..., 0].astype({"I;16": "<u2", "I;16B": ">u2", "I": "i4", "F": "f4"}[mode]) * 200)
+        case "I;16" | "I" | "F":
+            image = Image.fromarray(numbers[..., 0].astype({"I;16": "u2", "I": "i4", "F": "f4"}[mode]) * 200)
+        case "I;16B":
+            image = Image.frombytes(mode, (307, 211), (numbers[..., 0].astype(">u2") * 200).astype(">u2").tobytes())
         case "PA":
             image = Image.fromarray(numbers).convert("P").convert("PA")
         case _:
