@@ -316,6 +316,15 @@ def test_wrong_polygons_of_coco_are_explained(outline, words, tmp_path):
         fw.Loader(fw.coco(tmp_path / "a.json", images=tmp_path), SMALL, batch_size=1, framework="batch", device="cpu")
 
 
+def test_an_empty_array_is_a_list_without_entries():
+    items = [{"image": IMAGE, "values": values} for values in [numpy.array([]), numpy.zeros((0, 4)), [], numpy.ones((1, 4))]]
+    batch = read(items, columns={"boxes": fw.boxes("values"), "list": fw.list_("f32", field="values", shape=4)})
+    for name in ("boxes", "list"):
+        assert [len(batch[name][at]) for at in range(4)] == [0, 0, 0, 1]
+    points = read(items[:1], columns={"points": fw.points("values")})["points"]
+    assert len(points[0]) == 0
+
+
 def test_masked_arrays_are_errors():
     masked = numpy.ma.masked_array(numpy.full((9, 9), 5, numpy.uint8), mask=numpy.eye(9))
     with pytest.raises(fw.errors.SampleError, match="a masked array has values that are missing"):

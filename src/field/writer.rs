@@ -237,7 +237,10 @@ impl<'a> Writer<'a> {
             CellKind::List => shape.get(1..),
             _ => Some(shape),
         };
-        if entry != Some(&self.format.dims[..]) || shape.iter().product::<usize>() != len {
+        // `numpy.array([])` does not know the shape of its entries.
+        let has_no_entries = self.format.kind == CellKind::List && shape == [0];
+        let fits = has_no_entries || entry == Some(&self.format.dims[..]);
+        if !fits || shape.iter().product::<usize>() != len {
             let is_entry = self.format.kind == CellKind::List && shape == self.format.dims;
             let remedy = if is_entry { " (one entry; write a list of entries)" } else { "" };
             return Err(self.mismatch(&format!("an array of shape {shape:?}{remedy}")));
