@@ -17,7 +17,7 @@ pub enum PixelType {
 }
 
 /// Pixel format of decoded images: element type and number of channels. The names are those of the
-/// crate `fast_image_resize`.
+/// crate `fast_image_resize`, except `indices`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -214,9 +214,9 @@ impl<T> Drop for Image<T> {
 /// Image of either pixel type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HostImage {
-    /// Before `normalize`.
+    /// Bytes.
     U8(Image<u8>),
-    /// After `normalize`.
+    /// Floats: after `normalize`, or from the decoder on in formats of 16 bits and of floats.
     F32(Image<f32>),
 }
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 import sys
+import zlib
 from functools import partial
 from typing import Any, Callable, Iterator
 
-#: Modes of Pillow whose pixels are stored as they are: type in a `.npy` file, size of an element in bytes, and channels.
+#: Modes of Pillow whose pixels are stored in a `.npy` file without conversion: type, size of an element in bytes, and channels.
 _MODES = {
     "L": ("|u1", 1, 1),
     "RGB": ("|u1", 1, 3),
@@ -35,16 +37,21 @@ _WAYS_OUT = {
 Pieces = Callable[[], Iterator[bytes]]
 
 
-def stored(value: Any) -> tuple[str, tuple[int, ...], int, Pieces]:
+def stored(value: Any) -> tuple[str | None, tuple[int, ...], int, Pieces]:
     """Returns how a `.npy` file stores an array or an image of Pillow: type, shape, size of the elements in bytes, and a function that
-    returns the elements in C order, in parts. No part of the array is copied before they are asked for."""
+    returns the elements in C order, in parts. No part of the array is copied before they are asked for.
+
+    Without a type, the file is a PNG: the size and the parts are those of the whole file."""
     if hasattr(value, "getbands"):
         return _stored_image(value)
     import numpy
 
     if numpy.ma.is_masked(value):
         raise TypeError("a masked array has values that are missing; give array.filled(...)")
-    array = numpy.asarray(value)
+    try:
+        array = numpy.asarray(value)
+    except TypeError as error:
+        raise TypeError(f"NumPy cannot convert the {type(value).__name__}: {error}; convert it first, as with .float() for bfloat16") from error
     if array.dtype.kind == "b":
         array = array.view("u1")
     dtype = array.dtype
@@ -70,22 +77,93 @@ def _parts(array: Any, dtype: Any) -> Iterator[bytes]:
         yield part.tobytes()
 
 
-def _stored_image(image: Any) -> tuple[str, tuple[int, ...], int, Pieces]:
-    """Indices of an image of Pillow become colours, and other colour spaces red, green and blue. A transparent colour becomes alpha."""
+def _stored_image(image: Any) -> tuple[str | None, tuple[int, ...], int, Pieces]:
+    """Images with a palette or of 1 bit become PNGs, because their numbers are indices in a mask and colours in an image. Other colour
+    spaces become red, green and blue. A transparent colour becomes alpha."""
     mode = image.mode
-    has_alpha = "A" in image.getbands() or "transparency" in image.info
+    has_alpha = bool({"A", "a"} & set(image.getbands())) or "transparency" in image.info
+    if mode == "P" or (mode == "1" and not has_alpha):
+        return _stored_indices(image)
     if mode not in _MODES or (mode in ("L", "RGB") and has_alpha):
         mode = "RGBA" if has_alpha else "RGB"
     dtype, item, channels = _MODES[mode]
     shape = (image.height, image.width, *([channels] if channels > 1 else []))
     row = item * image.width * channels
-    return dtype, shape, row * image.height, partial(_rows, image, mode, max(_PART // max(row, 1), 1))
+    return dtype, shape, row * image.height, partial(_rows, image, mode, row)
 
 
-def _rows(image: Any, mode: str, count: int) -> Iterator[bytes]:
+def _rows(image: Any, mode: str, row: int) -> Iterator[bytes]:
+    """The bytes of the rows, which have `row` bytes each in this mode."""
+    count = max(_PART // max(row, 1), 1)
     for top in range(0, image.height, count):
         rows = image.crop((0, top, image.width, min(top + count, image.height)))
+        if rows.mode == "La":
+            # Pillow converts gray with premultiplied alpha to this mode only.
+            rows = rows.convert("LA")
         yield (rows if rows.mode == mode else rows.convert(mode)).tobytes()
+
+
+def _stored_indices(image: Any) -> tuple[None, tuple[int, ...], int, Pieces]:
+    """A PNG of the indices and the palette, without compression."""
+    is_bits = image.mode == "1"
+    row = (image.width + 7) // 8 if is_bits else image.width
+    head = b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", struct.pack(">IIBBBBB", image.width, image.height, *((1, 0) if is_bits else (8, 3)), 0, 0, 0))
+    if not is_bits:
+        colours, alphas = _palette(image)
+        head += _chunk(b"PLTE", colours) + _chunk(b"tRNS", alphas)
+    tail = _chunk(b"IEND", b"")
+    # A part of the rows is a block of the format deflate (RFC 1951, 3.2.4), whose length has 16 bits, in a chunk of its own. Each row begins
+    # with the number of its filter, and the chunk of a row that is longer than a block has several blocks.
+    step = max((_BLOCK - 1) // (row + 1), 1)
+    parts = [(top, min(top + step, image.height)) for top in range(0, image.height, step)]
+    blocks = [(end - top) * (row + 1) for top, end in parts]
+    size = len(head) + len(tail) + _CHUNK + 2 + _CHUNK + 4 + sum(_CHUNK + 5 * -(-length // _BLOCK) + length for length in blocks)
+
+    def pieces() -> Iterator[bytes]:
+        # The header of zlib (RFC 1950): deflate with a window of 32 KiB, without compression.
+        yield head + _chunk(b"IDAT", b"\x78\x01")
+        checksum = 1
+        for top, end in parts:
+            rows = image.crop((0, top, image.width, end)).tobytes()
+            filtered = b"".join(b"\0" + rows[at : at + row] for at in range(0, len(rows), row))
+            checksum = zlib.adler32(filtered, checksum)
+            starts = range(0, len(filtered), _BLOCK)
+            lengths = [min(_BLOCK, len(filtered) - start) for start in starts]
+            last = end == image.height
+            yield _chunk(
+                b"IDAT",
+                b"".join(
+                    struct.pack("<BHH", last and start == starts[-1], length, 0xFFFF - length) + filtered[start : start + length]
+                    for start, length in zip(starts, lengths)
+                ),
+            )
+        yield _chunk(b"IDAT", struct.pack(">I", checksum)) + tail
+
+    return None, (image.height, image.width), size, pieces
+
+
+#: Size of the length, name and checksum of a chunk of a PNG, in bytes.
+_CHUNK = 12
+
+#: Largest size of a block of deflate without compression, in bytes.
+_BLOCK = 0xFFFF
+
+
+def _chunk(name: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+
+def _palette(image: Any) -> tuple[bytes, bytes]:
+    """Colours and alphas of all 256 indices."""
+    palette = bytes(image.getpalette("RGBA"))
+    alphas = bytearray(palette[3::4].ljust(256, b"\xff"))
+    transparent = image.info.get("transparency")
+    if isinstance(transparent, int):
+        alphas[transparent] = 0
+    elif transparent is not None:
+        alphas[: len(transparent)] = transparent
+    colours = b"".join(palette[at : at + 3] for at in range(0, len(palette), 4))
+    return colours.ljust(3 * 256, b"\0"), bytes(alphas[:256])
 
 
 def plain(value: Any) -> Any:

@@ -293,23 +293,23 @@ class Batch:
         ``jax()`` or ``tensorflow()``, or pass it to a library that reads ``__dlpack__``. Of lists, points and boxes, these are the entries of
         all samples, one after another, and :meth:`offsets` has their beginnings."""
         found = {**self._tensors, **self._numbers}
-        return self._found(found, name, "has no column of numbers", "")
+        return self._found(found, name, "column of numbers")
 
     def offsets(self, name: str) -> Tensor:
         """The offsets of a column of lists, points or boxes as a tensor of 64-bit integers, ``[samples + 1]``, that shares the memory of the
         batch: sample ``i`` has the entries of :meth:`values` from ``offsets[i]`` up to, but without, ``offsets[i + 1]``."""
-        return self._found(self._offsets, name, "has no column of lists, points or boxes", ", which has offsets")
+        return self._found(self._offsets, name, "column of lists, points or boxes")
 
     def list_offsets(self, name: str) -> Tensor:
         """The second offsets of a column of run lengths, ``[objects + 1]``, as a tensor of 64-bit integers that shares the memory of the batch.
         Sample ``i`` has the objects from ``offsets[i]`` up to, but without, ``offsets[i + 1]``, and object ``k`` of the batch has the
         :meth:`values` from ``list_offsets[k]`` up to, but without, ``list_offsets[k + 1]``."""
-        return self._found(self._list_offsets, name, "has no column of run lengths", "")
+        return self._found(self._list_offsets, name, "column of run lengths")
 
-    def _found(self, tensors: Mapping[str, Tensor], name: str, lack: str, which: str) -> Tensor:
+    def _found(self, tensors: Mapping[str, Tensor], name: str, kind: str) -> Tensor:
         if name not in tensors:
             names = ", ".join(map(repr, tensors)) or "none"
-            raise KeyError(f"the batch {lack} with the name {name!r}{which}; it has {names}")
+            raise KeyError(f"the batch has no {kind} with the name {name!r}; those that it has are {names}")
         return tensors[name]
 
     def _labels(self, framework: Framework) -> Any:

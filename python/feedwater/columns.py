@@ -173,8 +173,8 @@ def mask(
     """A column of masks: a number for each pixel of the image, such as its class, in a tensor ``[samples, height, width]``.
 
     The field is a PNG with a palette, whose indices are the numbers, a gray PNG or PGM file, or a ``.npy`` or ``.npz`` file with an array of integers
-    ``[height, width]``. A mask follows the crops, flips, resizes and
-    warps of its image, with nearest interpolation. Colours, blurs, noise and erasing do not change it.
+    ``[height, width]``. A mask follows the crops, flips, resizes and warps of its image, with nearest interpolation. Colours, blurs, noise and
+    erasing do not change it.
 
     * ``like``: the column that the mask follows: ``"image"`` (default) or a :func:`view`. If the view has a ``count``, so have its masks:
       ``[samples, count, height, width]``.
@@ -418,7 +418,7 @@ class Ragged(Sequence[Any]):
         try:
             place = range(len(self))[index]
         except IndexError:
-            raise IndexError(f"sample {index}, but there are lists of {len(self)} samples") from None
+            raise IndexError(f"the index is {index}, but there are {len(self)} samples") from None
         return self.values[int(self.offsets[place]) : int(self.offsets[place + 1])]
 
     def __iter__(self) -> Iterator[Any]:

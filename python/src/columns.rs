@@ -95,7 +95,11 @@ impl Column {
         let bytes = column.bytes().unwrap_or_default();
         let mut values = Vec::new();
         values.try_reserve_exact(bytes.len()).map_err(|_| {
-            let text = format!("the column {} has {} bytes", column.name(), bytes.len());
+            let text = format!(
+                "the column {:?} has {} bytes, which cannot be allocated; lower batch_size or max_len",
+                column.name(),
+                bytes.len()
+            );
             PyMemoryError::new_err(text)
         })?;
         values.extend_from_slice(bytes);

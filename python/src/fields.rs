@@ -3,7 +3,7 @@
 use feedwater::error::{DataError, Reason};
 use feedwater::internals::error::reserve;
 use feedwater::source::{FieldKind, FieldValue};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
@@ -51,7 +51,13 @@ impl Value {
             settings.set_item("default", items.getattr("plain")?)?;
             let json = value.py().import("json")?;
             let text = json.getattr("dumps")?.call((value,), Some(&settings)).map_err(|error| {
-                PyTypeError::new_err(format!("has a value that JSON cannot represent: {error}"))
+                let way_out = match error.is_instance_of::<PyValueError>(value.py()) {
+                    true => "; for a list with NaN or infinity give an array of NumPy",
+                    false => "",
+                };
+                PyTypeError::new_err(format!(
+                    "has a value that JSON cannot represent: {error}{way_out}"
+                ))
             })?;
             return Ok(Value::Json(text.extract()?));
         }
@@ -74,6 +80,7 @@ impl Value {
             Value::Integer(_) | Value::Float(_) => FieldKind::Number,
             Value::Text(_) => FieldKind::Text,
             Value::Json(_) => FieldKind::Json,
+            Value::Array(array) if array.is_png() => FieldKind::Bytes,
             Value::Array(_) => FieldKind::List,
             Value::Missing | Value::Bytes(_) => FieldKind::Bytes,
         }
@@ -98,7 +105,10 @@ impl Value {
             Value::Array(array) => {
                 reserve::renew(buffer, array.file_bytes() as usize)?;
                 array.write(py, buffer).map_err(unreadable)?;
-                put(FieldValue::Array(buffer))
+                match array.is_png() {
+                    true => put(FieldValue::Bytes(buffer)),
+                    false => put(FieldValue::Array(buffer)),
+                }
             }
         }
     }

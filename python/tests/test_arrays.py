@@ -5,6 +5,7 @@ import tracemalloc
 
 import feedwater as fw
 import numpy
+import PIL.Image
 import pytest
 from feedwater import ops
 
@@ -106,6 +107,16 @@ class Repeated:
         return self.item
 
 
+def test_images_with_a_palette_are_not_copied_outside_of_the_plan():
+    image = PIL.Image.new("P", (3072, 2048))
+    assert 3072 * 2048 == BYTES
+    settings = {"batch_size": 1, "framework": "batch", "device": "cpu", "num_workers": 2, "epochs": 1, "prefetch": 1}
+    # The file has a palette, and five bytes for each block.
+    limits = fw.Limits(max_field_bytes=BYTES + (16 << 10))
+    loader = fw.Loader(fw.samples(Repeated({"image": image, "a": image})), SMALL, columns={"a": fw.mask()}, limits=limits, **settings)
+    assert peak(lambda: [None for _ in loader.batches()]) < MOST
+
+
 @pytest.mark.parametrize("layout", ["plain", "fortran", "big-endian", "reversed"])
 @pytest.mark.parametrize("place", ["image", "array", "mask", "view"])
 def test_arrays_are_not_copied_outside_of_the_plan(layout, place):
@@ -165,6 +176,13 @@ def test_exhausted_memory_is_named():
         assert error.value.reason == "out_of_memory"
 
 
+class Unreadable:
+    """A tensor whose elements NumPy lacks, such as bfloat16."""
+
+    def __array__(self, *args, **options):
+        raise TypeError("no such type")
+
+
 @pytest.mark.parametrize(
     ("array", "words"),
     [
@@ -177,6 +195,7 @@ def test_exhausted_memory_is_named():
         (numpy.zeros(2, "f4,i2"), r"structure.*'f0', 'f1', as in array\['f0'\]"),
         (numpy.zeros(2, "V3"), "void.*convert it"),
         (numpy.zeros(2, "g"), r"astype\(.float64.\)"),
+        (Unreadable(), r"NumPy cannot convert the Unreadable: no such type; convert it first, as with .float\(\)"),
     ],
 )
 def test_arrays_without_numbers_are_errors_with_a_way_out(array, words):
@@ -290,7 +309,7 @@ IMAGE = b"P6 8 8 255\n" + bytes(range(192))
         (numpy.zeros((8, 8), "u1"), fw.mask("a", like="v"), "is .v., but there are no views; remove like to follow .image."),
         (1, fw.view(SMALL, like="v"), "is .v., but there is no such view; there is no other view, so remove like"),
         ([[[1, 2, 3, 4, 5, 6]], [1, 2, 3, 4, 5, 6]], fw.runs("a"), r"field .a. .*: the outline of object 1: .*integer `1`.*as in \[\[x, y"),
-        ([[[1, 2, 3, 4, None, 6]]], fw.runs("a"), "the outline of object 0: a coordinate of a polygon: .*null"),
+        ([[[1, 2, 3, 4, None, 6]]], fw.runs("a"), "the outline of object 0: a coordinate of a polygon is not a number"),
     ],
 )
 def test_wrong_columns_are_explained(value, column, words):

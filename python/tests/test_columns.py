@@ -418,7 +418,7 @@ def test_columns_of_numbers_share_their_memory(table, dtype):
         assert torch.equal(torch.from_dlpack(batch.values(name)), copied[name])
     # The images and the copies stay available.
     assert batch.values("image").torch().shape == (6, 3, 6, 8) and torch.equal(batch.column("boxes", "torch").values, values)
-    with pytest.raises(KeyError, match="no column of lists, points or boxes with the name 'score'.*it has 'boxes'"):
+    with pytest.raises(KeyError, match="no column of lists, points or boxes with the name 'score'.*are 'boxes'"):
         batch.offsets("score")
     with pytest.raises(KeyError, match="no column of numbers with the name 'caption'"):
         batch.values("caption")
@@ -439,7 +439,7 @@ def test_run_lengths_share_their_memory():
         assert runs == [values[begins[it] : begins[it + 1]].tolist() for it in objects]
     assert numpy.from_dlpack(batch.list_offsets("runs")).ctypes.data == begins.ctypes.data
     assert lists[1][0] == [48] and values.sum() == 3 * 48
-    with pytest.raises(KeyError, match="no column of run lengths with the name 'label'.*it has 'runs'"):
+    with pytest.raises(KeyError, match="no column of run lengths with the name 'label'.*are 'runs'"):
         batch.list_offsets("label")
 
 

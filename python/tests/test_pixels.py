@@ -273,7 +273,7 @@ def test_an_image_with_alpha_in_a_field():
     assert batch["image"].shape == (4, 4, 12, 20)
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr", "HSV", "I", "F", "I;16", "I;16B"])
+@pytest.mark.parametrize("mode", ["L", "LA", "La", "PA", "RGB", "RGBA", "RGBa", "CMYK", "YCbCr", "HSV", "I", "F", "I;16", "I;16B"])
 def test_the_parts_of_a_large_image_of_pillow_are_its_pixels(mode):
     numbers = numpy.random.default_rng(1).integers(0, 256, (211, 307, 3), dtype=numpy.uint8)
     match mode:
@@ -283,21 +283,23 @@ def test_the_parts_of_a_large_image_of_pillow_are_its_pixels(mode):
             image = Image.frombytes(mode, (307, 211), (numbers[..., 0].astype(">u2") * 200).astype(">u2").tobytes())
         case "PA":
             image = Image.fromarray(numbers).convert("P").convert("PA")
+        case "La" | "RGBa":
+            alpha = Image.fromarray(numbers[..., 0])
+            image = Image.fromarray(numbers)
+            image.putalpha(alpha)
+            image = image.convert("LA").convert("La") if mode == "La" else image.convert("RGBa")
         case _:
             image = Image.fromarray(numbers).convert(mode)
     images = [image]
-    if mode == "P":
-        # A palette of which some colours are transparent.
-        images.append(image.copy())
-        images[1].info["transparency"] = bytes(range(256))
     if mode in ("L", "RGB"):
         images.append(image.copy())
         images[1].info["transparency"] = image.getpixel((3, 4))
     for image in images:
         assert image.mode == mode
-        has_alpha = "A" in image.getbands() or "transparency" in image.info
+        has_alpha = "A" in image.getbands() or "a" in image.getbands() or "transparency" in image.info
         is_kept = mode in ("RGBA", "I;16", "I;16B", "I", "F") or (mode in ("L", "RGB") and not has_alpha)
-        expected = numpy.asarray(image if is_kept else image.convert("RGBA" if has_alpha else "RGB"))
+        plain = image.convert("LA") if mode == "La" else image
+        expected = numpy.asarray(image if is_kept else plain.convert("RGBA" if has_alpha else "RGB"))
         dtype, shape, size, parts = stored(image)
         parts = list(parts())
         assert max(map(len, parts)) <= 1 << 16 and (len(parts) > 1) == (size > 1 << 16)
@@ -336,3 +338,55 @@ def test_images_of_pillow_are_converted_by_their_mode(mode):
     stamp.info["transparency"] = 1
     made, *_ = images(fw.samples([stamp] * 4), [ops.Resize(width=2, height=2)], "u8x4")
     assert numpy.array_equal(numpy.moveaxis(made, 0, 2), numpy.asarray(stamp.convert("RGBA")))
+
+
+def indexed(width, height):
+    """Images of Pillow of this size in the modes P and 1, with all kinds of palettes."""
+    random = numpy.random.default_rng(width)
+    numbers = random.integers(0, 256, (height, width), dtype=numpy.uint8)
+
+    def palette(entries, mode="RGB"):
+        image = Image.fromarray(numbers)
+        image.putpalette(random.integers(0, 256, entries * len(mode), dtype=numpy.uint8).tobytes(), mode)
+        return image
+
+    yield palette(256)
+    yield palette(256, "RGBA")
+    yield palette(10)
+    yield Image.frombytes("P", (width, height), numbers.tobytes())
+    for transparency in [3, bytes(range(100)), bytes(range(256))]:
+        image = palette(256)
+        image.info["transparency"] = transparency
+        yield image
+    yield Image.fromarray(numbers > 99)
+
+
+@pytest.mark.parametrize(("width", "height"), [(1, 1), (8, 3), (9, 5), (307, 211), (1, 70000), (65534, 2), (65535, 2), (65536, 2), (131075, 2)])
+def test_images_with_a_palette_become_pngs(width, height):
+    for image in indexed(width, height):
+        assert image.mode in ("P", "1")
+        dtype, shape, size, parts = stored(image)
+        parts = list(parts())
+        file = b"".join(parts)
+        assert (dtype, shape, size) == (None, (height, width), len(file))
+        assert max(map(len, parts)) <= (1 << 16) + width + 2000
+        read = Image.open(io.BytesIO(file))
+        assert numpy.array_equal(numpy.asarray(read), numpy.asarray(image))
+        assert numpy.array_equal(numpy.asarray(read.convert("RGBA")), numpy.asarray(image.convert("RGBA")))
+
+
+def test_a_palette_is_colours_in_an_image_and_indices_in_a_mask():
+    pictures = list(indexed(31, 17))
+    items = [{"image": image, "field": image} for image in pictures]
+    moves = ops.CenterCrop(width=31, height=17)
+    columns = {"mask": fw.mask("field"), "again": fw.image("field", moves, dtype="u8"), "alpha": fw.image("field", moves, pixels="u8x4", dtype="u8")}
+    settings = {"framework": "numpy", "device": "cpu", "epochs": 1, "dtype": "u8", "layout": "nhwc", "batch_size": len(items)}
+    (batch,) = fw.Loader(fw.samples(items), moves, columns=columns, **settings)
+    for image, found, again, alpha, mask in zip(pictures, batch["image"], batch["again"], batch["alpha"], batch["mask"]):
+        assert numpy.array_equal(found, numpy.asarray(image.convert("RGB")))
+        assert numpy.array_equal(again, found)
+        assert numpy.array_equal(alpha, numpy.asarray(image.convert("RGBA")))
+        assert numpy.array_equal(mask, numpy.asarray(image))
+    (batch,) = fw.Loader(fw.samples([image for image in pictures if image.mode == "P"]), moves, decode=fw.Decode(pixels="indices"), columns={}, **{**settings, "batch_size": 7})
+    for image, found in zip(pictures, batch["image"]):
+        assert numpy.array_equal(found[..., 0], numpy.asarray(image))

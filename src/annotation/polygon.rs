@@ -111,10 +111,9 @@ pub fn is_near(point: &[f64; 2], size: Size) -> bool {
     point.iter().all(|position| position.abs() <= far(size))
 }
 
-/// Calls `each` with the pixels at which runs of a polygon begin or end because of this edge, in
-/// any order. Pixels are counted column by column. After the last pixel of the image comes its
-/// number of pixels. A pixel is in the polygon if the number of calls with this or an earlier pixel
-/// is odd.
+/// Calls `each` with the indices of the pixels at which this edge begins or ends a run, in any
+/// order. Indices count column by column. The index after the last pixel is possible too. A pixel
+/// is in the polygon if the number of calls with its index or a smaller one is odd.
 fn cross(edge: [[f64; 2]; 2], size: Size, mut each: impl FnMut(u64)) {
     let [[xs, ys], [xe, ye]] = edge.map(|point| point.map(|it| (SCALE as f64 * it + 0.5) as i64));
     let (dx, dy) = ((xe - xs).abs(), (ye - ys).abs());

@@ -39,6 +39,16 @@ pub fn section(key: &str) -> Option<String> {
     })
 }
 
+/// Suggestion for a setting of a view in a `[[column]]`. `full` is the whole key.
+pub fn view(full: &str, key: &str) -> Option<&'static str> {
+    let is_of_view = full.starts_with("column[") && ["chain", "count", "pixels"].contains(&key);
+    is_of_view.then_some(VIEW)
+}
+
+/// Where a view stands in a pipeline file.
+pub const VIEW: &str = "a view is a section of its own: write [[view]] instead of [[column]], \
+                        without kind, and [[view.chain]] before each of its operators";
+
 /// Suggestion for the name of an operator that stands outside of all sections. `None` if no
 /// operator has this name.
 pub fn operator(key: &str) -> Option<String> {

@@ -69,7 +69,9 @@ impl NodeError {
     /// Error for a choice that is not in `known`.
     pub fn unknown_choice(noun: &str, found: &str, known: &[&str]) -> Self {
         let found = &shortened(found);
+        let is_view = || ["view", "image"].contains(&found.as_str()) && known.contains(&"mask");
         let text = match equivalents::choice(found, known).or_else(|| nearest(found, known)) {
+            _ if is_view() => format!("unknown {noun} {found}; {}", homes::VIEW),
             Some(name) => {
                 let name = former::choice(name, known);
                 format!("unknown {noun} {found}, did you mean {name}?")
@@ -116,9 +118,10 @@ impl NodeError {
     pub fn into_error(self, key: &str) -> Error {
         let full = join(key, &self.path);
         let text = match (self.unknown, self.instead) {
-            (Some((key, known)), _) => {
-                unknown_key(&key, &known, self.operator.as_deref(), !full.contains('.'))
-            }
+            (Some((key, known)), _) => homes::view(&full, &key).map_or_else(
+                || unknown_key(&key, &known, self.operator.as_deref(), !full.contains('.')),
+                |answer| format!("unknown key; {answer}"),
+            ),
             (None, Some(found)) => match ranges::wanted(&full) {
                 Some(wanted) => format!("must be {wanted}, is {found}"),
                 None => self.text,

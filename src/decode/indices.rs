@@ -113,7 +113,7 @@ impl Decoders {
 
 fn wrong(found: &str) -> DataError {
     unsupported(format!(
-        "the file is {found}, but indices are read from PNGs with a palette or in gray of up to 8 \
+        "the image is {found}, but indices are read from PNGs with a palette or in gray of up to 8 \
          bits, TIFFs with a palette, binary PGM of 8 bits and .npy of integers only; u8x3 reads all \
          formats"
     ))

@@ -9,8 +9,8 @@ use crate::error::DataError;
 
 impl CellFormat {
     /// Writes a value into a cell of [`cell_bytes`](Self::cell_bytes) bytes. Returns `None` if the
-    /// value is missing: null, or an empty text in a column of numbers, or a member that a JSON
-    /// object does not have.
+    /// value is missing: null, an empty text, empty bytes, an empty file, a blank text in a column
+    /// of numbers, or a member that a JSON object does not have.
     ///
     /// # Errors
     /// [`Reason::Field`] if the value has another type or shape than the column, or is out of
@@ -75,9 +75,9 @@ fn value(
             let file = numpy::npz::array(archive, &format.field, context.limit, &mut inflated)?;
             array(to, file).map(|()| true)
         }
-        _ if !path.is_empty() => {
-            Err(unfit("the field is not JSON, so the column's path leads nowhere"))
-        }
+        _ if !path.is_empty() => Err(unfit(
+            "is not JSON, so the path after the colon leads nowhere; name the field without a path",
+        )),
         FieldValue::Integer(number) => to.number(Number::Integer(number)).map(|()| true),
         FieldValue::Float(number) => to.number(Number::Float(number)).map(|()| true),
         FieldValue::Bytes(bytes) if takes_several(to) && json::may_be_texts(bytes) => {
@@ -177,7 +177,7 @@ fn takes_several(to: &Writer<'_>) -> bool {
 
 /// Adds a remedy to the error of a text that begins with a bracket, but is not JSON.
 fn text_with_bracket(error: DataError) -> DataError {
-    if !error.problem.starts_with("the field is not JSON") {
+    if !error.problem.starts_with("is not JSON") {
         return error;
     }
     let problem = format!(

@@ -44,9 +44,10 @@ pub fn read(
         }
         (None, Err(problem)) => {
             // Python's `str` writes texts in single quotes.
-            let is_python = text.contains(&b'\'');
+            let start = text.trim_ascii_start();
+            let is_python = [&b"{'"[..], b"['"].iter().any(|it| start.starts_with(it));
             let hint = if is_python { "; write it with json.dumps, not with str" } else { "" };
-            Err(unfit(format!("the field is not JSON: {problem}{hint}")))
+            Err(unfit(format!("is not JSON: {problem}{hint}")))
         }
     }
 }

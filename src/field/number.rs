@@ -74,7 +74,7 @@ impl Number {
         let number = match self {
             Number::Integer(number) => number,
             Number::Float(number) if number.fract() != 0.0 || !number.is_finite() => {
-                return Err(format!("{number} is not a whole number"));
+                return Err(format!("{number:?} is not a whole number"));
             }
             Number::Float(number) if number.abs() >= MOST_EXACT as f64 => {
                 return Err(format!(
@@ -100,13 +100,13 @@ impl Number {
     }
 
     /// Returns an error if the number was finite, but rounding made it infinite.
-    fn check_rounded(self, is_infinite: bool, most: impl fmt::Display) -> Result<(), String> {
+    fn check_rounded(self, is_infinite: bool, most: impl fmt::Debug) -> Result<(), String> {
         match self {
             Number::Float(number) if is_infinite && number.is_finite() => {
-                Err(format!("{number:e} is not between -{most} and {most}"))
+                Err(format!("{number:?} is not between -{most:?} and {most:?}"))
             }
             Number::Integer(number) if is_infinite => {
-                Err(format!("{number} is not between -{most} and {most}"))
+                Err(format!("{number} is not between -{most:?} and {most:?}"))
             }
             _ => Ok(()),
         }

@@ -201,7 +201,10 @@ impl<'a> Writer<'a> {
             return Ok(());
         };
         number.write(self.format.element, to).map_err(|problem| {
-            unfit(format!("{problem}, so the column of {} cannot hold it", self.format.element))
+            unfit(format!(
+                "{problem}, so the column of {} cannot hold it; choose another dtype",
+                self.format.element
+            ))
         })?;
         self.filled += size;
         Ok(())
@@ -218,7 +221,7 @@ impl<'a> Writer<'a> {
                 }
                 len.min(self.format.max_len * entry)
             }
-            _ => return Err(self.mismatch(&format!("a list of {}", numbers(len)))),
+            _ => return Err(self.mismatch(&format!("a list of {}", counted(len as u64, "number")))),
         };
         self.depth = self.axes();
         let written = (0..kept).try_for_each(|at| self.number(number(at)));
@@ -272,8 +275,8 @@ impl<'a> Writer<'a> {
             return self.flat(len, number);
         }
         let found = match shape {
-            [] => format!("a list of {}", numbers(count)),
-            _ => format!("a list of {} of shape {shape:?}", entries(count)),
+            [] => format!("a list of {}", counted(count as u64, "number")),
+            _ => format!("a list of {} of shape {shape:?}", counted(count as u64, "entry")),
         };
         let problem = self.mismatch(&found).problem;
         Err(unfit(match (self.format.kind, shape) {
@@ -323,7 +326,7 @@ impl<'a> Writer<'a> {
         }
         let wanted = self.format.dims[self.depth - usize::from(is_list)];
         if len != wanted {
-            let found = format!("a list of {}", entries(len));
+            let found = format!("a list of {}", counted(len as u64, "entry"));
             return Err(self.mismatch(&format!("{found} in place of {wanted}")));
         }
         Ok(())
@@ -362,10 +365,7 @@ impl<'a> Writer<'a> {
             return Ok(());
         }
         let most = if unit == "text" { self.format.max_texts } else { self.format.max_len };
-        let (len, most) = match unit {
-            "entry" => (entries(len), entries(most)),
-            _ => (counted(len as u64, unit), counted(most as u64, unit)),
-        };
+        let (len, most) = (counted(len as u64, unit), counted(most as u64, unit));
         let mut problem = format!("the value has {len}, and the column's {key} is {most}");
         if self.format.too_long == TooLong::Error {
             problem += &format!("; raise {key}, or set too_long = \"truncate\" or \"skip\"");
@@ -383,14 +383,6 @@ impl<'a> Writer<'a> {
 fn boundary(text: &str, most: usize) -> usize {
     let mut ends = (0..=most.min(text.len())).rev();
     ends.find(|&end| text.is_char_boundary(end)).unwrap_or(0)
-}
-
-fn entries(len: usize) -> String {
-    if len == 1 { "1 entry".into() } else { format!("{len} entries") }
-}
-
-fn numbers(len: usize) -> String {
-    if len == 1 { "1 number".into() } else { format!("{len} numbers") }
 }
 
 /// A text in quotes, cut to 40 characters.

@@ -12,12 +12,13 @@ const FORMATS: [(usize, &[u8], &str, &str); 10] = [
     (4, b"jP  \r\n", "a JPEG 2000", "opj_decompress -i in.jp2 -o out.png (OpenJPEG)"),
     (0, b"8BPS", "a Photoshop file", ""),
     (0, b"%PDF", "a PDF", ""),
-    (0, b"PK\x03\x04", "a ZIP archive", ""),
+    (0, b"PK\x03\x04", "a ZIP archive, such as .npz", NPZ),
     (0, &[0x1F, 0x8B], "a gzip file", ""),
     (0, b"P7\n", "a PAM", "pamtopnm in.pam > out.ppm (Netpbm)"),
 ];
 const JXL: &str = "djxl in.jxl out.png (libjxl)";
 const HEIC: &str = "heif-convert in.heic out.jpg (libheif)";
+const NPZ: &str = "numpy.save(\"out.npy\", numpy.load(\"in.npz\")[\"name\"])";
 const AVIF: &str = "avifdec in.avif out.png (libavif)";
 
 /// Describes bytes in an unsupported format.

@@ -257,7 +257,7 @@ impl ColumnPlan {
         }
         let bytes = Self::copies_bytes(columns, samples);
         if bytes > 0 {
-            let note = "columns of numbers, on their way to the device and there";
+            let note = "columns of numbers, columns of numbers, for the copy on the device";
             for memory in [Memory::Pinned, Memory::Device] {
                 to.add(memory, COLUMN_COPIES, bytes as u64, slots as u64, note);
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::footprint::{Memory, counted};
 use crate::op::batch::TargetCoding;
-use crate::op::{BatchOperator, Blends, Chain};
+use crate::op::{BatchOperator, Blends, Chain, View};
 use crate::tensor::{DType, ElementType, TensorShape};
 
 use super::{
@@ -52,6 +52,7 @@ impl BatchStage {
             );
             return Err(Error::config("loader.on_error", problem));
         }
+        check_views(&operators, chain.views())?;
         check_following(&operators, &settings.columns)?;
         let TargetSettings { classes, smoothing } = settings.targets;
         let mixes_masks = settings.columns.iter().any(|it| it.kind == ColumnKind::Mask);
@@ -111,6 +112,18 @@ pub struct MaskColumn {
     pub bytes: usize,
     /// Shape of the masks if they are one-hot, with the classes as channels.
     pub of_classes: Option<TensorShape>,
+}
+
+/// Checks that no view is in batches that are mixed.
+fn check_views(operators: &[Arc<dyn BatchOperator>], views: &[View]) -> Result<()> {
+    let (Some(operator), Some(view)) = (operators.first(), views.first()) else { return Ok(()) };
+    let problem = format!(
+        "is {:?}, but {} mixes the images of two samples, and views are not mixed; remove all views \
+         or the operator",
+        view.name,
+        operator.name()
+    );
+    Err(Error::config("view[0].name", problem))
 }
 
 /// Checks that batch operators can mix the columns that follow the image.

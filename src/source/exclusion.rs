@@ -65,7 +65,7 @@ pub enum ExclusionReason {
     UnknownClass,
     /// Object of a category that is not in the table of classes (`classes`).
     UnknownCategory,
-    /// Sample whose key no sample of the joined source has (`missing = "drop"`).
+    /// Sample whose key no sample of the second source has (`missing = "drop"`).
     NoPartner,
     /// Byte after the end mark of a tar file, unless it belongs to another archive that follows.
     AfterEnd,
@@ -110,7 +110,7 @@ impl ExclusionReason {
                 "samples are of classes that are not in the table (source.classes)"
             }
             ExclusionReason::NoPartner => {
-                "samples have no partner in the joined source (source.join.missing)"
+                "samples have no partner in the second source (source.join.missing)"
             }
             ExclusionReason::UnknownCategory => {
                 "objects are of categories that are not in the table (source.classes)"

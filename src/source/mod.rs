@@ -239,7 +239,8 @@ pub(crate) const VALUE: &str = "value";
 /// Error for the image of a sample of a source that was opened for its fields.
 #[cfg_attr(not(feature = "all-sources"), allow(dead_code, reason = "only some sources need it"))]
 pub(crate) fn without_images() -> DataError {
-    let problem = "the source was opened for its fields, without images";
+    let problem = "the source was opened for its fields, as the second source of a join, so its \
+                   images cannot be read";
     DataError::new(Reason::Unsupported, problem)
 }
 

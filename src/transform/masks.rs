@@ -310,6 +310,7 @@ fn check(
             "; if it was made from the pixels before EXIF turns them, set turn = true"
         }
         (true, true, _) => "; if it was made from the image as EXIF turns it, set turn = false",
+        (true, false, _) => "; width and height are exchanged, so transpose it",
         (_, _, true) => "; set scale = true to scale it",
         (_, _, false) => {
             "; a mask may not be larger than its image, so resize it with nearest interpolation \

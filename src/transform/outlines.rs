@@ -4,6 +4,7 @@ use serde::de::{Deserializer, IgnoredAny};
 
 use crate::error::{DataError, Reason, reserve};
 use crate::field::{CellFormat, CellKind, JsonTarget, Step, TEXT_LEN_BYTES, read_json};
+use crate::footprint::counted;
 use crate::geometry::{Orientation, Size};
 use crate::header::Header;
 use crate::op::{OriginMap, OriginRows};
@@ -64,7 +65,10 @@ impl ObjectMasks {
         let size = if turn.is_upright() { sample.upright } else { header.size };
         let result = Size::new(plan.shape.width, plan.shape.height);
         if size.pixels() > u64::from(FILLED) {
-            let problem = format!("has an image of {size}, which is too large for outlines");
+            let problem = format!(
+                "cannot be drawn for an image of {size}: outlines need images of at most {FILLED} \
+                 pixels; use smaller images, or remove the column"
+            );
             return Err(DataError::new(Reason::Field, problem));
         }
         reserve::resize(&mut self.mask, size.pixels() as usize)?;
@@ -161,9 +165,9 @@ impl Objects<'_> {
         let Self { objects: number, most_points, drawing: Drawing { points, .. }, .. } = *self;
         if points > most_points {
             return Err(too_long(format!(
-                "has an object (number {number}, counted from 0) whose polygons have {points} \
-                 points, and limits.max_outline_points is {most_points}; raise it, or remove \
-                 points that change no pixels"
+                "has object {number}, counted from 0, whose polygons have {points} points; \
+                 limits.max_outline_points is {most_points}; raise it, or remove points that \
+                 change no pixels"
             )));
         }
         let most = match self.format.kind {
@@ -175,7 +179,8 @@ impl Objects<'_> {
                 CellKind::Lists => "max_objects",
                 _ => "max_len",
             };
-            return Err(too_long(format!("has more than {most} objects; raise {key}")));
+            let most = counted(most as u64, "object");
+            return Err(too_long(format!("has more than {most}; raise {key}")));
         }
         match self.format.kind {
             CellKind::Lists => self.write_runs()?,
@@ -222,8 +227,8 @@ fn push_count(
     run: i64,
 ) -> Result<(), DataError> {
     if *counts == format.max_len {
-        let most = format.max_len;
-        return Err(too_long(format!("has more than {most} run lengths; raise max_len")));
+        let most = counted(format.max_len as u64, "run length");
+        return Err(too_long(format!("has more than {most}; raise max_len")));
     }
     cell[*counts * size_of::<i64>()..][..size_of::<i64>()].copy_from_slice(&run.to_ne_bytes());
     *counts += 1;

@@ -149,14 +149,14 @@ fn operators_that_change_indices_are_errors_of_the_build() {
 #[test]
 fn files_without_indices_are_errors() {
     for (file, words) in [
-        (common::jpeg(1, 8, 8), "the file is a JPEG, but indices are read"),
+        (common::jpeg(1, 8, 8), "the image is a JPEG, but indices are read"),
         (common::png(1, 8, 8), "the PNG has 3 channels of 8 bits"),
         (common::png_of_samples(&[1; 128], (8, 8), 16, None), "the PNG has 1 channels of 16 bits"),
         ([&b"P6 8 8 255\n"[..], &[0; 192]].concat(), "another kind than a binary PGM"),
         ([&b"P5 8 8 999\n"[..], &[0; 128]].concat(), "another kind than a binary PGM"),
         (
             include_bytes!("../golden/decode/tiff-gray-16.tif").to_vec(),
-            "the file is a TIFF without a palette",
+            "the image is a TIFF without a palette",
         ),
     ] {
         let size = feedwater::internals::header::Header::parse(&file).unwrap().size;

@@ -32,8 +32,9 @@ pub(in crate::loader) type ColumnSet = u64;
 
 /// Memory of one sample in all columns of its batch.
 pub(in crate::loader) trait Cell {
-    /// Memory in the column with this number ([`ColumnPlan::slot`](crate::plan::ColumnPlan::slot)).
-    /// Columns of masks on a device follow those in host memory.
+    /// Memory in one column. For a worker's cell, `column` is the number among the columns in host
+    /// memory ([`ColumnPlan::slot`](crate::plan::ColumnPlan::slot)), and columns of masks on the
+    /// device have the next numbers. For a finished sample, it is an offset in bytes.
     fn part(&mut self, column: usize) -> &mut [u8];
     /// Memory from which a kernel makes the masks in the column with this number. `None` if the
     /// column is in host memory, which is the default.

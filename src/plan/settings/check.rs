@@ -114,7 +114,7 @@ impl CacheSettings {
         let is_stored = matches!(decode.pixels, PixelFormat::U8 | PixelFormat::U8x3);
         if self.decoded.is_some() && !is_stored {
             let problem = format!(
-                "stores u8x3 pixels, but decode.pixels is {}; remove cache.decoded, or use \
+                "stores images in u8x3 and u8, but decode.pixels is {}; remove cache.decoded, or use \
                  cache.encoded",
                 decode.pixels.name()
             );

@@ -95,7 +95,7 @@ impl ViewPlan {
             if outputs > MOST_OUTPUTS {
                 let problem = format!(
                     "is {count}, so the views up to this one have {outputs} outputs together; the \
-                     maximum is {MOST_OUTPUTS}"
+                     maximum is {MOST_OUTPUTS}; lower count"
                 );
                 return wrong("count", problem);
             }
@@ -149,16 +149,6 @@ impl ViewPlan {
                 check_followed(column, &planned, main)
                     .map_err(|problem| Error::config(format!("column[{number}].like"), problem))?;
             }
-        }
-        let operator = main.stage.as_ref().and_then(|stage| stage.operators.first());
-        if let (Some(operator), Some(view)) = (operator, views.first()) {
-            let problem = format!(
-                "is {:?}, but {} mixes the images of two samples, and views are not mixed; remove \
-                 all views or the operator",
-                view.name,
-                operator.name()
-            );
-            return Err(Error::config("view[0].name", problem));
         }
         Ok(planned)
     }
@@ -306,8 +296,8 @@ fn check_followed(column: &ColumnSettings, views: &[ViewPlan], main: &Plan) -> R
     let like = column.like.as_deref().unwrap_or(IMAGE);
     match ViewPlan::followed(column, views) {
         None if like != IMAGE && views.is_empty() => Err(format!(
-            "is {like:?}, but there are no views; remove like to follow {IMAGE:?}, or add a column \
-             of the kind view with this name"
+            "is {like:?}, but there are no views; remove like to follow {IMAGE:?}, or add a view \
+             with this name ([[view]], in Python fw.view)"
         )),
         None if like != IMAGE => Err(format!(
             "is {like:?}, but there is no such view; follow {IMAGE:?} or a view: {}",

@@ -197,7 +197,7 @@ impl Coco {
             if buffer.len() as u64 > limit {
                 let problem = format!(
                     "the field \"segmentations\" has more than {limit} bytes, which is \
-                     limits.max_field_bytes"
+                     limits.max_field_bytes; raise it"
                 );
                 return Err(DataError::new(Reason::Oversized, problem));
             }

@@ -9,9 +9,9 @@ use super::label;
 use super::side_files::SideFiles;
 use super::{
     BadShards, Configured, Fields, Heads, Hints, Identity, Notes, Page, RemoteReads, Sealed,
-    Source, settings,
+    Source, settings, without_images,
 };
-use crate::error::{DataError, Error, Reason, Redacted, Result};
+use crate::error::{DataError, Error, Redacted, Result};
 use crate::footprint::counted;
 use crate::storage::{self, Storage};
 
@@ -310,8 +310,7 @@ impl Source for FileList {
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         if self.for_fields {
             // The paths of the images were not checked.
-            let problem = "the table was opened for its fields, without images; use FileList::open";
-            return Err(DataError::new(Reason::Unsupported, problem));
+            return Err(without_images());
         }
         file::read_sample(self, index, page, limit)
     }

@@ -60,7 +60,7 @@ mod layout;
 ///   source does not detect damaged pixels.
 pub struct Npy {
     storage: Storage,
-    /// Files of images. None if the source was opened for its fields.
+    /// Files of images. Empty if the source was opened for its fields.
     stacks: Vec<Stack>,
     labels: Option<Labels>,
     fields: Vec<FieldArrays>,

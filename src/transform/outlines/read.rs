@@ -89,24 +89,35 @@ impl<'de> Visitor<'de> for Outline<'_, '_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
         let (mut size, mut covered) = (None, None);
-        while let Some(key) = members.next_key_seed(Key)? {
+        while let Some(key) = members.next_key_seed(KeyName)? {
             match key {
-                Some(Key::SIZE) => size = Some(members.next_value::<[u32; 2]>()?),
-                Some(Key::COUNTS) if covered.is_some() => {
-                    return Err(A::Error::duplicate_field("counts"));
+                Some(Key::Size) => {
+                    let sides = members.next_value::<[u32; 2]>().map_err(|_| {
+                        A::Error::custom("size must be two whole numbers, [height, width]")
+                    });
+                    size = Some(sides?);
                 }
-                Some(Key::COUNTS) => {
+                Some(Key::Counts) if covered.is_some() => {
+                    return Err(A::Error::custom("it has the member \"counts\" twice"));
+                }
+                Some(Key::Counts) => {
                     covered = Some(members.next_value_seed(Counts(&mut self.0.drawing))?);
                 }
                 _ => _ = members.next_value::<IgnoredAny>()?,
             }
         }
-        let [height, width] = size.ok_or_else(|| A::Error::missing_field("size"))?;
-        let covered = covered.ok_or_else(|| A::Error::missing_field("counts"))?;
+        let lacks = |name| {
+            A::Error::custom(format!(
+                "it has no member {name:?}; run lengths need size = [height, width] and counts"
+            ))
+        };
+        let [height, width] = size.ok_or_else(|| lacks("size"))?;
+        let covered = covered.ok_or_else(|| lacks("counts"))?;
         let (found, wanted) = (Size::new(width, height), self.0.drawing.size);
         if found != wanted {
             return Err(A::Error::custom(format!(
-                "the run lengths of an object are those of {found} pixels, and its image has {wanted}"
+                "its run lengths are for an image of {found} pixels, but its image has {wanted}; size \
+                 must be [height, width] of the image"
             )));
         }
         // pycocotools leaves the pixels after the last run undefined.
@@ -121,33 +132,34 @@ impl<'de> Visitor<'de> for Outline<'_, '_> {
     }
 }
 
-/// Compares the name of a member without storing it.
-struct Key;
-
-impl Key {
-    const SIZE: bool = true;
-    const COUNTS: bool = false;
+/// Member of an object with run lengths.
+enum Key {
+    Size,
+    Counts,
 }
 
-impl<'de> DeserializeSeed<'de> for Key {
-    type Value = Option<bool>;
+/// Reads the name of a member without storing it.
+struct KeyName;
 
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Option<bool>, D::Error> {
+impl<'de> DeserializeSeed<'de> for KeyName {
+    type Value = Option<Key>;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Option<Key>, D::Error> {
         from.deserialize_str(self)
     }
 }
 
-impl Visitor<'_> for Key {
-    type Value = Option<bool>;
+impl Visitor<'_> for KeyName {
+    type Value = Option<Key>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the name of a member")
     }
 
-    fn visit_str<E>(self, name: &str) -> Result<Option<bool>, E> {
+    fn visit_str<E>(self, name: &str) -> Result<Option<Key>, E> {
         Ok(match name {
-            "size" => Some(Self::SIZE),
-            "counts" => Some(Self::COUNTS),
+            "size" => Some(Key::Size),
+            "counts" => Some(Key::Counts),
             _ => None,
         })
     }
@@ -204,7 +216,7 @@ impl<'de> Visitor<'de> for Polygon<'_, '_> {
 
 fn coordinate<'de, A: SeqAccess<'de>>(numbers: &mut A) -> Result<Option<f64>, A::Error> {
     let number = numbers.next_element();
-    number.map_err(|error| A::Error::custom(format!("a coordinate of a polygon: {error}")))
+    number.map_err(|_| A::Error::custom("a coordinate of a polygon is not a number"))
 }
 
 /// Reads run lengths, as numbers or in the compressed form of pycocotools. Returns the number of
@@ -239,7 +251,8 @@ impl<'de> Visitor<'de> for Counts<'_, '_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut lengths: A) -> Result<u64, A::Error> {
         let (mut at, mut is_inside) = (0, false);
-        while let Some(length) = lengths.next_element()? {
+        let whole = |_| A::Error::custom("counts must be a list of whole numbers from 0");
+        while let Some(length) = lengths.next_element().map_err(whole)? {
             at = self.0.run(at, length, is_inside).map_err(A::Error::custom)?;
             is_inside = !is_inside;
         }

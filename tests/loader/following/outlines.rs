@@ -196,12 +196,15 @@ fn wrong_outlines_fail_their_sample() {
             "[null,[1,2,3]]",
             "the outline of object 1: invalid type: integer `1`, expected a polygon",
         ),
-        ("[[[1,2,null,3]]]", "object 0: a coordinate of a polygon: invalid type: null"),
+        ("[[[1,2,null,3]]]", "object 0: a coordinate of a polygon is not a number"),
         ("[[[1,2,3]]]", "a polygon has 3 numbers"),
         ("[[[1,2,1e9,2,3,3]]]", "far outside of its 8x6 image"),
-        ("[{\"counts\":[1,2]}]", "missing field `size`"),
-        ("[{\"size\":[6,8]}]", "missing field `counts`"),
-        ("[{\"size\":[8,6],\"counts\":[1,2]}]", "those of 6x8 pixels, and its image has 8x6"),
+        ("[{\"counts\":[1,2]}]", "it has no member \"size\""),
+        ("[{\"size\":[6,8]}]", "it has no member \"counts\""),
+        (
+            "[{\"size\":[8,6],\"counts\":[1,2]}]",
+            "for an image of 6x8 pixels, but its image has 8x6",
+        ),
         ("[{\"size\":[6,8],\"counts\":[1,48]}]", "cover more than the 48 pixels"),
         (
             "[null,{\"size\":[6,8],\"counts\":[1,46]}]",
@@ -209,11 +212,17 @@ fn wrong_outlines_fail_their_sample() {
         ),
         ("[{\"counts\":\"35\",\"size\":[6,8]}]", "cover 8 pixels, and the image of 8x6 has 48"),
         ("[{\"size\":[6,8],\"counts\":[]}]", "cover 0 pixels"),
-        ("[{\"size\":[6,8],\"counts\":[48],\"counts\":[0,48]}]", "duplicate field `counts`"),
+        (
+            "[{\"size\":[6,8],\"counts\":[48],\"counts\":[0,48]}]",
+            "it has the member \"counts\" twice",
+        ),
         ("[[[1,2,129,2,3,3]]]", "must be between -128 and 128"),
         ("[[[1,2,3,-129,3,3]]]", "must be between -128 and 128"),
         ("[{\"size\":[6,8],\"counts\":\"\\u0001\"}]", "which is not a valid digit"),
-        ("[{\"size\":[6,8],\"counts\":[-1]}]", "invalid value"),
+        ("[{\"size\":[6,8],\"counts\":[-1]}]", "counts must be a list of whole numbers from 0"),
+        ("[{\"size\":[6,8],\"counts\":[1.5]}]", "counts must be a list of whole numbers from 0"),
+        ("[{\"size\":[6,8,3],\"counts\":[1,47]}]", "size must be two whole numbers"),
+        ("[{\"size\":[6,8.0],\"counts\":[1,47]}]", "size must be two whole numbers"),
         ("[", "is not JSON"),
         ("", "is missing; set a default"),
         ("null", "is missing; set a default"),
@@ -227,12 +236,12 @@ fn wrong_outlines_fail_their_sample() {
     let two = format!("[{square},{square}]");
     let runs = || ColumnSettings::runs("runs");
     let problem = fails(&two, ColumnSettings { max_objects: Some(1), ..runs() });
-    assert!(problem.contains("has more than 1 objects; raise max_objects"), "{problem}");
+    assert!(problem.contains("has more than 1 object; raise max_objects"), "{problem}");
     let problem = fails(&two, ColumnSettings { max_len: Some(3), ..runs() });
     assert!(problem.contains("has more than 3 run lengths; raise max_len"), "{problem}");
     let column = ColumnSettings { max_len: Some(1), ..ColumnSettings::instances("runs") };
     let problem = fails(&two, column);
-    assert!(problem.contains("has more than 1 objects; raise max_len"), "{problem}");
+    assert!(problem.contains("has more than 1 object; raise max_len"), "{problem}");
 }
 
 /// An object has at most `limits.max_outline_points` points in all of its polygons.
@@ -252,7 +261,7 @@ fn objects_with_too_many_points_fail() {
     };
     assert!(batches(made(9)).is_ok());
     let problem = problem(made(8));
-    let words = "an object (number 1, counted from 0) whose polygons have 9 points";
+    let words = "object 1, counted from 0, whose polygons have 9 points";
     assert!(problem.contains(words), "{problem}");
     assert!(problem.contains("limits.max_outline_points is 8"), "{problem}");
 }

@@ -42,7 +42,7 @@ impl Caption {
         };
         let objects: Vec<_> = batch.objects(place).iter().map(object).collect();
         let title = match (sample.label, objects.len()) {
-            (None, 0) => "no label".into(),
+            (None, 0) if source.annotations().is_none() => "no label".into(),
             (None, count) => counted(count, "object"),
             (Some(label), _) => match class(label) {
                 Some(class) => format!("{label} {class}"),
@@ -84,7 +84,8 @@ impl Caption {
             line.outline(rectangle, 2 * scale, colour, crowd);
         }
         let rows = font::ROWS as i32 * scale + 2;
-        for Object { rectangle: [left, top, ..], name, colour, .. } in &self.objects {
+        let named = self.objects.iter().filter(|object| !object.name.is_empty());
+        for Object { rectangle: [left, top, ..], name, colour, .. } in named {
             // Draw the name above the box, or inside it if there is too little space above.
             let top = if *top >= rows { top - rows } else { *top };
             tag(line, [*left, top], name, *colour, width, scale);

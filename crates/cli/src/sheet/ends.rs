@@ -16,9 +16,11 @@ pub type Ends = [[f32; 2]; CHANNELS];
 
 /// Returns the tensor values that stand for the smallest and the largest number of a decoded image:
 /// 0 and 255, or 0 and 65535. `None` if the chain does not normalize bytes, so tensor values are 0
-/// to 255. NaN if the decoded numbers have no known range.
+/// to 255. NaN if the decoded numbers have no known range. Indices have none, because palettes
+/// rarely have 256 colours in use.
 pub fn normalization(plan: &Plan) -> Option<Ends> {
     match plan.settings.decode.pixels {
+        PixelFormat::Indices => Some([[f32::NAN; 2]; CHANNELS]),
         format if !format.is_floats() => of_bytes(plan),
         format if format.is_as_stored() => Some([[f32::NAN; 2]; CHANNELS]),
         format => Some(of_floats(plan, format)),

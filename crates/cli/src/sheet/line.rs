@@ -1,5 +1,8 @@
 //! Draws rectangles, outlines and text, one row of pixels at a time.
 
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
+
 use super::font;
 
 pub type Rgb = [u8; 3];
@@ -72,12 +75,13 @@ pub fn text_width(characters: usize, scale: i32) -> i32 {
     ((characters * font::ADVANCE) as i32 - 1).max(0) * scale
 }
 
-/// Shortens text to at most `most` characters. Keeps its beginning and its end, with two dots
-/// between them.
+/// Shortens text to at most `most` characters of the font. Keeps its beginning and its end, with
+/// two dots between them.
 pub fn shortened(text: &str, most: usize) -> String {
+    let text = drawable(text);
     let count = text.chars().count();
     if count <= most {
-        return text.into();
+        return text;
     }
     let kept = most.saturating_sub(2);
     // Keep the end of the text, because file names often differ only in a number before the
@@ -87,9 +91,21 @@ pub fn shortened(text: &str, most: usize) -> String {
     begin.chain("..".chars()).chain(text.chars().skip(count - (kept - front))).take(most).collect()
 }
 
+/// Removes accents, which the font lacks, and writes a space for line ends and other white space.
+fn drawable(text: &str) -> String {
+    let letters: String = text.nfkd().filter(|it| !is_combining_mark(*it)).collect();
+    letters.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn accents_and_line_ends_are_not_drawn() {
+        assert_eq!(shortened("Café\u{301} à\tla\n\nﬁn\r\n", 99), "Cafe a la fin");
+        assert_eq!(shortened("é\n", 1), "e");
+    }
 
     #[test]
     fn long_text_is_shortened_in_the_middle() {

@@ -8,7 +8,7 @@ use crate::numpy::{self, Item};
 /// Writes an array of this shape as a `.npy` file of at most `limit` bytes, without its header.
 ///
 /// # Errors
-/// [`Reason::Field`] if the array has more bytes.
+/// [`Reason::Oversized`] if the array has more bytes.
 pub(super) fn write(
     numbers: Flat<'_>,
     shape: &[usize],
@@ -28,13 +28,13 @@ pub(super) fn write(
     };
     if elements.len() as u64 > limit {
         let problem = format!(
-            "is an array of shape {shape:?}, which takes {} bytes ({}); limits.max_field_bytes \
-             allows {limit} ({})",
+            "is an array of shape {shape:?}, which takes {} bytes ({}); limits.max_field_bytes is \
+             {limit} ({}); raise it",
             elements.len(),
             footprint::bytes(elements.len() as u64),
             footprint::bytes(limit)
         );
-        return Err(DataError::new(Reason::Field, problem));
+        return Err(DataError::new(Reason::Oversized, problem));
     }
     let big_endian = cfg!(target_endian = "big") && bytes > 1;
     let item = Item { kind, bytes: bytes as u64, big_endian };

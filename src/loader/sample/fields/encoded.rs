@@ -143,9 +143,16 @@ fn write_array(npy: &[u8], file: &mut Vec<u8>) -> Result<(), DataError> {
 
 /// Height and width of a mask.
 fn sides(shape: &[usize]) -> Result<[usize; 2], DataError> {
-    shape
-        .try_into()
-        .map_err(|_| unfit(format!("is an array of shape {shape:?}, and a mask has two axes")))
+    shape.try_into().map_err(|_| {
+        let remedy = match shape {
+            [_, _, _] if shape.contains(&1) => "; remove the axis of length 1",
+            [_, _, 3 | 4] | [3 | 4, _, _] => "; give the class of each pixel instead of a colour",
+            _ => "",
+        };
+        unfit(format!(
+            "is an array of shape {shape:?}, and a mask has two axes, [height, width]{remedy}"
+        ))
+    })
 }
 
 fn write_bytes(bytes: &[u8], sides: [usize; 2], file: &mut Vec<u8>) -> Result<(), DataError> {

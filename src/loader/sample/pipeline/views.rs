@@ -384,7 +384,7 @@ impl SamplePipeline {
             let problem = format!(
                 "has an image of {size}, and the sample's image has {upright}; the view {:?} \
                  uses the random numbers of another image's view, so both images must have the \
-                 same size",
+                 same size; correct the file, or remove like",
                 plan.views[view].name
             );
             return Err(DataError::new(Reason::Field, problem));

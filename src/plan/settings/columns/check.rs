@@ -8,7 +8,7 @@ use crate::field::{CellKind, DefaultValue, Step, TEXT_LEN_BYTES, TooLong};
 use crate::plan::OnError;
 use crate::tensor::ElementType;
 
-/// Maximum number of columns.
+/// Maximum number of columns: a set of columns (`ColumnSet`) has 64 bits.
 const MOST_COLUMNS: usize = 64;
 
 /// Maximum size of a column's values of one sample, in bytes.
@@ -17,7 +17,7 @@ const MOST_CELL_BYTES: usize = 1 << 28;
 /// Maximum offset of points, in pixels: the default of `limits.max_side`.
 const MOST_OFFSET: f64 = 65535.0;
 
-/// Maximum number of axes of a sample or an entry. NumPy's arrays have at most 64 axes.
+/// Maximum number of axes of a sample or an entry.
 const MOST_AXES: usize = 16;
 
 /// Names of the columns that the user does not name.
@@ -82,7 +82,7 @@ impl ColumnSettings {
             ("max_objects", self.max_objects),
         ] {
             if most == Some(0) {
-                return Err((key, "must be at least 1, is 0".into()));
+                return Err((key, "is 0, but must be at least 1".into()));
             }
         }
         self.check_following()?;
@@ -100,7 +100,8 @@ impl ColumnSettings {
             return Err((
                 key,
                 format!(
-                    "makes a column of more than {MOST_CELL_BYTES} bytes per sample, which is the maximum; lower it"
+                    "makes a column of {} bytes per sample; the maximum is {MOST_CELL_BYTES}; lower it",
+                    format.cell_bytes()
                 ),
             ));
         }
@@ -114,11 +115,14 @@ impl ColumnSettings {
             let written = format.write_default(default, &mut cell);
             let written = written.map_err(|error| ("default", error.problem))?;
             if written.truncated {
-                let most = match format.kind {
-                    CellKind::Texts => "is longer than max_len, or has more texts than max_texts",
-                    _ => "is longer than max_len",
+                let texts = match format.kind {
+                    CellKind::Texts => ", or has more texts than max_texts",
+                    _ => "",
                 };
-                return Err(("default", most.into()));
+                let most = format.max_len;
+                let problem =
+                    format!("is longer than max_len = {most}{texts}; shorten it, or raise max_len");
+                return Err(("default", problem));
             }
         }
         let is_integer = matches!(format.element, ElementType::U8 | ElementType::I64);

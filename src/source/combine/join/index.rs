@@ -62,7 +62,7 @@ impl Index {
                 let found = found.map_err(|error| wrong(&error.problem))?.ok_or_else(|| {
                     let within = key.within().map_or(String::new(), |it| format!(" {it:?}"));
                     wrong(&format!(
-                        "the sample has no key{within}; every sample of the joined source needs one"
+                        "the sample has no key{within}; every sample of the second source needs one"
                     ))
                 })?;
                 *entry = Entry { hash: hash(&found, bits), number };

@@ -42,9 +42,9 @@ impl Key {
             return match first.map(Option::flatten) {
                 Ok(Some(_)) => Ok(Self::Own),
                 Ok(None) => Err(wrong(format!(
-                    "is not set, but the samples of {} have no names in UTF-8; name the field with \
-                     the key, or write {INDEX_KEY:?} for the position of a sample. The fields are \
-                     {}",
+                    "is the name of each sample, but the samples of {} have no names in UTF-8; name \
+                     the field with the key, or write {INDEX_KEY:?} for the index of a sample. The \
+                     fields are {}",
                     source.describe(),
                     listed(schema.iter().map(|field| &field.name))
                 ))),
@@ -76,7 +76,10 @@ impl Key {
                 source.describe(),
                 listed(schema.iter().map(|field| &field.name))
             ))),
-            _ => Err(wrong(format!("is {text:?}, but {} has it twice", source.describe()))),
+            _ => Err(wrong(format!(
+                "is {text:?}, but {} has it twice; rename one of the fields",
+                source.describe()
+            ))),
         }
     }
 

@@ -174,7 +174,7 @@ impl Joined {
                     let place = |number| self.second.named_location(number);
                     let (one, two) = (place(*before), place(number));
                     let problem = format!(
-                        "the samples {one} and {two} of the joined source have the same key \
+                        "the samples {one} and {two} of the second source have the same key \
                          {key:?}; keep one of them, or name another field with other_key"
                     );
                     return Err(Error::config(SETTING, problem));
@@ -262,7 +262,7 @@ impl Joined {
         let first = example(&*self.first, &self.key);
         let second = example(&*self.second, &self.other_key);
         let problem = format!(
-            "no sample has the key of a sample of the joined source: in {}, {first}; in {}, \
+            "no sample has the key of a sample of the second source: in {}, {first}; in {}, \
              {second}; name the fields with the keys in key and other_key",
             self.first.describe(),
             self.second.describe()

@@ -46,7 +46,7 @@ impl Budget {
 
 /// Error for a field that has more bytes than the limit.
 pub fn oversized(limit: u64) -> DataError {
-    let problem = format!("has more than {limit} bytes, which is limits.max_field_bytes");
+    let problem = format!("has more than {limit} bytes, which is limits.max_field_bytes; raise it");
     DataError::new(Reason::Oversized, problem)
 }
 
