@@ -22,7 +22,7 @@
 use std::cell::RefCell;
 
 use super::npy::number as number_of_array;
-use super::png::{PngSamples, read_png};
+use super::png::{PngSamples, packed_sample, read_png};
 #[cfg(feature = "tiff")]
 use super::tiff::{number, read_rows};
 use super::{Decoders, size_changed, unsupported};
@@ -221,15 +221,12 @@ fn png(
     read_png(bytes, header.size, window.bottom(), scratch, check, row)
 }
 
-/// Sample number `place` of a row of a PNG. The first sample of a byte is in its highest bits.
+/// Sample number `place` of a row of a PNG.
 fn png_sample(row: &[u8], PngSamples { bits, .. }: PngSamples, place: usize) -> f32 {
     match bits {
         16 => u16::from_be_bytes([row[2 * place], row[2 * place + 1]]).into(),
         8 => row[place].into(),
-        _ => {
-            let shift = 8 - bits - bits * place % 8;
-            f32::from(row[bits * place / 8] >> shift & ((1u16 << bits) - 1) as u8)
-        }
+        _ => packed_sample(row, bits, place).into(),
     }
 }
 

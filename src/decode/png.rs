@@ -28,6 +28,7 @@ mod values;
 
 use damaged::Shape;
 use samples::Samples;
+pub(super) use samples::packed_sample;
 pub(super) use values::{PngSamples, read_indices, read_png, read_values};
 
 /// Memory that the `png` crate may allocate for chunks besides the rows, in bytes.

@@ -85,6 +85,18 @@ pub fn a_webp_of_many_code_groups_is_decoded_within_the_large_image_budget_or_no
     assert!(enough.peak > 90 * MIB, "{}", enough.peak);
 }
 
+/// The image needs more than `limits.large_image_memory`, but no other image is usual.
+pub fn the_only_image_of_a_set_is_no_outlier() {
+    let files = Files::new(vec![files::png(2400, 1800, false)]);
+    let limited = |builder: LoaderBuilder| {
+        builder.configure(|it| it.limits.large_image_memory = 4 * MIB).num_workers(1)
+    };
+    let seen = run(|| limited(files.loader(stored())), 2);
+    seen.check("one image");
+    assert_eq!(seen.errors["oversized"], 0, "{}", seen.plan);
+    assert!(seen.peak > 4 * MIB, "{}", seen.peak);
+}
+
 /// The plan inspects no large image, so the workers' shares of memory are too small for large
 /// images.
 pub fn images_that_exceed_a_workers_share_use_the_large_image_budget() {

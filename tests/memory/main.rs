@@ -100,6 +100,7 @@ fn main() -> ExitCode {
         large_images::bitmaps_gifs_and_tiffs_need_no_more_memory_than_predicted,
         large_images::groups_of_codes_of_a_webp_are_counted_before_it_is_decoded,
         large_images::a_webp_of_many_code_groups_is_decoded_within_the_large_image_budget_or_not_at_all,
+        large_images::the_only_image_of_a_set_is_no_outlier,
         large_images::images_that_exceed_a_workers_share_use_the_large_image_budget,
         large_images::a_loader_can_be_dropped_while_its_workers_wait_for_memory,
         small_sets::slots_of_a_batch_that_is_larger_than_the_set_have_its_size,

@@ -107,12 +107,8 @@ impl<'a> Samples<'a> {
         for (x, out) in (window.x as usize..).zip(line.as_chunks_mut::<N>().0) {
             // Returns the high byte of one channel of the pixel.
             let high = |channel: usize| stored[bytes * (channels * x + channel)];
-            // Returns a sample of less than a byte: gray or an index. The first sample is in the
-            // highest bits.
-            let small = || {
-                let shift = 8 - bits - bits * x % 8;
-                stored[bits * x / 8] >> shift & ((1u16 << bits) - 1) as u8
-            };
+            // Returns a sample of less than a byte: gray or an index.
+            let small = || packed_sample(stored, bits, x);
             let mut index = 0;
             let rgb = match (color, bits) {
                 (ColorType::Grayscale, 16) => {
@@ -175,4 +171,11 @@ impl<'a> Samples<'a> {
             }
         }
     }
+}
+
+/// Sample number `index` of a row of samples of 1, 2, 4 or 8 bits. The first sample of a byte is in
+/// its highest bits.
+pub(in crate::decode) fn packed_sample(row: &[u8], bits: usize, index: usize) -> u8 {
+    let shift = 8 - bits - bits * index % 8;
+    row[bits * index / 8] >> shift & ((1u16 << bits) - 1) as u8
 }

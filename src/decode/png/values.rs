@@ -3,7 +3,7 @@
 
 use png::{BitDepth, ColorType, DecodeOptions, Decoder, Limits};
 
-use super::{Chunks, crate_bytes, ending, error};
+use super::{Chunks, crate_bytes, ending, error, packed_sample};
 use crate::decode::size_changed;
 use crate::error::{DataError, Reason, reserve};
 use crate::geometry::Size;
@@ -62,10 +62,7 @@ pub fn read_indices(
     read(bytes, size, end, scratch, check, |(bits, scale), y, stored| {
         put(y, &|x| match bits {
             8 => stored[x],
-            _ => {
-                let shift = 8 - bits - bits * x % 8;
-                scale * (stored[bits * x / 8] >> shift & ((1u16 << bits) - 1) as u8)
-            }
+            _ => scale * packed_sample(stored, bits, x),
         });
     })
 }
@@ -169,8 +166,7 @@ fn read<T: Copy>(
 fn unpack(stored: &[u8], color: ColorType, depth: BitDepth, row: &mut [u16]) {
     let small = |bits: usize, scale: u16, row: &mut [u16]| {
         for (x, value) in row.iter_mut().enumerate() {
-            let shift = 8 - bits - bits * x % 8;
-            *value = scale * u16::from(stored[bits * x / 8] >> shift & ((1u16 << bits) - 1) as u8);
+            *value = scale * u16::from(packed_sample(stored, bits, x));
         }
     };
     let is_gray = color == ColorType::Grayscale;

@@ -235,12 +235,12 @@ impl FieldReader {
             let names: Vec<&str> = fields.iter().map(|(name, _)| name.as_str()).collect();
             let (mut skip, mut clock) = (false, FieldClock::begin(meter));
             let mut put_in = |number: usize, value: FieldValue<'_>| {
-                let (len, read) = (value.len_bytes() as u64, clock.has_read());
+                let (len, read) = (value.len_bytes() as u64, clock.lap());
                 let Some(column) = columns.get_mut(number) else {
                     let Some(file) = files.get_mut(number - columns.len()) else { return Ok(()) };
                     let ImageFile { field, bytes, .. } = &mut *file;
                     let kept = encoded::keep_image(value, field, limit, bytes);
-                    clock.has_converted(number, len, read);
+                    clock.add_converted(number, len, read);
                     return kept.map_err(|error| named(&file.shown, None, error));
                 };
                 let written = match column.settings.kind {
@@ -260,7 +260,7 @@ impl FieldReader {
                         error.reason == Reason::TooLong && column.format.too_long == TooLong::Skip;
                     column.error(&shown[number], error)
                 })?;
-                clock.has_converted(number, len, read);
+                clock.add_converted(number, len, read);
                 Ok(())
             };
             let mut put = |field: usize, value: FieldValue<'_>| {
@@ -324,7 +324,7 @@ impl FieldReader {
         cell: &mut impl Cell,
     ) -> Result<(), DataError> {
         let Some(meter) = self.meter.as_deref() else { return Ok(()) };
-        let mut clock = FieldClock::again(meter);
+        let mut clock = FieldClock::resume(meter);
         for (number, column) in self.columns.iter().enumerate() {
             let (Some(written), settings) = (column.written, &column.settings) else { continue };
             let numbers = written.len * column.format.entry_bytes();
@@ -371,7 +371,7 @@ impl FieldReader {
                     column.finish(Written { len: written, truncated: false }, cell);
                 }
             }
-            clock.has_followed(number);
+            clock.add_followed(number);
         }
         Ok(())
     }

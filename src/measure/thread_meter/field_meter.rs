@@ -124,16 +124,16 @@ impl<'a> FieldClock<'a> {
         Self { meter, last: meter.now() }
     }
 
-    /// Records that the source has read a value. Returns the time since the value before.
-    pub fn has_read(&mut self) -> Duration {
+    /// Returns the time since the last call, or since the clock began.
+    pub fn lap(&mut self) -> Duration {
         let took = self.meter.since(self.last);
         self.last += took;
         took
     }
 
     /// Records that a value of `bytes` bytes, which was read in the time `read`, is converted.
-    pub fn has_converted(&mut self, number: usize, bytes: u64, read: Duration) {
-        let convert = self.has_read();
+    pub fn add_converted(&mut self, number: usize, bytes: u64, read: Duration) {
+        let convert = self.lap();
         let field = self.meter.fields().and_then(|it| it.fields.get(number));
         let Some(field) = field else { return };
         bump(&field.count, 1);
@@ -146,15 +146,15 @@ impl<'a> FieldClock<'a> {
     }
 
     /// Records that the column with this number was moved like its image.
-    pub fn has_followed(&mut self, number: usize) {
-        let took = self.has_read();
+    pub fn add_followed(&mut self, number: usize) {
+        let took = self.lap();
         if let Some(field) = self.meter.fields().and_then(|it| it.fields.get(number)) {
             bump(&field.follow, nanoseconds(took) * self.meter.weight());
         }
     }
 
     /// Continues the clock of a sample, whose fields were read earlier.
-    pub fn again(meter: &'a ThreadMeter) -> Self {
+    pub fn resume(meter: &'a ThreadMeter) -> Self {
         Self { meter, last: meter.now() }
     }
 }

@@ -13,8 +13,8 @@ use super::SampleMemory;
 use crate::plan::windows::Stage;
 use crate::plan::{Facts, Limits, Plan, SamplePlan, ScannedSample};
 
-/// `1 / OUTLIERS` of the scanned samples, but at least one, may be outliers. An outlier may need
-/// more memory than a worker's share.
+/// `1 / OUTLIERS` of the scanned samples, but at least one of several, may be outliers. An outlier
+/// may need more memory than a worker's share.
 const OUTLIERS: usize = 64;
 /// A sample that needs at most `limits.large_image_memory / OUTLIER_PART` is never an outlier.
 const OUTLIER_PART: u64 = 8;
@@ -93,7 +93,7 @@ impl Plan {
         // samples are outliers and do not raise the share.
         let too_large = needs.iter().rev().take_while(|it| it.total() > large).count();
         let mut outliers = if 2 * too_large < needs.len() { too_large } else { 0 };
-        let few = needs.len().div_ceil(OUTLIERS);
+        let few = needs.len().div_ceil(OUTLIERS).min(needs.len() - 1);
         let costly = needs.iter().rev().take_while(|it| it.total() > large / OUTLIER_PART).count();
         outliers = outliers.max(costly.min(few));
         // The share does not cover outliers. It covers the largest file unless that file is very

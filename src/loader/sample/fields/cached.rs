@@ -42,8 +42,25 @@ const HEAD_BYTES: usize = size_of::<Head>();
 /// Bytes before the first value, because a cache does not store empty entries.
 const BEGIN: usize = 1;
 
+const INTEGER: u32 = 0;
+const FLOAT: u32 = 1;
+const TEXT: u32 = 2;
+const BYTES: u32 = 3;
+const NPY: u32 = 4;
+const NPZ: u32 = 5;
+const ARRAY: u32 = 6;
+const JSON: u32 = 7;
+const JSON_MEMBER: u32 = 8;
 /// Kind of a member of the same JSON object as the previous member.
-const SAME_JSON: u32 = 19;
+const SAME_JSON: u32 = 9;
+/// From this kind on, values are numbers, which must be aligned.
+const INTEGERS: u32 = 10;
+const FLOATS: u32 = 11;
+const DOUBLES: u32 = 12;
+/// First of four kinds, one for each type of [`Flat`].
+const TENSOR: u32 = 13;
+/// First of four kinds, one for each type of [`Flat`].
+const ENTRIES: u32 = 17;
 
 impl Record {
     /// Removes all values. At most `limit` bytes will be stored.
@@ -59,29 +76,29 @@ impl Record {
         let (mut kind, mut bytes, suffix): (u32, &[u8], &[u8]) = match value {
             FieldValue::Integer(number) => {
                 integer = number.to_ne_bytes();
-                (0, &integer, &[])
+                (INTEGER, &integer, &[])
             }
             FieldValue::Float(number) => {
                 float = number.to_ne_bytes();
-                (1, &float, &[])
+                (FLOAT, &float, &[])
             }
-            FieldValue::Text(text) => (2, text.as_bytes(), &[]),
-            FieldValue::Bytes(bytes) => (3, bytes, &[]),
-            FieldValue::Npy(bytes) => (4, bytes, &[]),
-            FieldValue::Npz(bytes) => (5, bytes, &[]),
-            FieldValue::Array(bytes) => (20, bytes, &[]),
-            FieldValue::Json(json) => (6, json, &[]),
-            FieldValue::JsonMember(json, name) => (7, json, name.as_bytes()),
-            FieldValue::Integers(list) => (8, bytemuck::must_cast_slice(list), &[]),
-            FieldValue::Floats(list) => (9, bytemuck::must_cast_slice(list), &[]),
-            FieldValue::Doubles(list) => (10, bytemuck::must_cast_slice(list), &[]),
+            FieldValue::Text(text) => (TEXT, text.as_bytes(), &[]),
+            FieldValue::Bytes(bytes) => (BYTES, bytes, &[]),
+            FieldValue::Npy(bytes) => (NPY, bytes, &[]),
+            FieldValue::Npz(bytes) => (NPZ, bytes, &[]),
+            FieldValue::Array(bytes) => (ARRAY, bytes, &[]),
+            FieldValue::Json(json) => (JSON, json, &[]),
+            FieldValue::JsonMember(json, name) => (JSON_MEMBER, json, name.as_bytes()),
+            FieldValue::Integers(list) => (INTEGERS, bytemuck::must_cast_slice(list), &[]),
+            FieldValue::Floats(list) => (FLOATS, bytemuck::must_cast_slice(list), &[]),
+            FieldValue::Doubles(list) => (DOUBLES, bytemuck::must_cast_slice(list), &[]),
             FieldValue::Tensor(numbers, shape) => {
                 let (number, bytes) = of_flat(numbers);
-                (11 + number, bytes, bytemuck::must_cast_slice(shape))
+                (TENSOR + number, bytes, bytemuck::must_cast_slice(shape))
             }
             FieldValue::Entries(numbers, shape) => {
                 let (number, bytes) = of_flat(numbers);
-                (15 + number, bytes, bytemuck::must_cast_slice(shape))
+                (ENTRIES + number, bytes, bytemuck::must_cast_slice(shape))
             }
         };
         if let FieldValue::JsonMember(json, _) = value {
@@ -137,7 +154,7 @@ pub fn each(
         rest = after;
         let text = |bytes| str::from_utf8(bytes).unwrap_or_default();
         let Scratch { numbers, shape } = &mut *scratch;
-        if (8..SAME_JSON).contains(&kind) {
+        if kind >= INTEGERS {
             reserve::renew(numbers, bytes.len().div_ceil(size_of::<u64>()))?;
             bytemuck::must_cast_slice_mut(numbers)[..bytes.len()].copy_from_slice(bytes);
             reserve::renew(shape, suffix.len() / size_of::<usize>())?;
@@ -146,24 +163,24 @@ pub fn each(
         let aligned: &[u8] = bytemuck::must_cast_slice(numbers);
         let aligned = aligned.get(..bytes.len()).unwrap_or_default();
         let value = match kind {
-            0 => FieldValue::Integer(i128::from_ne_bytes(bytemuck::pod_read_unaligned(bytes))),
-            1 => FieldValue::Float(bytemuck::pod_read_unaligned(bytes)),
-            2 => FieldValue::Text(text(bytes)),
-            3 => FieldValue::Bytes(bytes),
-            4 => FieldValue::Npy(bytes),
-            5 => FieldValue::Npz(bytes),
-            20 => FieldValue::Array(bytes),
-            6 => FieldValue::Json(bytes),
-            7 => {
+            INTEGER => FieldValue::Integer(i128::from_ne_bytes(bytemuck::pod_read_unaligned(bytes))),
+            FLOAT => FieldValue::Float(bytemuck::pod_read_unaligned(bytes)),
+            TEXT => FieldValue::Text(text(bytes)),
+            BYTES => FieldValue::Bytes(bytes),
+            NPY => FieldValue::Npy(bytes),
+            NPZ => FieldValue::Npz(bytes),
+            ARRAY => FieldValue::Array(bytes),
+            JSON => FieldValue::Json(bytes),
+            JSON_MEMBER => {
                 json = bytes;
                 FieldValue::JsonMember(json, text(suffix))
             }
             SAME_JSON => FieldValue::JsonMember(json, text(suffix)),
-            8 => FieldValue::Integers(bytemuck::cast_slice(aligned)),
-            9 => FieldValue::Floats(bytemuck::cast_slice(aligned)),
-            10 => FieldValue::Doubles(bytemuck::cast_slice(aligned)),
-            11..15 => FieldValue::Tensor(flat(kind - 11, aligned), shape),
-            _ => FieldValue::Entries(flat(kind - 15, aligned), shape),
+            INTEGERS => FieldValue::Integers(bytemuck::cast_slice(aligned)),
+            FLOATS => FieldValue::Floats(bytemuck::cast_slice(aligned)),
+            DOUBLES => FieldValue::Doubles(bytemuck::cast_slice(aligned)),
+            TENSOR..ENTRIES => FieldValue::Tensor(flat(kind - TENSOR, aligned), shape),
+            _ => FieldValue::Entries(flat(kind - ENTRIES, aligned), shape),
         };
         put(field as usize, value)?;
     }
