@@ -198,7 +198,7 @@ class Source(_Fixed):
 
         * ``key``: field of this source with the key of a sample, a text or an integer, such as ``"id"`` or ``"meta:id"``. Default:
           ``"__key__"``, the own key of a sample. It is the name of its file without folder and last extension, or in :func:`webdataset` the name in
-          the archive up to the first dot of the last part, with folders. ``"__index__"`` is the position of a sample in its source, from 0.
+          the archive up to the first dot of the last part, with folders. ``"__index__"`` is the index of a sample in its source, from 0.
         * ``other_key``: field of ``other`` with the key. Default: the same as ``key``.
         * ``prefix``: text before the names of the fields of ``other``. Default: empty. A field that both sources have is an error.
         * ``missing``: handling of samples whose key ``other`` does not have. With ``"keep"``, the default, they have no values of these fields, so

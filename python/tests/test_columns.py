@@ -135,7 +135,7 @@ def test_samples_that_are_too_long_are_replaced_and_reported(table, caplog):
 def test_lists_of_a_batch_are_a_sequence():
     lists = fw.Ragged(numpy.arange(5), numpy.array([0, 2, 2, 5]))
     assert lists.tolist() == [[0, 1], [], [2, 3, 4]] and lists[-1].tolist() == [2, 3, 4] and len(lists) == 3
-    with pytest.raises(IndexError, match="sample 3, but there are lists of 3 samples"):
+    with pytest.raises(IndexError, match="the index is 3, but there are 3 samples"):
         lists[3]
     with pytest.raises(TypeError, match="a number or a slice"):
         lists[[0, 1]]

@@ -41,21 +41,25 @@ impl Caption {
             Object { rectangle, name, colour, crowd: object.crowd }
         };
         let objects: Vec<_> = batch.objects(place).iter().map(object).collect();
-        let title = match (sample.label, objects.len()) {
-            (None, 0) if source.annotations().is_none() => "no label".into(),
-            (None, count) => counted(count, "object"),
-            (Some(label), _) => match class(label) {
-                Some(class) => format!("{label} {class}"),
-                None => label.to_string(),
-            },
+        let mut title: Vec<String> = columns::texts(batch, place).collect();
+        let label = match sample.label {
+            Some(label) => {
+                Some(class(label).map_or(label.to_string(), |it| format!("{label} {it}")))
+            }
+            None if source.annotations().is_some() => Some(counted(objects.len(), "object")),
+            None => title.is_empty().then(|| "no label".into()),
         };
+        title.splice(0..0, label);
         let mut objects = objects;
         objects.extend(columns::objects(loader.plan(), batch, (place, None)));
-        let title = [title].into_iter().chain(columns::texts(batch, place));
-        let title = title.collect::<Vec<_>>().join(", ");
         let location = source.named_location(sample.index);
         let name = Path::new(&location).file_name().map(|name| name.to_string_lossy().into_owned());
-        Self { title, file: name.unwrap_or(location), mark: mark(sample), objects }
+        Self {
+            title: title.join(", "),
+            file: name.unwrap_or(location),
+            mark: mark(sample),
+            objects,
+        }
     }
 
     /// Caption of an output of a view. `output` is the number of the output, if the view has a

@@ -163,7 +163,9 @@ pub fn each(
         let aligned: &[u8] = bytemuck::must_cast_slice(numbers);
         let aligned = aligned.get(..bytes.len()).unwrap_or_default();
         let value = match kind {
-            INTEGER => FieldValue::Integer(i128::from_ne_bytes(bytemuck::pod_read_unaligned(bytes))),
+            INTEGER => {
+                FieldValue::Integer(i128::from_ne_bytes(bytemuck::pod_read_unaligned(bytes)))
+            }
             FLOAT => FieldValue::Float(bytemuck::pod_read_unaligned(bytes)),
             TEXT => FieldValue::Text(text(bytes)),
             BYTES => FieldValue::Bytes(bytes),

@@ -11,7 +11,7 @@ use crate::source::Source;
 /// Name that stands for the own key of a sample, in place of a field.
 pub const OWN_KEY: &str = "__key__";
 
-/// Name that stands for the position of a sample, in place of a field.
+/// Name that stands for the index of a sample, in place of a field.
 pub const INDEX_KEY: &str = "__index__";
 
 /// Longest key in bytes. Keys are paths, names and numbers.

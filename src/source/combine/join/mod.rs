@@ -38,7 +38,7 @@ const SETTING: &str = "source.join";
 /// * Order, number, images, labels, classes and objects are those of the first source. The images
 ///   of the second source are not read.
 /// * A key is the value of a field, the own key of a sample
-///   ([`Identity::key`](crate::source::custom::Identity::key)), or its position. Keys are compared
+///   ([`Identity::key`](crate::source::custom::Identity::key)), or its index. Keys are compared
 ///   as texts, byte for byte. An integer is the text of its decimal digits, so 7 equals `"7"`, but
 ///   not `"07"` or `"7.0"`. A float, a boolean and a list are no keys, which is an error.
 /// * Several samples of the first source may have the same key. In the second source, this is an
@@ -129,7 +129,7 @@ impl Joined {
         buffer: &mut Vec<u8>,
         limit: u64,
     ) -> Result<Option<String>, DataError> {
-        // Samples that were left out do not change the positions of the others.
+        // Samples that were left out do not change the indices of the others.
         let all = self.is_selected.then(|| self.first.identity()?.part(index)).flatten();
         let (source, index) = all.unwrap_or((&*self.first, index));
         self.key.read(source, index, buffer, limit)

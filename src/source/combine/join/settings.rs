@@ -21,7 +21,7 @@ pub struct JoinSettings {
     /// Field of the first source with the key of a sample, a text or an integer. It may have a path
     /// into JSON: `meta:id`. Default: `__key__`, the own key of a sample, which is the name of its
     /// file without folder and last extension, or in `webdataset` the name in the archive up to the
-    /// first dot of the last part, with folders. `__index__` is the position of a sample in its
+    /// first dot of the last part, with folders. `__index__` is the index of a sample in its
     /// source, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
