@@ -396,10 +396,7 @@ class Loader:
         framework = self._framework
         if framework == "batch":
             raise ValueError('the loader was built with framework="batch", which has no dictionaries; use batch.column("name", "torch")')
-        shared = batch._tensors
-        copies = {name: batch.column(name, framework) for name in self._columns if name not in shared}
-        # Otherwise the columns would be copied again when the images are exported.
-        batch._inner.forget_columns()
+        columns = batch._columns(framework)
         record = {}
         if self._inner.has_images:
             record["image"], targets = self.pair(batch)
@@ -409,7 +406,7 @@ class Loader:
             record |= {"label": batch._labels(framework), "target": targets}
         else:
             record["label"] = targets
-        return record | {name: copies[name] if name in copies else batch.column(name, framework) for name in self._columns}
+        return record | columns
 
     def batches(self) -> Iterator[Batch]:
         """Returns an iterator over the batches of the next epoch. Transforms that stay Python (``keep_rest``) are not applied; :meth:`pair`
