@@ -11,13 +11,13 @@ from .batch import Batch
 from .errors import StoppedError
 
 if TYPE_CHECKING:
-    from .loader import Loader
+    from ._loops import Loops
 
 
 class Batches(Iterator[Batch]):
     """The batches of an epoch. The epoch begins with the first ``next``. Threads may share the iterator."""
 
-    def __init__(self, loader: Loader, place: str) -> None:
+    def __init__(self, loader: Loops, place: str) -> None:
         self._loader = loader
         #: File and line where the loop over the loader begins, for error messages.
         self.place = place

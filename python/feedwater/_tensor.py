@@ -127,6 +127,40 @@ class Tensor:
         """The tensor for a framework."""
         return getattr(self, framework)()
 
+    def copied(self, framework: str) -> Any | None:
+        """Copies the tensor on the loader's device, for PyTorch, JAX or TensorFlow. The copy is made in the stream in which the library
+        computes, and does not use the memory of the batch. The column can still be passed to libraries. Returns ``None`` if it was
+        already passed to one."""
+        lent = _Lent(self._inner, self._name, self._part)
+        try:
+            if framework == "torch":
+                import torch
+
+                return torch.from_dlpack(lent).clone()
+            if framework == "jax":
+                import jax.dlpack
+                import jax.numpy
+
+                # This also makes integers of 32 bits, unless `jax_enable_x64` is set.
+                return jax.numpy.array(jax.dlpack.from_dlpack(lent), copy=True)
+            import tensorflow
+
+            shared = tensorflow.experimental.dlpack.from_dlpack(lent.for_any_stream())
+            # `tensorflow.identity` would return the same memory.
+            with tensorflow.device(shared.device):
+                return tensorflow.raw_ops.DeepCopy(x=shared)
+        except BufferError:
+            return None
+
+    def integers_on_host(self) -> list[int] | None:
+        """The 64-bit integers of offsets in host memory. Does not wait for the device. Returns ``None`` if the offsets were passed to a
+        library."""
+        try:
+            data = self._unowned_bytes(self.shape[0])
+        except BufferError:
+            return None
+        return None if data is None else memoryview(data).cast("q").tolist()
+
     @property
     def is_shared_with_numpy(self) -> bool:
         """Whether arrays of NumPy share the memory of the column."""
@@ -179,6 +213,33 @@ class Tensor:
                 self._array = from_dlpack(self)
                 return self._array
         return from_dlpack(self._array)
+
+
+class _Lent:
+    """A part of a column that a library copies. The batch keeps its memory."""
+
+    def __init__(self, inner: _feedwater.Batch, name: str, part: str) -> None:
+        self._inner = inner
+        self._name = name
+        self._part = part
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._inner.device
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> object:
+        versioned = max_version is not None and max_version[0] >= 1
+        return self._inner.dlpack(self._name, stream, versioned, part=self._part, lent=True)
+
+    def for_any_stream(self) -> object:
+        """Returns a capsule for a library whose streams are unknown. Waits until the batch is filled."""
+        return self._inner.dlpack(self._name, None, False, unnamed=True, part=self._part, lent=True)
 
 
 def _exported(array: Any, max_version: tuple[int, int] | None, stream: int | None = None) -> object:

@@ -259,7 +259,8 @@ class Batch:
         """A column that the loader's parameter ``columns`` added: an array or tensor of ``framework``, a
         :class:`feedwater.Ragged` for lists, a list of texts or bytes, or a list of lists of texts. Views and masks share the memory of the batch, as
         the images do, and are copied in the same cases. Other columns are copied: to host memory for ``"numpy"``, otherwise to
-        the batch's device."""
+        the batch's device. If the batch is on a GPU, columns of numbers are copied there, and their memory stays available by :meth:`values`.
+        The loader reuses the memory of the batch after these copies."""
         if name not in self._inner.columns:
             names = ", ".join(self._inner.columns) or "no columns"
             raise KeyError(f"the batch has {names}, and none has the name {name!r}; add columns with fw.Loader(..., columns={{...}})")
@@ -268,6 +269,8 @@ class Batch:
             raise ValueError('framework is "batch", which has no arrays; use "torch", "numpy", "jax" or "tensorflow"')
         if name in self._tensors:
             return self._tensors[name].of(framework)
+        if (copy := self._device_copy(name, framework)) is not None:
+            return copy
         kind, dtype, shape, data, offsets, ends = self._inner.column(name)
         if kind in ("text", "texts", "bytes"):
             begins = (ends if kind == "texts" else offsets) or [0]
@@ -281,8 +284,33 @@ class Batch:
         if offsets is None:
             return values
         if ends is not None:
-            values = Ragged(values, self._integers(ends, framework))
-        return Ragged(values, self._integers(offsets, framework))
+            values = Ragged(values, self._integers(ends, framework), host_offsets=ends)
+        return Ragged(values, self._integers(offsets, framework), host_offsets=offsets)
+
+    def _is_on_device(self, name: str, framework: Framework) -> bool:
+        """Whether arrays or tensors of a framework are made from the memory of a column on the device."""
+        return name in self._tensors or (name in self._numbers and framework != "numpy" and self._inner.device[0] != CPU)
+
+    def _device_copy(self, name: str, framework: Framework) -> Any | None:
+        """Copies labels, soft targets or a column of numbers on the device, for a framework. The copy does not use the memory of the batch.
+        Returns ``None`` if they are copied from host memory instead: for NumPy, and if the memory on the device was passed to a library."""
+        if not self._is_on_device(name, framework):
+            return None
+        copy = self._numbers[name].copied(framework)
+        for tensor in (self._list_offsets.get(name), self._offsets.get(name)):
+            if tensor is None or copy is None:
+                continue
+            host, offsets = tensor.integers_on_host(), tensor.copied(framework)
+            copy = None if host is None or offsets is None else Ragged(copy, offsets, host_offsets=host)
+        return copy
+
+    def _columns(self, framework: Framework) -> dict[str, Any]:
+        """All columns for a framework. Afterwards, :meth:`column` returns only those on the device."""
+        names = self.columns
+        copies = {name: self.column(name, framework) for name in names if not self._is_on_device(name, framework)}
+        # Otherwise the batch would copy the columns to host memory when the first of them is exported.
+        self._inner.forget_columns()
+        return {name: copies[name] if name in copies else self.column(name, framework) for name in names}
 
     def _integers(self, numbers: list[int], framework: Framework) -> Any:
         packed = bytearray(struct.pack(f"{len(numbers)}q", *numbers))
@@ -314,16 +342,15 @@ class Batch:
 
     def _labels(self, framework: Framework) -> Any:
         """The labels as an array or tensor of a framework."""
-        if framework == "torch" and (labels := self._numbers.get("label")) is not None:
-            # They are on the device already. The copy there does not keep the memory of the batch.
-            return labels.torch().clone()
-        return self._converted(self._inner.label_bytes(), "i64", [len(self)], framework)
+        copy = self._device_copy("label", framework)
+        return self._converted(self._inner.label_bytes(), "i64", [len(self)], framework) if copy is None else copy
 
     def _targets(self, framework: Framework) -> Any:
         """The soft targets as an array or tensor of a framework, or the labels if there are none."""
         if self.classes == 0:
             return self._labels(framework)
-        return self._converted(self._inner.soft_target_bytes(), "f32", [len(self), self.classes], framework)
+        copy = self._device_copy("target", framework)
+        return self._converted(self._inner.soft_target_bytes(), "f32", [len(self), self.classes], framework) if copy is None else copy
 
     def _converted(self, data: bytearray, dtype: str, shape: list[int], framework: Framework) -> Any:
         """Converts the elements of a column to an array or tensor of a framework, on the batch's device."""
@@ -368,30 +395,15 @@ class Batch:
 
     def pair(self, framework: Framework) -> tuple[Any, Any]:
         """Images and targets as tensors or arrays of a framework, on the loader's device."""
-        if framework == "torch":
-            import torch
+        images = self._images.of(framework)
+        if framework != "jax" or self._inner.device[0] != CPU:
+            return images, self._targets(framework)
+        import jax
 
-            images = self.torch()
-            if self.classes == 0:
-                return images, self._labels("torch")
-            targets = torch.frombuffer(self._inner.soft_target_bytes(), dtype=torch.float32)
-            targets = targets.reshape(len(self), self.classes)
-            return images, targets if self._inner.device[0] == CPU else targets.to(images.device, non_blocking=True)
-        if framework == "jax":
-            import jax
-
-            images = self.jax()
-            targets = self.targets()
-            if targets.dtype == "int64" and not jax.config.jax_enable_x64:
-                targets = targets.astype("int32")
-            return images, jax.dlpack.from_dlpack(targets, device=images.device)
-        if framework == "tensorflow":
-            import tensorflow
-
-            images = self.tensorflow()
-            with tensorflow.device(images.device):
-                return images, tensorflow.convert_to_tensor(self.targets())
-        return self.numpy(), self.targets()
+        targets = self.targets()
+        if targets.dtype == "int64" and not jax.config.jax_enable_x64:
+            targets = targets.astype("int32")
+        return images, jax.dlpack.from_dlpack(targets, device=images.device)
 
     def _repr_html_(self) -> str:
         """Returns the contact sheet of the first images, for Jupyter, or of the first view if there are no other images. The batch keeps its

@@ -16,6 +16,7 @@ from typing import Any, Literal, SupportsIndex, TypeVar
 
 from ._checks import check_pixels, dtype_name, operators_of
 from ._names import nearest, suggesting
+from ._ragged import Ragged
 from ._settings import Operator, Pixels, _Settings
 from .errors import ConfigError
 
@@ -393,52 +394,6 @@ def _view(
     made = _made(View, chain=operators, field=field, count=count, like=like, dtype=dtype_name(dtype), pixels=pixels)
     made._set(sections=dict(getattr(transform, "sections", {})))
     return made
-
-
-class Ragged(Sequence[Any]):
-    """Lists of different lengths, one for each sample of a batch.
-
-    ``values`` has the entries of all samples, one after another. Sample ``i`` has the entries from ``offsets[i]`` up to, but without,
-    ``offsets[i + 1]``, so ``len(offsets)`` is the number of samples plus 1. PyTorch's ``torch.nested.nested_tensor_from_jagged`` takes both.
-    In a column of :func:`runs`, ``values`` is a ``Ragged`` too, with the run lengths of one object after another.
-    """
-
-    def __init__(self, values: Any, offsets: Any) -> None:
-        self.values = values
-        self.offsets = offsets
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
-        if not isinstance(index, SupportsIndex):
-            raise TypeError(f"the index of a sample is a number or a slice, not {index!r}")
-        try:
-            place = range(len(self))[index]
-        except IndexError:
-            raise IndexError(f"the index is {index}, but there are {len(self)} samples") from None
-        return self.values[int(self.offsets[place]) : int(self.offsets[place + 1])]
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self[place] for place in range(len(self)))
-
-    def to(self, *args: Any, **kwargs: Any) -> Ragged:
-        """Returns the lists with ``values.to(...)`` and ``offsets.to(...)`` of PyTorch, such as on another device."""
-        return Ragged(self.values.to(*args, **kwargs), self.offsets.to(*args, **kwargs))
-
-    def tolist(self) -> list[Any]:
-        """Returns the lists as lists of Python numbers."""
-        return [[entry.tolist() for entry in entries] if isinstance(entries, list) else entries.tolist() for entries in self]
-
-    @property
-    def dtype(self) -> Any:
-        """Element type of the values."""
-        return self.values.dtype
-
-    def __repr__(self) -> str:
-        return f"fw.Ragged({len(self)} lists, {len(self.values)} entries in total, {self.values.dtype})"
 
 
 def tables(columns: Any, has_dtype: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

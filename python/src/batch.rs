@@ -13,7 +13,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyTuple};
 
 use crate::capsule::{self, Tensor};
 use crate::columns::{
-    Column, ColumnPart, Content, Export, Numbers, PyColumn, column_names, exported_columns,
+    Column, ColumnPart, Content, Export, Numbers, PyColumn, TARGET, column_names, exported_columns,
     number_columns,
 };
 use crate::error::raised;
@@ -36,8 +36,8 @@ pub struct Batch {
     /// Index and message of each sample that failed.
     errors: Vec<(u64, String)>,
     classes: usize,
-    /// Copy of the soft targets, made before the tensor is exported.
-    targets: Mutex<Option<Vec<f32>>>,
+    /// Copy of the soft targets, made before they are exported.
+    targets: Mutex<Option<Vec<u8>>>,
     /// Names of the columns besides images, labels and soft targets.
     column_names: Vec<String>,
     /// The columns that are exported: images, views and masks.
@@ -118,13 +118,30 @@ impl Batch {
 
     /// Takes a part of a column out of the batch, to export it. Fails if it was taken before.
     fn take_column(&self, py: Python<'_>, name: &str, part: ColumnPart) -> PyResult<OwnedColumn> {
-        self.keep_targets(py)?;
+        if name == TARGET {
+            self.keep_targets(py)?;
+        }
+        self.with_column(py, name, part, |columns, place| columns.swap_remove(place))
+    }
+
+    /// Calls `then` with the columns that are not exported yet, and the place of a part of a column
+    /// in them. Fails if this part was exported.
+    fn with_column(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        part: ColumnPart,
+        then: impl FnOnce(&mut Vec<OwnedColumn>, usize) -> OwnedColumn,
+    ) -> PyResult<OwnedColumn> {
         self.keep_columns(py)?;
         let mut content = locked(py, &self.batch);
         if let Content::Whole(_) = &*content {
             let numbers = self.numbers.iter().map(|it| &it.values);
-            let names: Vec<&str> =
-                self.exported.iter().chain(numbers).map(|it| it.name.as_str()).collect();
+            let columns = self.exported.iter().chain(numbers);
+            let mut names: Vec<&str> = columns.map(|it| it.name.as_str()).collect();
+            if self.classes > 0 && !names.contains(&TARGET) {
+                names.push(TARGET);
+            }
             let Content::Whole(batch) = std::mem::replace(&mut *content, Content::Columns(vec![]))
             else {
                 return Err(given_away());
@@ -140,17 +157,16 @@ impl Batch {
         let Content::Columns(columns) = &mut *content else { return Err(given_away()) };
         let is_wanted = |it: &OwnedColumn| it.name() == name && part.is(it);
         let place = columns.iter().position(is_wanted);
-        place.map(|place| columns.swap_remove(place)).ok_or_else(given_away)
+        place.map(|place| then(columns, place)).ok_or_else(given_away)
     }
 
-    /// Copies the soft targets, which are in the same memory as the tensor, so that they remain
-    /// available after the tensor is exported.
+    /// Copies the soft targets to host memory, and waits for the device. They then remain available
+    /// after they are exported.
     fn keep_targets(&self, py: Python<'_>) -> PyResult<()> {
         if self.classes > 0 && locked(py, &self.targets).is_none() {
-            match self.with(py, feedwater::Batch::soft_targets_to_host) {
-                Ok(copied) => *locked(py, &self.targets) = Some(copied),
-                // Another thread has copied the targets and then exported the tensor. So the copy
-                // exists.
+            match self.to_host(py, TARGET, usize::MAX, "values") {
+                Ok(copied) => *locked(py, &self.targets) = Some(copied.as_bytes().to_vec()),
+                // Another thread has copied the targets and then exported them. So the copy exists.
                 Err(_) if locked(py, &self.targets).is_some() => {}
                 Err(error) => return Err(error),
             }
@@ -250,10 +266,7 @@ impl Batch {
     /// The soft targets as 32-bit floats in native byte order.
     fn soft_target_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyByteArray>> {
         self.keep_targets(py)?;
-        let targets = locked(py, &self.targets);
-        let values = targets.as_deref().unwrap_or_default();
-        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
-        Ok(PyByteArray::new(py, &bytes))
+        Ok(PyByteArray::new(py, locked(py, &self.targets).as_deref().unwrap_or_default()))
     }
 
     /// Names of the columns besides images, labels and soft targets.
@@ -299,9 +312,10 @@ impl Batch {
         Ok((kind, element, column.shape(), values, offsets, texts))
     }
 
-    /// Lets go of the columns, so that they are not copied when the tensor is exported.
+    /// Lets go of the columns, so that they are not copied when the tensor is exported. Copies that
+    /// exist are kept.
     fn forget_columns(&self, py: Python<'_>) {
-        *locked(py, &self.columns) = Some(Vec::new());
+        locked(py, &self.columns).get_or_insert_default();
     }
 
     /// The record of each sample, as a dictionary.
@@ -396,8 +410,10 @@ impl Batch {
     }
 
     /// Exports a part of a column as a DLPack capsule for a consumer that uses it on `stream`.
-    /// `unnamed`: whether it is unknown which streams the consumer will use.
-    #[pyo3(signature = (column, stream, versioned, unnamed=false, part="values"))]
+    /// `unnamed`: whether it is unknown which streams the consumer will use. `lent`: whether the
+    /// consumer only reads the part, which the batch then keeps.
+    #[pyo3(signature = (column, stream, versioned, unnamed=false, part="values", lent=false))]
+    #[allow(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
     fn dlpack<'py>(
         &self,
         py: Python<'py>,
@@ -406,8 +422,13 @@ impl Batch {
         versioned: bool,
         unnamed: bool,
         part: &str,
+        lent: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let column = self.take_column(py, column, ColumnPart::named(part)?)?;
+        let part = ColumnPart::named(part)?;
+        let column = match lent {
+            true => self.with_column(py, column, part, |columns, place| columns[place].lend())?,
+            false => self.take_column(py, column, part)?,
+        };
         let stream = match unnamed {
             true => Ok(ConsumerStream::Unnamed),
             false => capsule::stream(&column, stream),

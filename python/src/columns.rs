@@ -153,6 +153,9 @@ impl Content {
 /// Name of the column of the labels.
 const LABEL: &str = "label";
 
+/// Name of the column of the soft targets.
+pub const TARGET: &str = "target";
+
 /// Name of the column of the images.
 pub const IMAGE: &str = "image";
 
@@ -172,13 +175,13 @@ pub fn column_sizes(plan: &Plan) -> Vec<(String, usize)> {
     column_names(plan).into_iter().map(size).collect()
 }
 
-/// The columns of numbers that are made from fields, without masks, and the labels if the batch is
-/// on a device. Labels in host memory are copied instead.
+/// The columns of numbers that are made from fields, without masks, and the labels and soft targets
+/// if the batch is on a device. Labels and soft targets in host memory are copied instead.
 pub fn number_columns(batch: &feedwater::Batch) -> Vec<Numbers> {
     let plan = batch.plan();
     let on_device = batch.stream().is_some();
     let is_other = |name: &str| {
-        if name == LABEL {
+        if name == LABEL || name == TARGET {
             return on_device;
         }
         let settings = plan.settings.columns.iter().find(|it| it.name == name);

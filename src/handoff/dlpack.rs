@@ -35,21 +35,21 @@
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
-use std::ptr;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::gpu::Stream;
-use crate::loader::{Batch, Column};
+use crate::loader::Batch;
 use crate::plan::ColumnRole;
-use crate::tensor::ElementType;
 
 pub use exported::{Exported, Managed};
+use part::{Part, Piece};
 pub use structures::{
     CPU, CUDA, DLDataType, DLDevice, DLPackVersion, DLTensor, READ_ONLY, VERSION,
 };
 
 mod exported;
+mod part;
 mod structures;
 
 /// Tensor with its owner, in the legacy form that DLPack had before version 1.
@@ -237,7 +237,7 @@ pub fn split_columns(mut batch: Batch, names: &[&str]) -> Result<Vec<OwnedColumn
     let batch = Arc::new(batch);
     let owned = parts.into_iter().map(|(name, part, others)| {
         let batch = batch.clone();
-        OwnedColumn { name, piece: Piece::Values, part, others, batch }
+        OwnedColumn { name, piece: Piece::Values, part, others, batch, is_lent: false }
     });
     Ok(owned.collect())
 }
@@ -249,12 +249,14 @@ pub struct OwnedColumn {
     part: Part,
     /// Offsets of a ragged column, until they are taken.
     others: Vec<(Piece, Part)>,
-    /// Shared only with other columns, which have other memory.
+    /// Shared with other columns, which have other memory, and with lent ones.
     batch: Arc<Batch>,
+    /// Whether another column has the same memory.
+    is_lent: bool,
 }
 
-// SAFETY: the pointer of the part refers to memory of the batch, which may be sent. Nothing else
-// has access to this memory.
+// SAFETY: the pointer of the part refers to memory of the batch, which may be sent. Only the
+// consumers of exported tensors write to this memory.
 unsafe impl Send for OwnedColumn {}
 
 impl OwnedColumn {
@@ -291,7 +293,21 @@ impl OwnedColumn {
         let place = self.others.iter().position(|it| it.0 == piece)?;
         let (_, part) = self.others.swap_remove(place);
         let (name, batch) = (self.name.clone(), self.batch.clone());
-        Some(Self { name, piece, part, others: Vec::new(), batch })
+        Some(Self { name, piece, part, others: Vec::new(), batch, is_lent: self.is_lent })
+    }
+
+    /// The same column without its offsets, for a consumer that only reads it, such as to copy it.
+    /// It may be lent any number of times, and can still be exported. The versioned form is marked
+    /// read-only. The legacy form has no such mark.
+    pub fn lend(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            piece: self.piece,
+            part: self.part.clone(),
+            others: Vec::new(),
+            batch: self.batch.clone(),
+            is_lent: true,
+        }
     }
 
     /// Converts `number` of `__dlpack__(stream=number)`, as [`ConsumerStream::from_number`] does.
@@ -325,15 +341,15 @@ impl OwnedColumn {
         Ok(offsets.map_or(Vec::new(), |it| bytemuck::cast_slice(it).to_vec()))
     }
 
-    /// Exports the column as a tensor that a consumer may write. If it is in device memory,
-    /// `stream` waits for the batch.
+    /// Exports the column as a tensor that a consumer may write, unless it is
+    /// [lent](Self::lend). If it is in device memory, `stream` waits for the batch.
     ///
     /// # Errors
     /// [`Error::Config`] if the stream belongs to another GPU. [`Error::Device`] if a driver call
     /// fails.
     pub fn export<M: Managed>(self, stream: &ConsumerStream) -> Result<Exported<M>> {
-        let Self { part, batch, .. } = self;
-        part.export(batch, stream, false)
+        let Self { part, batch, is_lent, .. } = self;
+        part.export(batch, stream, is_lent)
     }
 }
 
@@ -377,25 +393,6 @@ pub fn export_legacy(
 /// Name of the column of the images.
 const IMAGE: &str = ColumnRole::Image.name();
 
-/// Part of a column that is exported as a tensor.
-#[derive(Clone, Copy, PartialEq)]
-enum Piece {
-    Values,
-    Offsets,
-    TextOffsets,
-}
-
-impl Piece {
-    /// Offsets of a column, unless these are its values.
-    fn offsets(self, column: Column<'_>) -> Option<&[i64]> {
-        match self {
-            Piece::Values => None,
-            Piece::Offsets => column.offsets(),
-            Piece::TextOffsets => column.text_offsets(),
-        }
-    }
-}
-
 fn export_as<M: Managed>(
     mut batch: Arc<Batch>,
     stream: &ConsumerStream,
@@ -408,91 +405,6 @@ fn export_as<M: Managed>(
         None => (Part::shared(&batch, of)?, true),
     };
     part.export(batch, stream, read_only)
-}
-
-/// Memory, shape and element type of a column or of its offsets.
-struct Part {
-    data: *mut u8,
-    device: DLDevice,
-    dtype: DLDataType,
-    shape: Box<[i64]>,
-}
-
-impl Part {
-    /// A part of the column with this name, which may be written.
-    fn new(batch: &mut Batch, of: (&str, Piece)) -> Result<Self> {
-        let host = match of {
-            (name, Piece::Values) => batch.column_bytes_mut(name).map(|it| it.as_mut_ptr()),
-            (name, Piece::Offsets) => {
-                batch.column_offsets_mut(name).map(|it| it.as_mut_ptr().cast())
-            }
-            (name, Piece::TextOffsets) => {
-                batch.column_text_offsets_mut(name).map(|it| it.as_mut_ptr().cast())
-            }
-        };
-        Self::at(batch, of, host)
-    }
-
-    /// A part of the column with this name, which may only be read.
-    fn shared(batch: &Batch, of: (&str, Piece)) -> Result<Self> {
-        let (name, piece) = of;
-        let column = batch.column(name);
-        let host = match piece {
-            Piece::Values => column.and_then(|it| it.bytes()).map(<[u8]>::as_ptr),
-            _ => column.and_then(|it| piece.offsets(it)).map(|it| it.as_ptr().cast()),
-        };
-        Self::at(batch, of, host.map(<*const u8>::cast_mut))
-    }
-
-    /// A part of the column with this name. `host` is its address in host memory, if it is there.
-    fn at(batch: &Batch, (name, piece): (&str, Piece), host: Option<*mut u8>) -> Result<Self> {
-        let Some(column) = batch.column(name) else {
-            let names: Vec<_> = batch.columns().map(|column| column.name()).collect();
-            let problem = format!("{name:?} is not a column of the batch, which has {names:?}");
-            return Err(Error::config("column", problem));
-        };
-        let (shape, element, on_device) = match piece {
-            Piece::Values => (column.shape(), column.element_type(), column.device_ptr()),
-            _ => {
-                let Some(offsets) = piece.offsets(column) else {
-                    let problem = match piece {
-                        Piece::TextOffsets => "does not have several texts or lists per sample",
-                        _ => "has no offsets, because it is dense",
-                    };
-                    return Err(Error::config("column", format!("{name:?} {problem}")));
-                };
-                let address = match piece {
-                    Piece::TextOffsets => column.device_text_offsets_ptr(),
-                    _ => column.device_offsets_ptr(),
-                };
-                (vec![offsets.len()], ElementType::I64, address)
-            }
-        };
-        let shape = shape.into_iter().map(|len| len as i64).collect();
-        let device = match batch.stream().filter(|_| on_device.is_some()) {
-            Some(stream) => {
-                DLDevice { device_type: CUDA, device_id: stream.device().ordinal() as i32 }
-            }
-            None => DLDevice { device_type: CPU, device_id: 0 },
-        };
-        let data = on_device.map(|address| address as *mut u8).or(host).unwrap_or(ptr::null_mut());
-        Ok(Self { data, device, dtype: element.into(), shape })
-    }
-
-    /// Creates the tensor, which owns `batch`. If the column is in device memory, `stream` waits
-    /// for the batch.
-    fn export<M: Managed>(
-        self,
-        batch: Arc<Batch>,
-        stream: &ConsumerStream,
-        read_only: bool,
-    ) -> Result<Exported<M>> {
-        let Self { data, device, dtype, shape } = self;
-        if device.device_type == CUDA {
-            stream.let_in(&batch)?;
-        }
-        Ok(Exported::new(data, device, dtype, shape, batch, read_only))
-    }
 }
 
 #[cfg(test)]

@@ -67,3 +67,28 @@ fn a_split_column_gives_its_offsets_once() {
     drop(columns);
     assert_eq!((exported.managed().flags, exported.tensor().ndim), (0, 1));
 }
+
+#[test]
+fn a_lent_column_is_still_exported() {
+    let mut columns = dlpack::split_columns(batch(), &["image", "numbers"]).unwrap();
+    let stream = ConsumerStream::default();
+    let offsets = columns[1].take_offsets().unwrap();
+    for column in [&columns[1], &offsets] {
+        let lent: Vec<_> = (0..2)
+            .map(|_| column.lend().export::<DLManagedTensorVersioned>(&stream).unwrap())
+            .collect();
+        for tensor in &lent {
+            assert_eq!(tensor.tensor().data.addr() as u64, column.address());
+            assert_eq!(tensor.managed().flags, READ_ONLY);
+        }
+        assert!(column.lend().is_offsets() == column.is_offsets());
+    }
+    let lent = columns[1].lend();
+    assert!(columns[1].lend().take_offsets().is_none());
+    let address = columns[1].address();
+    let exported = columns.remove(1).export::<DLManagedTensorVersioned>(&stream).unwrap();
+    assert_eq!((exported.managed().flags, exported.tensor().data.addr() as u64), (0, address));
+    // A lent column keeps the batch.
+    drop((columns, exported, offsets));
+    assert_eq!(lent.to_host().unwrap().len(), 6 * 3 * 4);
+}

@@ -31,8 +31,7 @@ class Batches(IterableDataset):  # type: ignore[misc]
                 "loader has threads of its own"
             )
         for batch in self.loader.batches():
-            columns = {name: batch.column(name, "torch") for name in batch.columns}
-            batch._inner.forget_columns()
+            columns = batch._columns("torch")
             images = None
             if self.loader._inner.has_images:
                 images, targets = self.loader.pair(batch)
