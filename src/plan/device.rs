@@ -340,8 +340,8 @@ impl DevicePlan {
     }
 
     /// Size of one parameter block of the kernel `mix` (batch operators and soft targets), in
-    /// bytes. A launch completes at most one pair per sample. The parameters of pairs of masks follow
-    /// those of the pairs.
+    /// bytes. A launch completes at most one pair per sample. The parameters of pairs of masks
+    /// follow those of the pairs.
     pub fn pairs_bytes(&self) -> usize {
         let masks = self.group * self.masks.len() * size_of::<MaskPairParams>();
         self.mask_pairs() + aligned(masks)

@@ -67,8 +67,8 @@ impl Masks {
     /// Decodes a mask, whose image has this header.
     ///
     /// # Errors
-    /// If the mask cannot be decoded, has another size than its image, or is one-hot and has a number
-    /// that is no class, also at a pixel that no output shows.
+    /// If the mask cannot be decoded, has another size than its image, or is one-hot and has a
+    /// number that is no class, also at a pixel that no output shows.
     pub fn decode(
         &mut self,
         encoded: &[u8],
@@ -110,8 +110,8 @@ impl Masks {
     }
 
     /// Writes the decoded mask and the steps of each output to `mask`, for the kernel. Returns
-    /// false if they do not fit, if the kernel cannot follow a step, or if numbers of the mask are too
-    /// large for the element type.
+    /// false if they do not fit, if the kernel cannot follow a step, or if numbers of the mask are
+    /// too large for the element type.
     pub fn write_for_kernel(
         &mut self,
         outputs: &MaskOutputs<'_>,

@@ -65,8 +65,8 @@ impl Mixer {
         self.jobs.push(job);
     }
 
-    /// Launches the kernels for all added pairs, and returns them to the feed. `tables` is the stream
-    /// for uploads.
+    /// Launches the kernels for all added pairs, and returns them to the feed. `tables` is the
+    /// stream for uploads.
     pub fn run(
         &mut self,
         goal: LaunchGoal,

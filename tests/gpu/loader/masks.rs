@@ -137,7 +137,7 @@ pub fn source(seed: u64) -> WithFields {
     WithFields { images: Memory::new(images).unwrap(), fields }
 }
 
-fn columns() -> Vec<ColumnSettings> {
+pub fn columns() -> Vec<ColumnSettings> {
     [columns_of_numbers(), one_hot_columns()].concat()
 }
 

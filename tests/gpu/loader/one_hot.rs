@@ -2,12 +2,13 @@
 
 use common::png_of_samples;
 use common::with_fields::{Values, WithFields};
+use feedwater::internals::random::{SampleKey, SampleRng};
 use feedwater::loader::Batch;
 use feedwater::plan::ColumnSettings;
 use feedwater::source::custom::Fields;
 use feedwater::{ElementType, Size};
 
-use super::masks::check;
+use super::masks::{self, check};
 use super::*;
 
 /// A source of which a plan inspects only few samples.
@@ -95,6 +96,76 @@ fn masks_of_many_classes_and_large_masks_equal_those_of_the_cpu() {
         }
         // Rotations move some pixels out of the image.
         assert!((40 * 7 * 6 / 2..40 * 7 * 6).contains(&ones), "{ones}");
+    }
+    assert_eq!(machine.counts().live(), 0);
+}
+
+/// Loaders with random columns of masks, views with masks, and batch operators allocate the planned
+/// memory at the start, and nothing later.
+#[test]
+fn memory_of_random_masks_equals_the_plan() {
+    let Some(machine) = machine() else { return };
+    machine.schedule(Schedule::Random(13));
+    for seed in 0..10 {
+        let rng = &mut SampleRng::new(SampleKey { seed, epoch: 0, index: 0 }, 1);
+        let mut any = |below: usize| rng.below(below as u64) as usize;
+        let has_views = any(2) == 0;
+        let all = masks::columns();
+        let mut columns: Vec<_> = (0..1 + any(5))
+            .map(|number| {
+                let column = &all[any(all.len())];
+                let like = (has_views && any(2) == 0).then(|| "crops".to_string());
+                let field = column.field.clone();
+                ColumnSettings { name: format!("c{number}"), field, like, ..column.clone() }
+            })
+            .collect();
+        // One column is always one-hot.
+        columns.push(masks::one_hot_columns().swap_remove(any(5)));
+        let size = [(25, 20), (1, 1), (33, 9)][any(3)];
+        let (layout, batch, count) = (Layout::ALL[any(2)], 2 + 2 * any(4), 1 + any(3) as u32);
+        let make = |device| {
+            let chain = Chain::new().then(op::RandomResizedCrop::to(size.0, size.1));
+            let chain = match has_views {
+                true => {
+                    let crop = Chain::new().then(op::RandomResizedCrop::to(9, 12));
+                    chain.view(op::View::new("crops", crop).count(count))
+                }
+                false => chain.then_batch(op::CutMix::default()),
+            };
+            let builder = settled(Loader::builder(masks::source(seed), chain)).device(device);
+            let builder = builder.runtime(&runtime()).batch_size(batch).epochs(Some(2));
+            let builder = builder.configure(|it| {
+                it.targets.classes = Some(2);
+                it.output.layout = layout;
+                it.columns = columns.clone();
+            });
+            builder.build().unwrap()
+        };
+        let case = format!("{seed} {layout} {size:?} {batch} {has_views} {columns:?}");
+        let mut cpu = make(DeviceChoice::Cpu);
+        let mut gpu = make(DeviceChoice::Gpu(0));
+        let taken = machine.counts();
+        for _ in 0..2 {
+            for (gpu, cpu) in gpu.epoch().zip(cpu.epoch()) {
+                let (gpu, cpu) = (gpu.unwrap(), cpu.unwrap());
+                for (column, expected) in gpu.columns().zip(cpu.columns()) {
+                    assert!(column.to_host().unwrap() == expected.to_host().unwrap(), "{case}");
+                }
+            }
+        }
+        let (after, memory) = (machine.counts(), gpu.stats().memory);
+        assert_eq!(taken.device.peak_bytes, after.device.peak_bytes, "{case}");
+        assert_eq!(taken.pinned.peak_bytes, after.pinned.peak_bytes, "{case}");
+        assert_eq!(memory.device_bytes_predicted, after.device.bytes, "{case}");
+        assert_eq!(memory.pinned_bytes_predicted, after.pinned.bytes, "{case}");
+        // The plan names the masks of the device, which have no copy in host memory.
+        let rows = gpu.footprint().rows.iter().filter(|row| row.name == "columns");
+        let rows: Vec<_> = rows.map(|row| (row.memory, &row.note[..])).collect();
+        let is_planned = |(row, column): (&(MemoryKind, &str), &ColumnSettings)| {
+            row.0 == MemoryKind::Device && row.1.starts_with(&format!("{}: ", column.name))
+        };
+        assert_eq!(rows.len(), columns.len(), "{rows:?}");
+        assert!(rows.iter().zip(&columns).all(is_planned), "{rows:?}");
     }
     assert_eq!(machine.counts().live(), 0);
 }
