@@ -111,7 +111,7 @@ fn images(seed: u64) -> impl Iterator<Item = (Vec<u8>, u16)> {
 
 /// [`images`] with masks. Each has masks of the upright image: of 8 bits (`mask`), of 16
 /// bits (`wide`) and of half the size (`half`), and one of the image as stored (`stored`). Two have
-/// only classes, and 255 or 300 for none (`classes`, `far`).
+/// only classes, and 255 or 259 for none (`classes`, `far`).
 pub fn source(seed: u64) -> WithFields {
     let [mut mask, mut wide, mut half, mut stored, mut near, mut far] = [const { Vec::new() }; 6];
     for ((_, value), (seed, &(width, height))) in images(seed).zip((seed * 100..).zip(&SIZES)) {
@@ -122,7 +122,7 @@ pub fn source(seed: u64) -> WithFields {
         half.push(png8(seed + 2, (size.0.div_ceil(2), size.1.div_ceil(3))));
         stored.push(png8(seed + 3, (width, height)));
         near.push(classes(seed + 4, size, 255));
-        far.push(classes(seed + 5, size, 300));
+        far.push(classes(seed + 5, size, 259));
     }
     let fields = [
         ("mask", mask),
@@ -155,7 +155,8 @@ pub fn one_hot_columns() -> Vec<ColumnSettings> {
         column("classes f16", ElementType::F16, None),
         column("classes bf16", ElementType::BF16, None),
         column("classes u8", ElementType::U8, None),
-        column("far f16", ElementType::F16, Some(300.0)),
+        // The lower byte of 259 is a class.
+        column("far f16", ElementType::F16, Some(259.0)),
     ]
 }
 

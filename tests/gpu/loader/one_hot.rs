@@ -100,6 +100,30 @@ fn masks_of_many_classes_and_large_masks_equal_those_of_the_cpu() {
     assert_eq!(machine.counts().live(), 0);
 }
 
+/// The results have more pixels than the largest image, and the kernel cannot follow the operator
+/// [`Invert`], so the page must have memory for the numbers of all pixels.
+#[test]
+fn masks_of_small_images_and_large_results_equal_those_of_the_cpu() {
+    let Some(machine) = machine() else { return };
+    machine.schedule(Schedule::Random(14));
+    let make = |device| {
+        let chain = Chain::new().then(Invert).then(op::Resize::to(390, 410));
+        let builder = settled(Loader::builder(masks::source(5), chain)).device(device);
+        let builder = builder.runtime(&runtime()).epochs(Some(1)).batch_size(2).prefetch(1);
+        let builder = builder.configure(|it| {
+            let [classes, .., far] = &mut masks::one_hot_columns()[..] else { unreachable!() };
+            it.columns = vec![std::mem::take(classes), std::mem::take(far)];
+        });
+        builder.build().unwrap()
+    };
+    let (mut cpu, mut gpu) = (make(DeviceChoice::Cpu), make(DeviceChoice::Gpu(0)));
+    for (gpu, cpu) in gpu.epoch().zip(cpu.epoch()) {
+        check(&gpu.unwrap(), &cpu.unwrap(), "large results");
+    }
+    drop((cpu, gpu));
+    assert_eq!(machine.counts().live(), 0);
+}
+
 /// Loaders with random columns of masks, views with masks, and batch operators allocate the planned
 /// memory at the start, and nothing later.
 #[test]
