@@ -1,6 +1,6 @@
 // Masks: one thread per pixel of the result, blocks of 32 x 8 pixels, one grid layer per mask. A thread follows its
-// pixel back to the stored mask and writes the number there. Same results as src/transform/masks.rs. The host prepends
-// MASK_BYTES and STEP_BYTES.
+// pixel back to the stored mask and writes the number there, or the elements of all classes. Same results as
+// src/transform/masks.rs. The host prepends MASK_BYTES and STEP_BYTES.
 
 // Step from the pixels of an image to those of an earlier image, `warp` has nearest interpolation. A column or row of -1
 // shows no pixel.
@@ -11,16 +11,21 @@ struct Step {
     WarpParams warp;                // the table of WARP_DISPLACED has pairs of whole pixels as `short`
 };
 
+// ELEMENT_U16 stands for all elements of two bytes in one-hot masks.
 enum Element { ELEMENT_U8, ELEMENT_U16, ELEMENT_I64, ELEMENT_F32 };
 
 struct Mask {
     const unsigned char* values;    // stored numbers, row by row
     const Step* steps;
-    unsigned long long fill;        // bits of an element, for pixels that show no number
+    unsigned long long fill;        // for pixels that show no number: bits of an element, or a number that is no class
     int count;                      // number of steps
     int stored, element;            // Element of `values` and of the result
     int columns;                    // width of the stored mask
     int width, height;              // size of the result
+    int classes;                    // number of classes of a one-hot mask, or 0 for one number per pixel
+    int interleaved;                // whether the classes of a pixel are adjacent; otherwise each class is a plane
+    unsigned one;                   // bits of the element 1 of a one-hot mask
+    unsigned unused;
 };
 
 struct Sample {
@@ -66,6 +71,17 @@ __device__ inline bool follow(const Step& step, int& x, int& y) {
     return true;
 }
 
+__device__ inline unsigned number_at(const Mask& mask, long long place) {
+    return mask.stored == ELEMENT_U8 ? mask.values[place] : ((const unsigned short*)mask.values)[place];
+}
+
+// Writes the elements of all classes of a pixel. All are 0 if `number` is no class.
+template <class T> __device__ inline void write_classes(const Mask& mask, void* out, long long pixel, unsigned number) {
+    const long long pixels = (long long)mask.width * mask.height, step = mask.interleaved ? 1 : pixels;
+    T* at = (T*)out + (mask.interleaved ? pixel * mask.classes : pixel);
+    for (unsigned of = 0; of < (unsigned)mask.classes; of++, at += step) *at = of == number ? (T)mask.one : (T)0;
+}
+
 extern "C" __global__ void mask(const Sample* masks, int count, int, int) {
     if ((int)blockIdx.z >= count) return;
     const Sample& sample = masks[blockIdx.z];
@@ -76,11 +92,16 @@ extern "C" __global__ void mask(const Sample* masks, int count, int, int) {
     bool shown = true;
     for (int at = 0; shown && at < mask.count; at++) shown = follow(mask.steps[at], x, y);
     const long long place = (long long)row * mask.width + column, from = (long long)y * mask.columns + x;
+    if (mask.classes) {
+        const unsigned number = shown ? number_at(mask, from) : (unsigned)mask.fill;
+        if (mask.element == ELEMENT_U8) write_classes<unsigned char>(mask, sample.out, place, number);
+        else if (mask.element == ELEMENT_U16) write_classes<unsigned short>(mask, sample.out, place, number);
+        else write_classes<unsigned>(mask, sample.out, place, number);
+        return;
+    }
     // Finished masks, and unfinished ones of u8, are stored with the elements of the result.
     const bool same_type = mask.stored == mask.element;
-    unsigned value = 0;
-    if (shown && !same_type)
-        value = mask.stored == ELEMENT_U8 ? mask.values[from] : ((const unsigned short*)mask.values)[from];
+    const unsigned value = shown && !same_type ? number_at(mask, from) : 0;
     if (mask.element == ELEMENT_U8)
         sample.out[place] = shown ? mask.values[from] : (unsigned char)mask.fill;
     else if (mask.element == ELEMENT_I64) {

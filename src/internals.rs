@@ -138,6 +138,9 @@ pub mod op {
     pub mod kind {
         pub use crate::op::kind::*;
     }
+    pub mod mask {
+        pub use crate::op::mask::*;
+    }
     pub mod noise {
         pub use crate::op::noise::*;
     }

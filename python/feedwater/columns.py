@@ -12,7 +12,7 @@ import os
 import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, SupportsIndex, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ._checks import check_pixels, dtype_name, operators_of
 from ._names import nearest, suggesting
@@ -183,7 +183,8 @@ def mask(
       ``"f32"`` (default), ``"f16"``, ``"bf16"`` or ``"u8"``.
     * ``one_hot``: number of classes. The mask then has an axis for the classes, at the place of the channels of an image:
       ``[samples, classes, height, width]``. Its numbers are 1 for the class of a pixel and 0 for other classes. Pixels with the number
-      ``fill`` are 0 for all classes. A sample with any other number that is no class fails. ``ops.Mixup`` blends such masks like images.
+      ``fill`` are 0 for all classes. A sample with any other number that is no class fails, also if the result does not show the number.
+      ``ops.Mixup`` blends such masks like images.
     * ``fill``: number where the result shows no part of the image. Default: 255.
     * ``scale``: stretch a mask that is neither wider nor higher than its image to the size of the image. A mask of any other size fails its
       sample.

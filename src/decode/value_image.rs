@@ -49,18 +49,24 @@ impl ValueImage {
         self.values[y as usize * self.size.width as usize + x as usize]
     }
 
+    /// All numbers, row by row.
+    pub fn numbers(&self) -> &[u16] {
+        &self.values
+    }
+
     /// Whether all numbers are at most 255.
     pub fn are_bytes(&self) -> bool {
         self.values.iter().all(|&value| value <= 255)
     }
 
     /// Writes all numbers to `out`, row by row in native byte order: two bytes per number if
-    /// `is_wide`, and otherwise the lower byte.
+    /// `is_wide`, and otherwise one byte, which is 255 for larger numbers.
     pub fn write(&self, is_wide: bool, out: &mut [u8]) {
         match is_wide {
             true => out.copy_from_slice(bytemuck::cast_slice(&self.values)),
             false => {
-                out.iter_mut().zip(&self.values).for_each(|(out, &value)| *out = value as u8);
+                let bytes = self.values.iter().map(|&value| value.min(255) as u8);
+                out.iter_mut().zip(bytes).for_each(|(out, byte)| *out = byte);
             }
         }
     }

@@ -4,8 +4,6 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::footprint::Memory;
-use crate::geometry::Size;
 use crate::loader::controls::Gate;
 use crate::loader::sample::cache::Caches;
 use crate::loader::sample::fields::FieldReader;
@@ -126,7 +124,7 @@ impl Worker {
             SamplePipeline::new(source.clone(), plan.clone(), meter.clone(), caches, large);
         let column = |role| plan.column(role).map(|column| column.slot);
         let (images, targets) = (column(ColumnRole::Image), column(ColumnRole::Target));
-        let masks = plan.masks(Memory::Host);
+        let masks = plan.masks();
         Self { source, meter, pipeline, fields, images: images.unwrap_or(0), targets, masks, plan }
     }
 
@@ -164,10 +162,9 @@ impl Worker {
             }
         }
         if let [Some(first), Some(second)] = cells {
-            let size = Size::new(self.plan.shape.width, self.plan.shape.height);
             for mask in &self.masks {
                 let masks = [first.part(mask.slot), second.part(mask.slot)];
-                blend_masks(size, mask, blends, masks.map(|part| &mut part[..]));
+                blend_masks(&mask.format, blends, masks.map(|part| &mut part[..]));
             }
             let images = [first.part(self.images), second.part(self.images)];
             blend(self.plan.shape, blends, images.map(|part| &mut part[..]));

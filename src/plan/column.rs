@@ -90,9 +90,9 @@ impl ColumnRole {
 impl ColumnPlan {
     /// Plans the columns of a batch: images, labels, soft targets if there are `classes`, `views`
     /// with their element type, the shape of a sample and their memory, and the columns that are
-    /// made from `fields`, each with the shape of its masks. Images, soft targets and masks that
-    /// are not one-hot are in `memory`, and the other columns are in host memory. If `memory` is on
-    /// the device, labels, views and columns of numbers in host memory have a copy there.
+    /// made from `fields`, each with the shape of its masks. Images, soft targets and masks are in
+    /// `memory`, and the other columns are in host memory. If `memory` is on the device, labels,
+    /// views and columns of numbers in host memory have a copy there.
     pub(super) fn all(
         shape: TensorShape,
         classes: Option<u32>,
@@ -143,7 +143,7 @@ impl ColumnPlan {
             let is_numbers =
                 matches!(format.kind, CellKind::Array | CellKind::List | CellKind::Lists);
             let (memory, copied) = match column.kind {
-                ColumnKind::Mask if column.one_hot.is_none() => (memory, false),
+                ColumnKind::Mask => (memory, false),
                 _ => (Memory::Host, is_numbers && memory == Memory::Device),
             };
             columns.push(Self {

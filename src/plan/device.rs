@@ -9,7 +9,7 @@
 //! on the CPU to the same bits, and counted.
 
 use crate::footprint::{Footprint, Memory, counted};
-use crate::op::batch::{ExchangeParams, PairParams};
+use crate::op::batch::{MaskPairParams, PairParams};
 
 use super::column::aligned;
 use super::mask::MaskPlan;
@@ -108,7 +108,7 @@ pub mod rows {
     /// Row for intermediate images between kernels or passes of a kernel.
     pub const SCRATCH: &str = "kernel scratch";
     /// Row for the parameters of a launch of the kernels `mix` (batch operators and soft targets)
-    /// and `exchange` (masks).
+    /// and `mix_masks`.
     pub const PAIRS: &str = "pair parameters";
 
     /// Row for nvJPEG's buffers on a route. The route `cpu` has none.
@@ -340,15 +340,15 @@ impl DevicePlan {
     }
 
     /// Size of one parameter block of the kernel `mix` (batch operators and soft targets), in
-    /// bytes. A launch completes at most one pair per sample. The parameters of exchanged masks
+    /// bytes. A launch completes at most one pair per sample. The parameters of pairs of masks
     /// follow those of the pairs.
     pub fn pairs_bytes(&self) -> usize {
-        let masks = self.group * self.masks.len() * size_of::<ExchangeParams>();
-        self.exchanges() + aligned(masks)
+        let masks = self.group * self.masks.len() * size_of::<MaskPairParams>();
+        self.mask_pairs() + aligned(masks)
     }
 
-    /// Offset of the parameters of exchanged masks in a parameter block of the kernel `mix`.
-    pub fn exchanges(&self) -> usize {
+    /// Offset of the parameters of pairs of masks in a parameter block of the kernel `mix`.
+    pub fn mask_pairs(&self) -> usize {
         aligned(self.group * size_of::<PairParams>())
     }
 

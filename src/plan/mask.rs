@@ -2,13 +2,12 @@
 
 use crate::footprint::{Footprint, Memory, counted};
 use crate::geometry::Size;
-use crate::op::mask::{MaskParams, MaskSample};
+use crate::op::mask::{MaskFormat, MaskParams, MaskSample};
 use crate::op::{Actions, Bounds, Kind, OriginMap};
-use crate::tensor::ElementType;
 
-use super::Plan;
 use super::column::aligned;
 use super::windows::Stage;
+use super::{ColumnPlan, ColumnSettings, Plan};
 
 /// Name of the footprint's rows for masks on their way to the device, and for the steps with which
 /// a kernel moves them.
@@ -25,15 +24,13 @@ pub struct MaskPlan {
     pub slot: usize,
     /// Number of masks per sample: one for each output of a view.
     pub outputs: usize,
-    /// Size of a mask.
-    pub size: Size,
-    /// Element type.
-    pub element: ElementType,
+    /// Format of a mask.
+    pub format: MaskFormat,
     /// Offset of the column's part in the memory for masks of a page, in bytes.
     pub offset: usize,
     /// Size of this part in bytes. It holds the parameters for the kernel, and either the stored
-    /// numbers and the steps of each output, or the finished masks. Masks that need more are
-    /// moved on the CPU.
+    /// numbers and the steps of each output, or masks that were moved on the CPU, because they need
+    /// more.
     pub bytes: usize,
 }
 
@@ -44,22 +41,21 @@ impl MaskPlan {
         let more = |len: u32| len.saturating_add(len / 4);
         let image = Size::new(more(image.width), more(image.height));
         let mut masks: Vec<Self> = Vec::new();
-        for (column, _, view) in plan.mask_columns().filter(|it| it.0.memory == Memory::Device) {
+        let columns = plan.mask_columns().filter(|it| it.0.memory == Memory::Device);
+        for (column, settings, view) in columns {
             let (outputs, chain) = match view.map(|view| &plan.views[view]) {
                 Some(view) => (view.outputs() as usize, &view.plan),
                 None => (1, plan),
             };
-            let (size, element) =
-                (Size::new(chain.shape.width, chain.shape.height), column.element);
-            let number_bytes = if element == ElementType::U8 { 1 } else { 2 };
-            let values = page_pixels * number_bytes;
+            let format = chain.mask_format(column, settings);
+            let values = page_pixels * format.stored_bytes();
             let steps = chain.most_mask_steps(image).min(MOST_STEPS_PER_PIXEL * page_pixels as u64);
             let stored = values + outputs * (steps as usize).next_multiple_of(8) + 8;
-            let finished = column.sample_bytes();
-            let bytes = outputs * size_of::<MaskParams>() + stored.max(finished);
+            let moved = outputs * format.moved_bytes();
+            let bytes = outputs * size_of::<MaskParams>() + stored.max(moved);
             let offset = masks.last().map_or(0, |last| last.offset + last.bytes);
             let slot = column.slot;
-            masks.push(Self { slot, outputs, size, element, offset, bytes: aligned(bytes) });
+            masks.push(Self { slot, outputs, format, offset, bytes: aligned(bytes) });
         }
         masks
     }
@@ -99,6 +95,13 @@ impl MaskPlan {
 const MOST_STEPS_PER_PIXEL: u64 = 16;
 
 impl Plan {
+    /// Format of a column of masks that follow the images of this plan.
+    pub(super) fn mask_format(&self, column: &ColumnPlan, settings: &ColumnSettings) -> MaskFormat {
+        let size = Size::new(self.shape.width, self.shape.height);
+        let classes = settings.one_hot.map(|classes| (classes, self.shape.layout));
+        MaskFormat { size, element: column.element, classes }
+    }
+
     /// Bounds on the actions that move a mask of the size of its image: columns and rows of the
     /// largest output together, and number of actions whose columns and rows depend on each other.
     pub(super) fn mask_bounds(&self, image: Size, stages: &[Stage]) -> (u64, u64) {

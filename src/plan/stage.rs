@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::footprint::{Memory, counted};
+use crate::footprint::counted;
 use crate::op::batch::TargetCoding;
+use crate::op::mask::MaskFormat;
 use crate::op::{BatchOperator, Blends, Chain, View};
-use crate::tensor::{DType, ElementType, TensorShape};
+use crate::tensor::ElementType;
 
 use super::{
     ColumnKind, ColumnPlan, ColumnSettings, Facts, OnError, Plan, Settings, TargetSettings,
@@ -108,10 +109,8 @@ impl BatchStage {
 pub struct MaskColumn {
     /// Number of the column in its memory.
     pub slot: usize,
-    /// Size of an element in bytes.
-    pub bytes: usize,
-    /// Shape of the masks if they are one-hot, with the classes as channels.
-    pub of_classes: Option<TensorShape>,
+    /// Format of a mask.
+    pub format: MaskFormat,
 }
 
 /// Checks that no view is in batches that are mixed.
@@ -155,25 +154,14 @@ fn check_following(operators: &[Arc<dyn BatchOperator>], columns: &[ColumnSettin
 }
 
 impl Plan {
-    /// Columns of masks in this memory.
-    pub(crate) fn masks(&self, memory: Memory) -> Vec<MaskColumn> {
-        let mask = |column: &ColumnPlan, classes: Option<u32>| {
-            let dtype = match column.element {
-                ElementType::U8 => Some(DType::U8),
-                ElementType::F16 => Some(DType::F16),
-                ElementType::BF16 => Some(DType::BF16),
-                ElementType::F32 => Some(DType::F32),
-                ElementType::I64 => None,
-            };
-            let of_classes = classes.zip(dtype).map(|(classes, dtype)| TensorShape {
-                dtype,
-                channels: classes as usize,
-                ..self.shape
-            });
-            MaskColumn { slot: column.slot, bytes: column.element.bytes(), of_classes }
+    /// Columns of masks that follow the images.
+    pub(crate) fn masks(&self) -> Vec<MaskColumn> {
+        let masks = self.mask_columns().filter(|(_, _, view)| view.is_none());
+        let mask = |(column, settings, _): (&ColumnPlan, &ColumnSettings, _)| {
+            let format = self.mask_format(column, settings);
+            MaskColumn { slot: column.slot, format }
         };
-        let masks = self.mask_columns().filter(|it| it.0.memory == memory);
-        masks.map(|(column, settings, _)| mask(column, settings.one_hot)).collect()
+        masks.map(mask).collect()
     }
 
     /// Warning if batch operators mix repeats of the same sample with each other. The two samples

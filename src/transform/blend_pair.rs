@@ -8,7 +8,7 @@ use half::{bf16, f16};
 
 use crate::geometry::Size;
 use crate::op::Blend;
-use crate::plan::MaskColumn;
+use crate::op::mask::MaskFormat;
 use crate::tensor::{DType, Layout, TensorShape};
 
 /// Applies blends, in order, to the tensors of two samples of a batch. `shape` is the shape of a
@@ -26,19 +26,18 @@ pub fn blend(shape: TensorShape, blends: &[Blend], pair: [&mut [u8]; 2]) {
     }
 }
 
-/// Applies blends, in order, to the masks of two samples. `size` is the size of the images. One-hot
-/// masks are blended like images. Elements of other masks are exchanged inside the windows of the
-/// blends, which have the weight 0.
-pub fn blend_masks(size: Size, mask: &MaskColumn, blends: &[Blend], pair: [&mut [u8]; 2]) {
-    match mask.of_classes {
+/// Applies blends, in order, to the masks of two samples. One-hot masks are blended like images.
+/// Elements of other masks are exchanged inside the windows of the blends, which have the weight 0.
+pub fn blend_masks(format: &MaskFormat, blends: &[Blend], pair: [&mut [u8]; 2]) {
+    match format.one_hot_shape() {
         Some(shape) => blend(shape, blends, pair),
-        None => exchange(size, mask.bytes, blends, pair),
+        None => exchange(format.size, format.element.bytes(), blends, pair),
     }
 }
 
 /// Exchanges the elements of two masks of this size, whose elements have `bytes` bytes, inside the
 /// windows of the blends.
-pub fn exchange(size: Size, bytes: usize, blends: &[Blend], pair: [&mut [u8]; 2]) {
+fn exchange(size: Size, bytes: usize, blends: &[Blend], pair: [&mut [u8]; 2]) {
     let [first, second] = pair;
     let row_bytes = size.width as usize * bytes;
     for Blend { window, .. } in blends {

@@ -2,13 +2,11 @@
 
 use std::ops::Range;
 
-use crate::geometry::Size;
-use crate::op::mask::MaskParams;
-use crate::tensor::ElementType;
+use crate::op::mask::{MaskFormat, MaskParams};
 
 /// Memory of one sample's mask on its way to the device. It begins with the parameters of each
 /// output; a mask that follows a view with a count has several ones. The rest holds either the
-/// stored numbers and the steps of each output, or the finished masks.
+/// stored numbers and the steps of each output, or masks that were moved on the CPU.
 pub struct DeviceMask<'a> {
     /// Host memory, from which `bytes` are copied to the device.
     pub bytes: &'a mut [u8],
@@ -18,10 +16,8 @@ pub struct DeviceMask<'a> {
     pub used: &'a mut usize,
     /// Number of results.
     pub outputs: usize,
-    /// Size of a result.
-    pub size: Size,
-    /// Element type of the results.
-    pub element: ElementType,
+    /// Format of a result.
+    pub format: MaskFormat,
 }
 
 impl<'a> DeviceMask<'a> {
@@ -30,13 +26,13 @@ impl<'a> DeviceMask<'a> {
         outputs * size_of::<MaskParams>()
     }
 
-    /// Memory for the finished results, which the kernel copies.
-    pub fn finished(mut self) -> &'a mut [u8] {
+    /// Memory for masks that were moved on the CPU: [`MaskFormat::moved_bytes`] for each result.
+    pub fn moved(mut self) -> &'a mut [u8] {
         let first = Self::params_bytes(self.outputs);
-        let each = self.size.pixels() as usize * self.element.bytes();
+        let each = self.format.moved_bytes();
         for output in 0..self.outputs {
             let values = self.address + (first + output * each) as u64;
-            self.put(output, &MaskParams::finished(values, self.element, self.size));
+            self.put(output, &MaskParams::moved(values, &self.format));
         }
         let end = first + self.outputs * each;
         *self.used = end;

@@ -6,9 +6,10 @@ use super::outlines::{ObjectMasks, Outlines};
 use crate::decode::ValueImage;
 use crate::error::{DataError, Reason};
 use crate::field::CellFormat;
+use crate::footprint::Memory;
 use crate::geometry::{Orientation, Size};
 use crate::header::Header;
-use crate::op::mask::MaskParams;
+use crate::op::mask::{MaskParams, class_bytes};
 use crate::op::resample;
 use crate::op::{OriginMap, OriginRows};
 use crate::plan::{ColumnSettings, Plan, SamplePlan};
@@ -40,9 +41,11 @@ pub struct MaskOutputs<'a> {
 }
 
 impl<'a> MaskOutputs<'a> {
-    /// Outputs `samples` of the chain of `plan`, for an image with this header.
+    /// Outputs `samples` of the chain of `plan`, for an image with this header. `one_hot` is the
+    /// format of one-hot masks.
     pub fn new(
         settings: &'a ColumnSettings,
+        one_hot: Option<OneHot>,
         (header, plan, samples): (&Header, &Plan, &'a [SamplePlan]),
     ) -> Self {
         let (turn, upright) = match samples.first() {
@@ -52,7 +55,6 @@ impl<'a> MaskOutputs<'a> {
         let turn = if settings.turn { turn } else { Orientation::UPRIGHT };
         let stored = if turn.is_upright() { upright } else { header.size };
         let size = Size::new(plan.shape.width, plan.shape.height);
-        let one_hot = OneHot::of(settings, plan.shape);
         Self { settings, samples, size, one_hot, turn, stored }
     }
 
@@ -65,38 +67,39 @@ impl Masks {
     /// Decodes a mask, whose image has this header.
     ///
     /// # Errors
-    /// If the mask cannot be decoded, or has another size than its image.
+    /// If the mask cannot be decoded, has another size than its image, or is one-hot and has a
+    /// number that is no class, also at a pixel that no output shows.
     pub fn decode(
         &mut self,
         encoded: &[u8],
         outputs: &MaskOutputs<'_>,
         header: &Header,
     ) -> Result<(), DataError> {
-        let MaskOutputs { settings, stored, .. } = *outputs;
-        self.values.decode(encoded, |mask| check(mask.size, stored, settings, header))
+        let MaskOutputs { settings, stored, one_hot, .. } = *outputs;
+        self.values.decode(encoded, |mask| check(mask.size, stored, settings, header))?;
+        one_hot.map_or(Ok(()), |one_hot| one_hot.check(self.values.numbers()))
     }
 
     /// Writes for each output the numbers of the decoded mask that it shows to `out`, which has the
-    /// element type and the shape `[outputs, height, width]`, or with `one_hot` an axis of classes
-    /// like the channels of an image.
+    /// element type and the shape `[outputs, height, width]`, or the format of `one_hot`.
     ///
     /// # Errors
-    /// If an output shows a number that is no class, or that the element type cannot represent.
+    /// If an output shows a number that the element type cannot represent.
     pub fn write(&mut self, outputs: &MaskOutputs<'_>, out: &mut [u8]) -> Result<(), DataError> {
         let MaskOutputs { size, one_hot, .. } = *outputs;
         let (element, fill) = (outputs.element(), outputs.settings.fill());
         let Some(each) = out.len().checked_div(outputs.samples.len()) else { return Ok(()) };
         for (sample, out) in outputs.samples.iter().zip(out.chunks_exact_mut(each)) {
             self.follow(outputs, sample);
-            if one_hot.is_some() {
-                out.fill(0);
+            if let Some(one_hot) = one_hot {
+                one_hot.clear(out);
             }
             for y in (0..size.height).step_by(OriginRows::ROWS as usize) {
                 let rows = y..size.height.min(y + OriginRows::ROWS);
                 self.rows.find(&self.origins, &sample.actions.table, size.width, rows);
                 let (mask, first) = ((&self.rows, &self.values), y as usize * size.width as usize);
                 match one_hot {
-                    Some(one_hot) => one_hot.write(mask, first, out)?,
+                    Some(one_hot) => one_hot.write(mask, first, out),
                     None => {
                         write_numbers(mask, &mut out[first * element.bytes()..], (element, fill))?;
                     }
@@ -107,23 +110,26 @@ impl Masks {
     }
 
     /// Writes the decoded mask and the steps of each output to `mask`, for the kernel. Returns
-    /// false if they do not fit, if the kernel cannot follow a step, or if the element type cannot
-    /// represent a number of the mask.
+    /// false if they do not fit, if the kernel cannot follow a step, or if numbers of the mask are
+    /// too large for the element type.
     pub fn write_for_kernel(
         &mut self,
         outputs: &MaskOutputs<'_>,
         mut mask: DeviceMask<'_>,
     ) -> bool {
-        let (element, fill) = (outputs.element(), outputs.settings.fill());
-        let (count, is_wide) = (outputs.samples.len(), !self.values.are_bytes());
+        let (count, fill) = (outputs.samples.len(), outputs.settings.fill());
+        let stored_bytes = mask.format.stored_bytes();
+        // Numbers beyond the bytes of a class are no classes.
+        let has_class_bytes = stored_bytes == 1 && outputs.one_hot.is_some();
+        let is_wide = !has_class_bytes && !self.values.are_bytes();
+        if is_wide && stored_bytes == 1 {
+            return false;
+        }
         let first = DeviceMask::params_bytes(count);
         let len = self.values.size().pixels() as usize * if is_wide { 2 } else { 1 };
         let Some(values) = mask.bytes.get_mut(first..).and_then(|rest| rest.get_mut(..len)) else {
             return false;
         };
-        if is_wide && element == ElementType::U8 {
-            return false;
-        }
         self.values.write(is_wide, values);
         let values = (mask.address + first as u64, is_wide, self.values.size().width);
         let mut end = (first + len).next_multiple_of(8);
@@ -136,7 +142,7 @@ impl Masks {
             };
             end += bytes;
             let steps = (address, self.origins.steps());
-            mask.put(number, &MaskParams::new(values, steps, (element, outputs.size), fill));
+            mask.put(number, &MaskParams::new(values, steps, &mask.format, fill));
         }
         *mask.used = end;
         true
@@ -213,70 +219,84 @@ fn write_numbers(
 #[derive(Clone, Copy, Debug)]
 pub struct OneHot {
     classes: u32,
-    /// Value of pixels without a class.
+    /// Number of pixels without a class.
     fill: f64,
-    element: ElementType,
-    layout: Layout,
     pixels: usize,
+    /// Element type and place of the classes. `None`: a pixel has the number of its class, of
+    /// [`class_bytes`], from which a kernel makes the elements of the classes.
+    elements: Option<(ElementType, Layout)>,
 }
 
 impl OneHot {
-    /// Format of a column of masks that follow images of this shape. `None` if a mask has one
-    /// number per pixel.
-    pub fn of(settings: &ColumnSettings, image: TensorShape) -> Option<Self> {
-        let classes = settings.one_hot?;
-        let (fill, element) = (settings.fill(), settings.cells(&[]).element);
+    /// Format of a column of masks that follow images of this shape. `memory` is that of the
+    /// column. `None` if a mask has one number per pixel.
+    pub fn of(settings: &ColumnSettings, image: TensorShape, memory: Memory) -> Option<Self> {
+        let (classes, element) = (settings.one_hot?, settings.cells(&[]).element);
         let pixels = image.width as usize * image.height as usize;
-        Some(Self { classes, fill, element, layout: image.layout, pixels })
+        let elements = (memory == Memory::Host).then_some((element, image.layout));
+        Some(Self { classes, fill: settings.fill(), pixels, elements })
+    }
+
+    /// Checks that all numbers of a mask are classes, or `fill`.
+    fn check(self, numbers: &[u16]) -> Result<(), DataError> {
+        let is_wrong =
+            |number: u16| u32::from(number) >= self.classes && f64::from(number) != self.fill;
+        match numbers.iter().find(|&&number| is_wrong(number)) {
+            Some(&number) => Err(self.no_class(number)),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes all pixels of `out` pixels without a class.
+    fn clear(self, out: &mut [u8]) {
+        // The largest number is no class.
+        out.fill(if self.elements.is_some() { 0 } else { u8::MAX });
     }
 
     /// Writes the classes of the pixels with these origins. `first` is the number of pixels before
-    /// them, and `out` is the whole mask, which is 0 for these pixels.
-    fn write(
-        self,
-        (origins, values): (&OriginRows, &ValueImage),
-        first: usize,
-        out: &mut [u8],
-    ) -> Result<(), DataError> {
+    /// them, and `out` is the whole mask, whose pixels have no class yet.
+    fn write(self, (origins, values): (&OriginRows, &ValueImage), first: usize, out: &mut [u8]) {
         for (at, origin) in (first..).zip(origins.iter()) {
             let Some((x, y)) = origin else { continue };
-            let value = values.at(x, y);
-            if u32::from(value) < self.classes {
-                self.set(value.into(), at, out);
-            } else if f64::from(value) != self.fill {
-                return Err(self.no_class(value));
-            }
+            self.set(values.at(x, y).into(), at, out);
         }
-        Ok(())
     }
 
     /// Fills masks with one number: a class, or any other number for no class.
     pub fn fill(self, number: i64, out: &mut [u8]) {
-        out.fill(0);
-        let Ok(class) = u32::try_from(number) else { return };
-        if class < self.classes {
-            let each = self.pixels * self.classes as usize * self.element.bytes();
-            for out in out.chunks_exact_mut(each) {
-                (0..self.pixels).for_each(|at| self.set(class, at, out));
-            }
+        self.clear(out);
+        let each = self.pixels
+            * match self.elements {
+                Some((element, _)) => self.classes as usize * element.bytes(),
+                None => class_bytes(self.classes),
+            };
+        for out in out.chunks_exact_mut(each) {
+            (0..self.pixels).for_each(|at| self.set(number, at, out));
         }
     }
 
-    /// Sets the class of the pixel at this index.
-    fn set(self, class: u32, at: usize, out: &mut [u8]) {
-        let class = class as usize;
-        let place = match self.layout {
-            Layout::Nchw => class * self.pixels + at,
-            Layout::Nhwc => at * self.classes as usize + class,
+    /// Sets the class of the pixel at this index, if the number is a class.
+    fn set(self, number: i64, at: usize, out: &mut [u8]) {
+        let Ok(class) = u32::try_from(number) else { return };
+        if class >= self.classes {
+            return;
+        }
+        let Some((element, layout)) = self.elements else {
+            return match class_bytes(self.classes) {
+                1 => put(out, at, [class as u8]),
+                _ => put(out, at, (class as u16).to_ne_bytes()),
+            };
         };
-        let bytes = self.element.bytes();
-        let out = &mut out[place * bytes..][..bytes];
-        match self.element {
-            ElementType::F32 => out.copy_from_slice(&1f32.to_ne_bytes()),
-            ElementType::F16 => out.copy_from_slice(&f16::ONE.to_ne_bytes()),
-            ElementType::BF16 => out.copy_from_slice(&bf16::ONE.to_ne_bytes()),
-            ElementType::I64 => out.copy_from_slice(&1i64.to_ne_bytes()),
-            ElementType::U8 => out.fill(1),
+        let place = match layout {
+            Layout::Nchw => class as usize * self.pixels + at,
+            Layout::Nhwc => at * self.classes as usize + class as usize,
+        };
+        match element {
+            ElementType::F32 => put(out, place, 1f32.to_ne_bytes()),
+            ElementType::F16 => put(out, place, f16::ONE.to_ne_bytes()),
+            ElementType::BF16 => put(out, place, bf16::ONE.to_ne_bytes()),
+            ElementType::I64 => put(out, place, 1i64.to_ne_bytes()),
+            ElementType::U8 => put(out, place, [1]),
         }
     }
 
@@ -291,6 +311,11 @@ impl OneHot {
         );
         DataError::new(Reason::Field, problem)
     }
+}
+
+/// Writes the element at this place.
+fn put<const BYTES: usize>(out: &mut [u8], place: usize, element: [u8; BYTES]) {
+    out[place * BYTES..][..BYTES].copy_from_slice(&element);
 }
 
 /// Checks the size of a mask. `wanted` is the size of the image, as stored if the mask is turned.

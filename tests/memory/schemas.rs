@@ -116,8 +116,13 @@ fn column(number: u64, rng: &mut SampleRng) -> ColumnSettings {
             ColumnSettings { field, kind, max_len, too_long, ..ColumnSettings::text(&name) }
         }
         6 => {
-            let dtype = Some(any(rng, &[ElementType::U8, ElementType::I64, ElementType::F32]));
-            ColumnSettings { field: field("seg.png"), dtype, ..ColumnSettings::mask(&name) }
+            let one_hot = any(rng, &[None, None, Some(1), Some(21)]);
+            let dtypes = match one_hot {
+                Some(_) => [ElementType::U8, ElementType::F16, ElementType::F32],
+                None => [ElementType::U8, ElementType::I64, ElementType::F32],
+            };
+            let (field, dtype) = (field("seg.png"), Some(any(rng, &dtypes)));
+            ColumnSettings { field, dtype, one_hot, ..ColumnSettings::mask(&name) }
         }
         _ => {
             let boxes = ColumnSettings::boxes(&name, BoxFormat::Xyxy);

@@ -49,7 +49,7 @@ impl MaskLauncher {
         tables.wait(&page.read)?;
         for (plan, &used) in self.plans.iter().zip(&page.used).filter(|it| *it.1 > 0) {
             page.staged.upload(tables, plan.offset..plan.offset + used)?;
-            let each = plan.size.pixels() as usize * plan.element.bytes();
+            let each = plan.format.bytes();
             let (out, mask) = (cell.address(plan.slot), page.staged.device().address());
             for output in 0..plan.outputs {
                 let params = plan.offset + output * size_of::<MaskParams>();
@@ -74,7 +74,8 @@ impl MaskLauncher {
         staged.upload(tables, 0..samples.len())?;
         // The masks were uploaded earlier in the same stream.
         stream.wait(staged.uploaded())?;
-        let sides = |side: fn(&Size) -> u32| self.plans.iter().map(move |it| side(&it.size)).max();
+        let sides =
+            |side: fn(&Size) -> u32| self.plans.iter().map(move |it| side(&it.format.size)).max();
         let size = Size::new(sides(|it| it.width).unwrap_or(0), sides(|it| it.height).unwrap_or(0));
         let mut lap = self.launches.lap()?;
         lap.start(stream)?;

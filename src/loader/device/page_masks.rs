@@ -63,20 +63,19 @@ impl Cell for PageCell<'_> {
         if column < self.columns {
             return self.host.part(column);
         }
-        self.device_mask(column).map_or(&mut [], DeviceMask::finished)
+        self.device_mask(column).map_or(&mut [], DeviceMask::moved)
     }
 
     fn device_mask(&mut self, column: usize) -> Option<DeviceMask<'_>> {
         let number = column.checked_sub(self.columns)?;
-        let MaskPlan { outputs, size, element, offset, bytes, .. } = *self.plans.get(number)?;
+        let MaskPlan { outputs, format, offset, bytes, .. } = *self.plans.get(number)?;
         let (memory, address, used) = &mut self.masks;
         Some(DeviceMask {
             bytes: memory.get_mut(offset..offset + bytes)?,
             address: *address + offset as u64,
             used: used.get_mut(number)?,
             outputs,
-            size,
-            element,
+            format,
         })
     }
 

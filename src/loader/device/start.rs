@@ -16,7 +16,7 @@ use crate::gpu::{
     Upload,
 };
 use crate::loader::balance::RouteQueue;
-use crate::op::batch::{ExchangeParams, PairParams, exchange_kernel_text, mix_kernel_text};
+use crate::op::batch::{MaskPairParams, PairParams, mix_kernel_text, mix_masks_kernel_text};
 use crate::op::mask::{MaskSample, mask_kernel_text};
 use crate::plan::{
     ColumnPlan, ColumnRole, DevicePlan, DeviceSplit, LAUNCH_BLOCKS, MaskPlan, Plan, rows,
@@ -250,17 +250,17 @@ impl Pools {
         let text = mix_kernel_text(plan.shape);
         let kernel = Kernel::load(device, &text, "mix", size_of::<PairParams>())?;
         kernel.warm_up(stream)?;
-        let exchange = match on_device.masks.is_empty() {
+        let mix_masks = match on_device.masks.is_empty() {
             true => None,
             false => {
-                let text = exchange_kernel_text();
-                let bytes = size_of::<ExchangeParams>();
-                let kernel = Kernel::load(device, &text, "exchange", bytes)?;
+                let text = mix_masks_kernel_text();
+                let bytes = size_of::<MaskPairParams>();
+                let kernel = Kernel::load(device, &text, "mix_masks", bytes)?;
                 kernel.warm_up(stream)?;
                 Some(kernel)
             }
         };
-        let kernels = (kernel, exchange);
+        let kernels = (kernel, mix_masks);
         let blocks = (0..LAUNCH_BLOCKS).map(|_| self.staged(rows::PAIRS, on_device.pairs_bytes()));
         Mixer::new(plan, kernels, blocks.collect::<Result<_>>()?, clocks.mix()?)
     }

@@ -151,7 +151,7 @@ impl FieldReader {
                 list,
                 format: settings.cells(&column.dims),
                 view,
-                one_hot: OneHot::of(settings, followed),
+                one_hot: OneHot::of(settings, followed, column.memory),
                 settings: settings.clone(),
                 encoded: Vec::new(),
                 member: None,
@@ -335,7 +335,8 @@ impl FieldReader {
             let Some(sample) = samples.first() else { continue };
             match settings.kind {
                 ColumnKind::Mask => {
-                    let outputs = MaskOutputs::new(settings, (header, plan, samples));
+                    let outputs =
+                        MaskOutputs::new(settings, column.one_hot, (header, plan, samples));
                     let mut make = || {
                         masks.decode(&column.encoded, &outputs, header)?;
                         let is_moved_later = match cell.device_mask(column.slot) {

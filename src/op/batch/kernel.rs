@@ -5,7 +5,8 @@ use std::fmt::Write;
 use bytemuck::{Pod, Zeroable};
 
 use crate::op::kernel_text::{order_type, out_type};
-use crate::tensor::TensorShape;
+use crate::op::mask::MaskFormat;
+use crate::tensor::{ElementType, Layout, TensorShape};
 
 use super::{Blend, Blends, TargetRow};
 
@@ -19,6 +20,7 @@ pub fn mix_kernel_text(shape: TensorShape) -> String {
     for (file, text) in [
         ("image", include_str!("../../../kernels/image.cu")),
         ("store", include_str!("../../../kernels/store.cu")),
+        ("blend", include_str!("../../../kernels/blend.cu")),
         ("types", &types),
         ("mix", include_str!("../../../kernels/mix.cu")),
     ] {
@@ -28,15 +30,18 @@ pub fn mix_kernel_text(shape: TensorShape) -> String {
     source
 }
 
-/// Text of the kernel `exchange(const Sample* pairs, int count, int width, int height)`, which
-/// exchanges parts of `count` pairs of masks. An [`ExchangeParams`] describes each pair.
-pub fn exchange_kernel_text() -> String {
-    let bytes = size_of::<ExchangeParams>();
+/// Text of the kernel `mix_masks(const Sample* pairs, int count, int width, int height)`, which
+/// blends `count` pairs of masks. The grid covers the rows with the most elements. A
+/// [`MaskPairParams`] describes each pair.
+pub fn mix_masks_kernel_text() -> String {
+    let bytes = size_of::<MaskPairParams>();
     let mut source = String::new();
     for (file, text) in [
         ("image", include_str!("../../../kernels/image.cu")),
+        ("store", include_str!("../../../kernels/store.cu")),
+        ("blend", include_str!("../../../kernels/blend.cu")),
         ("sizes", &format!("#define PAIR_BYTES {bytes}")),
-        ("exchange", include_str!("../../../kernels/exchange.cu")),
+        ("mix_masks", include_str!("../../../kernels/mix_masks.cu")),
     ] {
         // Writing into a String cannot fail.
         let _ = writeln!(source, "#line 1 \"{file}.cu\"\n{}", text.trim_end());
@@ -44,27 +49,59 @@ pub fn exchange_kernel_text() -> String {
     source
 }
 
-/// Parameters of a pair of masks for the kernel `exchange`, with the layout of `Sample` in
-/// `kernels/exchange.cu`.
+/// Parameters of a pair of masks for the kernel `mix_masks`, with the layout of `Sample` in
+/// `kernels/mix_masks.cu`.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
-pub struct ExchangeParams {
+pub struct MaskPairParams {
     masks: [u64; 2],
-    element_bytes: i32,
+    element: i32,
+    width: i32,
+    height: i32,
+    planes: i32,
     count: i32,
-    windows: [[i32; 4]; Blends::MOST],
+    unused: i32,
+    blends: [BlendParams; Blends::MOST],
 }
 
-impl ExchangeParams {
-    /// Exchanges the elements of the masks at two addresses inside the windows of the blends, which
-    /// have the weight 0. Elements have 1, 4 or 8 bytes.
-    pub fn new(masks: [u64; 2], element_bytes: usize, blends: &Blends) -> Self {
-        let mut windows = [[0; 4]; Blends::MOST];
-        for (place, Blend { window, .. }) in windows.iter_mut().zip(blends.iter()) {
-            *place = [window.x, window.y, window.right(), window.bottom()].map(|it| it as i32);
+impl MaskPairParams {
+    /// Blends the one-hot masks at two addresses like their images. Elements of other masks are
+    /// exchanged inside the windows of the blends.
+    pub fn new(masks: [u64; 2], format: &MaskFormat, blends: &Blends) -> Self {
+        let element = match format.element {
+            ElementType::U8 => 0,
+            ElementType::F16 => 1,
+            ElementType::BF16 => 2,
+            ElementType::F32 => 3,
+            ElementType::I64 => 4,
+        };
+        let (planes, interleaved) = match format.classes {
+            Some((classes, Layout::Nchw)) => (classes, 1),
+            Some((classes, Layout::Nhwc)) => (1, classes),
+            None => (1, 1),
+        };
+        let mut all = BlendParams::all(blends, interleaved);
+        if format.classes.is_none() {
+            all.iter_mut().for_each(|blend| blend.weight = 0.0);
         }
-        let (element_bytes, count) = (element_bytes as i32, blends.len() as i32);
-        Self { masks, element_bytes, count, windows }
+        Self {
+            masks,
+            element,
+            width: Self::row_len(format) as i32,
+            height: format.size.height as i32,
+            planes: planes as i32,
+            count: blends.len() as i32,
+            unused: 0,
+            blends: all,
+        }
+    }
+
+    /// Number of elements of a row of a mask, which the grid must cover.
+    pub fn row_len(format: &MaskFormat) -> u32 {
+        match format.classes {
+            Some((classes, Layout::Nhwc)) => format.size.width.saturating_mul(classes),
+            _ => format.size.width,
+        }
     }
 }
 
@@ -93,6 +130,19 @@ struct BlendParams {
     weight: f32,
 }
 
+impl BlendParams {
+    /// Parameters of all blends, for rows of `interleaved` elements per pixel.
+    fn all(blends: &Blends, interleaved: u32) -> [Self; Blends::MOST] {
+        let mut all = [Self::zeroed(); Blends::MOST];
+        for (params, &Blend { window, weight, .. }) in all.iter_mut().zip(blends.iter()) {
+            let [x, right] = [window.x, window.right()].map(|it| (it * interleaved) as i32);
+            let [y, bottom] = [window.y, window.bottom()].map(|it| it as i32);
+            *params = Self { x, y, right, bottom, weight };
+        }
+        all
+    }
+}
+
 impl PairParams {
     /// Parameters of a pair, or of a single sample if the second addresses are 0. A single sample
     /// has no blends.
@@ -103,13 +153,7 @@ impl PairParams {
         classes: u32,
         blends: &Blends,
     ) -> Self {
-        let mut all = [BlendParams::zeroed(); Blends::MOST];
-        for (params, &Blend { window, weight, .. }) in all.iter_mut().zip(blends.iter()) {
-            let [x, y] = [window.x, window.y].map(|it| it as i32);
-            let [right, bottom] = [window.right(), window.bottom()].map(|it| it as i32);
-            *params = BlendParams { x, y, right, bottom, weight };
-        }
         let (classes, count) = (classes as i32, blends.len() as i32);
-        Self { images, targets, rows, classes, count, blends: all }
+        Self { images, targets, rows, classes, count, blends: BlendParams::all(blends, 1) }
     }
 }

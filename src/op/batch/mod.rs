@@ -17,7 +17,7 @@ use serde::{Deserialize, Deserializer};
 use super::FieldError;
 
 pub use blend::{Blend, Blends, PairDraw};
-pub use kernel::{ExchangeParams, PairParams, exchange_kernel_text, mix_kernel_text};
+pub use kernel::{MaskPairParams, PairParams, mix_kernel_text, mix_masks_kernel_text};
 pub use target::{TargetCoding, TargetRow, plain_row, target_rows};
 
 pub mod beta;

@@ -13,8 +13,7 @@ mod kind;
 
 /// `[[column]]`: a column of batches besides images, labels and soft targets. Its values come from
 /// a field of the source ([`Fields`](crate::source::Fields)). They are in host memory. If
-/// images are on a device, columns of numbers have a copy there, and masks are only there, unless
-/// they are one-hot.
+/// images are on a device, columns of numbers have a copy there, and masks are only there.
 ///
 /// A sample without a value fails, unless there is a `default`. So does a sample whose value has
 /// another type or shape than the column, or is out of range.
@@ -83,8 +82,8 @@ pub struct ColumnSettings {
     /// Number of classes of a mask, 1 to 65535. The mask then has an axis of this length, at the
     /// place of the channels in `output.layout`: 1 for the class of a pixel, and 0 for the other
     /// classes. Pixels with the number `fill` are 0 for all classes. Any other number that is not
-    /// below `one_hot` fails its sample. `mixup` blends such masks like their images. Default: a
-    /// mask has one number per pixel.
+    /// below `one_hot` fails its sample, also if the result does not show it. `mixup` blends such
+    /// masks like their images. Default: a mask has one number per pixel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub one_hot: Option<u32>,
     /// Number in a mask where the result shows no part of the image. With `one_hot`, a number from

@@ -166,7 +166,7 @@ impl ViewPlan {
 
     /// Plans the columns of a batch: images, labels, soft targets if there are `classes`, views,
     /// and the columns that are made from fields. Images, soft targets, views on the device and
-    /// masks that are not one-hot are in `memory`.
+    /// masks are in `memory`.
     pub(super) fn columns(plan: &Plan, classes: Option<u32>, memory: Memory) -> Vec<ColumnPlan> {
         let view = |view: &Self| {
             let memory = if view.place == Place::Gpu { memory } else { Memory::Host };

@@ -5,7 +5,7 @@ use common::{png_of_samples, with_orientation};
 use feedwater::internals::geometry::Orientation;
 use feedwater::internals::plan::SamplePlan;
 use feedwater::internals::random::SampleKey;
-use feedwater::internals::transform::{DeviceMask, MaskOutputs, Masks};
+use feedwater::internals::transform::{DeviceMask, MaskOutputs, Masks, OneHot};
 use feedwater::loader::{Batch, Pair, PairOutcome};
 use feedwater::op::View;
 use feedwater::plan::{ColumnSettings, DefaultValue, Plan};
@@ -67,6 +67,25 @@ fn png16(seed: u64, (width, height): (u32, u32)) -> Vec<u8> {
     png_of_samples(&samples, (width, height), 16, None)
 }
 
+/// Number of classes of one-hot masks.
+const CLASSES: u32 = 7;
+
+/// Classes, and `none` for pixels without a class. Stored with 8 bits if `none` allows it.
+fn classes(seed: u64, (width, height): (u32, u32), none: u16) -> Vec<u8> {
+    let class = |it: u64| if it == u64::from(CLASSES) { none } else { it as u16 };
+    let samples = numbers(seed, width * height, u64::from(CLASSES) + 1).map(class);
+    match none {
+        0..256 => {
+            let samples: Vec<u8> = samples.map(|it| it as u8).collect();
+            png_of_samples(&samples, (width, height), 8, None)
+        }
+        _ => {
+            let samples: Vec<u8> = samples.flat_map(u16::to_be_bytes).collect();
+            png_of_samples(&samples, (width, height), 16, None)
+        }
+    }
+}
+
 /// Sides of images, some of them a single pixel long.
 const SIZES: [(u32, u32); 11] = [
     (1, 1),
@@ -91,9 +110,10 @@ fn images(seed: u64) -> impl Iterator<Item = (Vec<u8>, u16)> {
 }
 
 /// [`images`] with masks. Each has masks of the upright image: of 8 bits (`mask`), of 16
-/// bits (`wide`) and of half the size (`half`), and one of the image as stored (`stored`).
-fn source(seed: u64) -> WithFields {
-    let [mut mask, mut wide, mut half, mut stored] = [const { Vec::new() }; 4];
+/// bits (`wide`) and of half the size (`half`), and one of the image as stored (`stored`). Two have
+/// only classes, and 255 or 259 for none (`classes`, `far`).
+pub fn source(seed: u64) -> WithFields {
+    let [mut mask, mut wide, mut half, mut stored, mut near, mut far] = [const { Vec::new() }; 6];
     for ((_, value), (seed, &(width, height))) in images(seed).zip((seed * 100..).zip(&SIZES)) {
         let upright = Orientation::from_exif(value).upright_size(Size::new(width, height));
         let size = (upright.width, upright.height);
@@ -101,14 +121,46 @@ fn source(seed: u64) -> WithFields {
         wide.push(png16(seed + 1, size));
         half.push(png8(seed + 2, (size.0.div_ceil(2), size.1.div_ceil(3))));
         stored.push(png8(seed + 3, (width, height)));
+        near.push(classes(seed + 4, size, 255));
+        far.push(classes(seed + 5, size, 259));
     }
-    let fields = [("mask", mask), ("wide", wide), ("half", half), ("stored", stored)];
+    let fields = [
+        ("mask", mask),
+        ("wide", wide),
+        ("half", half),
+        ("stored", stored),
+        ("classes", near),
+        ("far", far),
+    ];
     let fields = fields.map(|(name, files)| (name, Values::Files(files))).into();
     let images = images(seed).map(|(bytes, _)| (bytes, 0)).collect();
     WithFields { images: Memory::new(images).unwrap(), fields }
 }
 
-fn columns() -> Vec<ColumnSettings> {
+pub fn columns() -> Vec<ColumnSettings> {
+    [columns_of_numbers(), one_hot_columns()].concat()
+}
+
+/// One-hot masks of every element type.
+pub fn one_hot_columns() -> Vec<ColumnSettings> {
+    let column = |name: &str, dtype, fill| ColumnSettings {
+        field: name.split(' ').next().map(String::from),
+        dtype: Some(dtype),
+        one_hot: Some(CLASSES),
+        fill,
+        ..ColumnSettings::mask(name)
+    };
+    vec![
+        column("classes", ElementType::F32, None),
+        column("classes f16", ElementType::F16, None),
+        column("classes bf16", ElementType::BF16, None),
+        column("classes u8", ElementType::U8, None),
+        // The lower byte of 259 is a class.
+        column("far f16", ElementType::F16, Some(259.0)),
+    ]
+}
+
+fn columns_of_numbers() -> Vec<ColumnSettings> {
     let column = |name: &str, dtype, fill| ColumnSettings {
         field: name.split(' ').next().map(String::from),
         dtype: Some(dtype),
@@ -128,7 +180,7 @@ fn columns() -> Vec<ColumnSettings> {
 
 /// Checks that a batch on the device has the bits of one on the CPU, and that its masks are on the
 /// device only.
-fn check(gpu: &Batch, cpu: &Batch, what: &str) {
+pub fn check(gpu: &Batch, cpu: &Batch, what: &str) {
     for (column, expected) in gpu.columns().zip(cpu.columns()) {
         assert_eq!(format!("{column:?}"), format!("{expected:?}"), "{what}");
         let [made, expected] = [column, expected].map(|it| it.to_host().unwrap());
@@ -156,6 +208,7 @@ fn masks_of_random_chains_equal_those_of_the_cpu() {
             let builder = settled(builder).epochs(Some(1)).device(device).runtime(&runtime());
             builder.configure(|it| {
                 it.loader.last_batch = LastBatch::Partial;
+                it.output.layout = Layout::ALL[number % 2];
                 it.columns = columns();
             })
         };
@@ -189,7 +242,8 @@ fn fits_the_page(plan: &Plan, seed: u64, operators: &[&str]) {
             let values = source.fields.iter().find(|it| it.0 == field).map(|it| &it.1);
             let Some(Values::Files(files)) = values else { panic!("{field}") };
             let image = (&header, plan, std::slice::from_ref(&sample));
-            let outputs = MaskOutputs::new(settings, image);
+            let one_hot = OneHot::of(settings, plan.shape, MemoryKind::Device);
+            let outputs = MaskOutputs::new(settings, one_hot, image);
             masks.decode(&files[index], &outputs, &header).unwrap();
             let (mut bytes, mut used) = (vec![0; mask.bytes], 0);
             let memory = DeviceMask {
@@ -197,8 +251,7 @@ fn fits_the_page(plan: &Plan, seed: u64, operators: &[&str]) {
                 address: 0,
                 used: &mut used,
                 outputs: mask.outputs,
-                size: mask.size,
-                element: mask.element,
+                format: mask.format,
             };
             assert!(masks.write_for_kernel(&outputs, memory), "{operators:?} {field}");
             // Less memory does not suffice, and the mask is then moved on the CPU.
@@ -208,8 +261,7 @@ fn fits_the_page(plan: &Plan, seed: u64, operators: &[&str]) {
                 address: 0,
                 used: &mut used,
                 outputs: mask.outputs,
-                size: mask.size,
-                element: mask.element,
+                format: mask.format,
             };
             assert!(!masks.write_for_kernel(&outputs, memory), "{operators:?} {field}");
         }
@@ -234,11 +286,16 @@ fn masks_that_fail_or_are_missing_equal_those_of_the_cpu() {
         let mut samples = vec![0; 2 * 64 * 64];
         samples[2 * (32 * 64 + 32)] = 1;
         masks[8] = png_of_samples(&samples, (64, 64), 16, None);
+        // Only one pixel of many has a number that is no class.
+        let Values::Files(classes) = &mut source.fields[4].1 else { unreachable!() };
+        let mut samples = vec![1; 40 * 31];
+        samples[0] = CLASSES as u8;
+        classes[4] = png_of_samples(&samples, (40, 31), 8, None);
         source
     };
     let with_default = |column: ColumnSettings| ColumnSettings {
-        name: format!("{} or 9", column.name),
-        default: Some(DefaultValue::Integer(9)),
+        name: format!("{} or 6", column.name),
+        default: Some(DefaultValue::Integer(6)),
         ..column
     };
     let views = || {
@@ -264,7 +321,8 @@ fn masks_that_fail_or_are_missing_equal_those_of_the_cpu() {
                 like: Some(like.into()),
                 ..column.clone()
             };
-            let more: Vec<_> = columns[..3].iter().map(of_view).collect();
+            let of_views = columns.iter().filter(|it| it.like.is_none()).skip(1).step_by(2);
+            let more: Vec<_> = of_views.map(of_view).collect();
             columns.extend(more);
         }
         let make = |device| {
@@ -272,6 +330,8 @@ fn masks_that_fail_or_are_missing_equal_those_of_the_cpu() {
             let builder = builder.epochs(Some(2)).device(device).runtime(&runtime());
             builder.on_error(policy).configure(|it| {
                 it.loader.last_batch = LastBatch::Partial;
+                it.output.layout =
+                    if policy == OnError::Drop { Layout::Nhwc } else { Layout::Nchw };
                 it.columns = columns.clone();
             })
         };
@@ -299,33 +359,54 @@ fn masks_that_fail_or_are_missing_equal_those_of_the_cpu() {
     assert_eq!(machine.counts().live(), 0);
 }
 
-/// Without labels, kernels exchange parts of images and masks, and there are no soft targets.
+/// Without labels, kernels mix images and masks, and there are no soft targets.
 #[test]
-fn masks_are_exchanged_without_labels() {
+fn masks_are_mixed_without_labels() {
     let Some(machine) = machine() else { return };
-    let make = |device| {
-        let WithFields { fields, .. } = source(3);
-        let images = images(3).map(|(bytes, _)| (bytes, NO_LABEL)).collect();
-        let source = WithFields { images: Memory::new(images).unwrap(), fields };
-        let chain = chain_of(&[MOVES[0]], (25, 20)).then_batch(op::CutMix::default());
-        let builder = settled(Loader::builder(source, chain)).epochs(Some(3)).device(device);
-        builder.runtime(&runtime()).configure(|it| it.columns = columns()).build().unwrap()
-    };
-    let (mut cpu, mut gpu) = (make(DeviceChoice::Cpu), make(DeviceChoice::Gpu(0)));
-    let mut mixed = 0;
-    for _ in 0..3 {
-        for (gpu, cpu) in gpu.epoch().zip(cpu.epoch()) {
-            let (gpu, cpu) = (gpu.unwrap(), cpu.unwrap());
-            check(&gpu, &cpu, "without labels");
-            assert!(gpu.columns().all(|column| column.name() != "target") && gpu.classes() == 0);
-            let is_mixed = |it: &&Pair| it.outcome() == PairOutcome::Mixed;
-            mixed += gpu.pairs().iter().filter(is_mixed).count();
+    machine.schedule(Schedule::Random(10));
+    let operators: [fn(Chain) -> Chain; 3] = [
+        |chain| chain.then_batch(op::CutMix::default()),
+        |chain| chain.then_batch(op::Mixup::default()),
+        |chain| chain.then_batch(op::MixupOrCutMix::default()).then_batch(op::CutMix::alpha(1.0)),
+    ];
+    let sizes = [(25, 20), (1, 1), (33, 9), (40, 16)];
+    let cases = Layout::ALL.into_iter().flat_map(|layout| sizes.map(|size| (layout, size)));
+    for (number, operator) in operators.into_iter().enumerate() {
+        let mut mixed = 0;
+        for (layout, size) in cases.clone() {
+            let make = |device| {
+                let WithFields { fields, .. } = source(3);
+                let images = images(3).map(|(bytes, _)| (bytes, NO_LABEL)).collect();
+                let source = WithFields { images: Memory::new(images).unwrap(), fields };
+                let chain = operator(chain_of(&[MOVES[0]], size));
+                let builder = settled(Loader::builder(source, chain)).epochs(Some(3));
+                let builder = builder.device(device).runtime(&runtime());
+                builder.configure(|it| {
+                    it.output.layout = layout;
+                    it.columns = columns();
+                    if number > 0 {
+                        // The operator makes fractions.
+                        it.columns
+                            .retain(|it| it.one_hot.is_some() && it.dtype != Some(ElementType::U8));
+                    }
+                })
+            };
+            let [mut cpu, mut gpu] = [DeviceChoice::Cpu, DeviceChoice::Gpu(0)]
+                .map(|device| make(device).build().unwrap());
+            for _ in 0..3 {
+                for (gpu, cpu) in gpu.epoch().zip(cpu.epoch()) {
+                    let (gpu, cpu) = (gpu.unwrap(), cpu.unwrap());
+                    check(&gpu, &cpu, &format!("{number} {layout} {size:?}"));
+                    assert!(gpu.columns().all(|it| it.name() != "target") && gpu.classes() == 0);
+                    let is_mixed = |it: &&Pair| it.outcome() == PairOutcome::Mixed;
+                    mixed += gpu.pairs().iter().filter(is_mixed).count();
+                }
+            }
+            let memory = gpu.stats().memory;
+            assert_eq!(memory.device_bytes_predicted, machine.counts().device.bytes);
         }
+        assert!(mixed > 30, "{number} {mixed}");
     }
-    assert!(mixed > 3, "{mixed}");
-    let memory = gpu.stats().memory;
-    assert_eq!(memory.device_bytes_predicted, machine.counts().device.bytes);
-    drop((cpu, gpu));
     assert_clean(&machine, "end");
 }
 

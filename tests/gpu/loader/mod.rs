@@ -16,6 +16,7 @@ mod hardware;
 mod held;
 mod launches;
 mod masks;
+mod one_hot;
 mod passes;
 mod programs;
 mod routes;

@@ -179,6 +179,15 @@ fn a_number_that_is_no_class_fails_its_sample() {
     let words = "has the number 2, but one_hot = 2 allows the classes 0 to 1, and 255 for pixels";
     let problem = problem(build(2, None));
     assert!(problem.starts_with("the field \"mask\"") && problem.contains(words), "{problem}");
+    // The crop does not show the number, but the file always has it.
+    let mut classes = [1; 24];
+    classes[0] = 2;
+    let mask = png_of_samples(&classes, (6, 4), 8, None);
+    let source = annotated([(image.clone(), mask, Vec::new())]);
+    let crop = chain(&["op = \"center_crop\"\nwidth = 2\nheight = 2"]);
+    let column = ColumnSettings { one_hot: Some(2), ..ColumnSettings::mask("mask") };
+    let hidden = super::problem(builder(source, crop, vec![column]));
+    assert!(hidden.contains(words), "{hidden}");
     // As the number of pixels without a class, 2 is no error.
     let batch = batches(build(2, Some(2.0))).unwrap().remove(0);
     assert_eq!(numbers(&batch, "mask"), [0.0; 48]);

@@ -1,15 +1,16 @@
-//! The CUDA source of the kernel `mix`, compiled for the host, computes the same bits as the Rust
-//! functions.
+//! The CUDA sources of the kernels `mix` and `mix_masks`, compiled for the host, compute the same
+//! bits as the Rust functions.
 
 use feedwater::internals::geometry::{Roi, Size};
 use feedwater::internals::gpu::host_kernel::{Guarded, HostCompiler};
 use feedwater::internals::op::batch::{
-    ExchangeParams, PairParams, TargetCoding, exchange_kernel_text, mix_kernel_text, plain_row,
+    MaskPairParams, PairParams, TargetCoding, mix_kernel_text, mix_masks_kernel_text, plain_row,
     target_rows,
 };
+use feedwater::internals::op::mask::MaskFormat;
 use feedwater::internals::random::{SampleKey, SampleRng};
-use feedwater::internals::tensor::{DType, Layout, TensorShape};
-use feedwater::internals::transform::blend_pair::{blend, exchange, reference};
+use feedwater::internals::tensor::{DType, ElementType, Layout, TensorShape};
+use feedwater::internals::transform::blend_pair::{blend, blend_masks, reference};
 use feedwater::op::{BatchOperator, Blends, PairDraw};
 
 const CLASSES: u32 = 1003;
@@ -122,37 +123,75 @@ fn the_kernel_equals_the_reference_and_the_fast_path() {
     assert_eq!(most, Blends::MOST);
 }
 
-/// The kernel `exchange` exchanges the elements of two masks like the function for the CPU, also in
-/// windows that overlap.
+/// The kernel `mix_masks` blends one-hot masks, and exchanges the elements of other masks, like the
+/// function for the CPU and the reference, also in windows that overlap.
 #[test]
-fn the_kernel_exchanges_parts_of_masks() {
-    let kernel = HostCompiler::of_process().compile("exchange", &exchange_kernel_text());
+fn the_kernel_blends_and_exchanges_masks() {
+    let kernel = HostCompiler::of_process().compile("mix_masks", &mix_masks_kernel_text());
     let kernel = kernel.unwrap_or_else(|error| panic!("{error:?}"));
     let operators: [std::sync::Arc<dyn BatchOperator>; 1] = [std::sync::Arc::new(Anything)];
     let sizes = [Size::new(1, 1), Size::new(37, 11), Size::new(64, 40)];
-    let mut most = 0;
-    for (number, size) in (0..24u64).zip(sizes.iter().cycle()) {
+    let numbers = [ElementType::U8, ElementType::I64, ElementType::F32].map(|it| (it, None));
+    let one_hot = [ElementType::F32, ElementType::F16, ElementType::BF16, ElementType::U8];
+    let one_hot = one_hot.into_iter().flat_map(|element| {
+        let classes = [1, 2, 5].into_iter().flat_map(|it| Layout::ALL.map(|layout| (it, layout)));
+        classes.map(move |it| (element, Some(it)))
+    });
+    let formats: Vec<_> = numbers.into_iter().chain(one_hot).collect();
+    let (mut most, mut blended) = (0, 0);
+    for (number, &size) in (0..24u64).zip(sizes.iter().cycle()) {
         let key = SampleKey { seed: 4, epoch: 0, index: number };
-        let blends = Blends::draw(&operators, *size, key);
+        let blends = Blends::draw(&operators, size, key);
         most = most.max(blends.len());
-        for element_bytes in [1, 4, 8] {
+        for &(element, classes) in &formats {
+            let format = MaskFormat { size, element, classes };
             let rng = &mut SampleRng::new(key, 1);
-            let bytes = size.pixels() as usize * element_bytes;
             let mut masks = [(); 2].map(|()| {
-                let mut memory = Guarded::new(bytes);
-                memory.bytes_mut().fill_with(|| rng.bits() as u8);
+                let mut memory = Guarded::new(format.bytes());
+                match format.one_hot_shape() {
+                    Some(shape) => memory.bytes_mut().copy_from_slice(&elements(shape, rng)),
+                    None => memory.bytes_mut().fill_with(|| rng.bits() as u8),
+                }
                 memory
             });
-            let mut expected = masks.each_mut().map(|it| it.bytes_mut().to_vec());
-            exchange(*size, element_bytes, &blends, expected.each_mut().map(|it| &mut it[..]));
+            let before = masks.each_mut().map(|it| it.bytes_mut().to_vec());
+            let mut expected = before.clone();
+            for mut blend in blends.iter().copied() {
+                let numbers = TensorShape {
+                    batch: 1,
+                    width: size.width,
+                    height: size.height,
+                    // The reference moves the bytes of elements of 8 bytes in parts of one.
+                    channels: element.bytes(),
+                    dtype: DType::U8,
+                    layout: Layout::Nhwc,
+                };
+                if classes.is_none() {
+                    blend.weight = 0.0;
+                }
+                let [a, b] = &mut expected;
+                reference(format.one_hot_shape().unwrap_or(numbers), &blend, [a, b]);
+            }
+            // Aligned for every element type.
+            let mut words = before.each_ref().map(|it| vec![0u64; it.len().div_ceil(8)]);
+            let mut fast = words.each_mut().map(|it| bytemuck::cast_slice_mut(it));
+            for (fast, before) in fast.iter_mut().zip(&before) {
+                *fast = &mut std::mem::take(fast)[..before.len()];
+                fast.copy_from_slice(before);
+            }
+            blend_masks(&format, &blends, fast.each_mut().map(|it| &mut **it));
             let addresses = masks.each_ref().map(|it| it.as_ptr() as u64);
-            let params = ExchangeParams::new(addresses, element_bytes, &blends);
-            kernel.launch_named("exchange", bytemuck::bytes_of(&params), 1, *size, (32, 8));
+            let params = MaskPairParams::new(addresses, &format, &blends);
+            let grid = Size::new(MaskPairParams::row_len(&format), size.height);
+            kernel.launch_named("mix_masks", bytemuck::bytes_of(&params), 1, grid, (32, 8));
+            let what = format!("{format:?} {:?}", &blends[..]);
             let made = masks.each_mut().map(|it| it.bytes_mut().to_vec());
-            assert!(made == expected, "{element_bytes} {size} {:?}", &blends[..]);
+            assert!(made == expected, "{what}");
+            assert!(fast.iter().zip(&expected).all(|(fast, it)| *fast == it), "fast {what}");
+            blended += usize::from(made != before);
         }
     }
-    assert_eq!(most, Blends::MOST);
+    assert!(most == Blends::MOST && blended > 200, "{most} {blended}");
 }
 
 /// For a sample without a partner, the kernel writes the soft target and does not change the
