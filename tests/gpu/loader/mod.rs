@@ -44,7 +44,7 @@ use feedwater::internals::tensor::{DType, Layout};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, SampleRecord};
 use feedwater::op::{self, Chain, Placement};
 use feedwater::plan::{LastBatch, OnError, Route};
-use feedwater::source::custom::{Heads, Hints, Page};
+use feedwater::source::custom::{Fields, Heads, Hints, Page};
 use feedwater::source::{Memory, Source};
 use feedwater::testing::check_operator;
 use serde_json::Value;
@@ -73,12 +73,16 @@ fn jitter() -> op::ColorJitter {
 }
 
 /// A source whose hints report slow reads in random order, so a plan inspects only few samples.
-struct SlowShuffled(Memory);
+struct SlowShuffled<S>(S);
 
-impl Source for SlowShuffled {
+impl<S: Source> Source for SlowShuffled<S> {
     common::wraps!(self.0);
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         self.0.read(index, page, limit)
+    }
+
+    fn fields(&self) -> Option<&dyn Fields> {
+        self.0.fields()
     }
 
     // Without `heads`, a plan cannot read headers separately.
@@ -91,7 +95,7 @@ impl Source for SlowShuffled {
     }
 }
 
-impl Hints for SlowShuffled {
+impl<S: Source> Hints for SlowShuffled<S> {
     fn slow_shuffled(&self) -> Option<String> {
         Some("read it in order".into())
     }

@@ -5,45 +5,14 @@ use common::with_fields::{Values, WithFields};
 use feedwater::internals::random::{SampleKey, SampleRng};
 use feedwater::loader::Batch;
 use feedwater::plan::ColumnSettings;
-use feedwater::source::custom::Fields;
 use feedwater::{ElementType, Size};
 
 use super::masks::{self, check};
 use super::*;
 
-/// A source of which a plan inspects only few samples.
-struct SlowShuffledFields(WithFields);
-
-impl Source for SlowShuffledFields {
-    fn len(&self) -> u64 {
-        self.0.len()
-    }
-    fn label(&self, index: u64) -> i64 {
-        self.0.label(index)
-    }
-    fn location(&self, index: u64) -> String {
-        self.0.location(index)
-    }
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
-        self.0.read(index, page, limit)
-    }
-    fn fields(&self) -> Option<&dyn Fields> {
-        self.0.fields()
-    }
-    fn hints(&self) -> Option<&dyn Hints> {
-        Some(self)
-    }
-}
-
-impl Hints for SlowShuffledFields {
-    fn slow_shuffled(&self) -> Option<String> {
-        Some("read it in order".into())
-    }
-}
-
 /// Images of 40 samples, of which one is much larger than the others, and a mask of each with the
 /// numbers 0 to 259.
-fn source() -> SlowShuffledFields {
+fn source() -> SlowShuffled<WithFields> {
     let (mut images, mut masks) = (Vec::new(), Vec::new());
     for number in 0..40_u32 {
         let (width, height) = if number == 8 { (400, 330) } else { (20 + number, 31) };
@@ -54,7 +23,7 @@ fn source() -> SlowShuffledFields {
         masks.push(png_of_samples(&samples, (width, height), 16, None));
     }
     let fields = vec![("mask", Values::Files(masks))];
-    SlowShuffledFields(WithFields { images: Memory::new(images).unwrap(), fields })
+    SlowShuffled(WithFields { images: Memory::new(images).unwrap(), fields })
 }
 
 /// With more than 255 classes, the number of a class has two bytes. The plan inspects only some
