@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import sys
+import threading
 import zlib
 from functools import partial
 from typing import Any, Callable, Iterator
@@ -46,12 +47,14 @@ def stored(value: Any) -> tuple[str | None, tuple[int, ...], int, Pieces]:
         return _stored_image(value)
     import numpy
 
-    if numpy.ma.is_masked(value):
-        raise TypeError("a masked array has values that are missing; give array.filled(...)")
     try:
-        array = numpy.asarray(value)
+        array = numpy.asanyarray(value)
     except TypeError as error:
-        raise TypeError(f"NumPy cannot convert the {type(value).__name__}: {error}; convert it first, as with .float() for bfloat16") from error
+        way_out = "convert it with .float()" if "BFloat16" in str(error) else "convert it first"
+        raise TypeError(f"NumPy cannot convert the {type(value).__name__}: {error}; {way_out}") from error
+    if numpy.ma.is_masked(array):
+        raise TypeError("a masked array has values that are missing; give array.filled(...)")
+    array = numpy.asarray(array)
     if array.dtype.kind == "b":
         array = array.view("u1")
     dtype = array.dtype
@@ -77,69 +80,88 @@ def _parts(array: Any, dtype: Any) -> Iterator[bytes]:
         yield part.tobytes()
 
 
+#: Pillow reads a file when the pixels of its image are first needed, which threads must not do at the same time.
+_LOADING = [threading.Lock() for _ in range(64)]
+
+
 def _stored_image(image: Any) -> tuple[str | None, tuple[int, ...], int, Pieces]:
-    """Images with a palette or of 1 bit become PNGs, because their numbers are indices in a mask and colours in an image. Other colour
-    spaces become red, green and blue. A transparent colour becomes alpha."""
+    """Images with a palette or of 1 bit, and gray images with alpha, become PNGs: their numbers are indices or gray in a mask, and colours in
+    an image. Other colour spaces become red, green and blue. A transparent colour becomes alpha."""
+    with _LOADING[id(image) // 16 % len(_LOADING)]:
+        image.load()
     mode = image.mode
     has_alpha = bool({"A", "a"} & set(image.getbands())) or "transparency" in image.info
-    if mode == "P" or (mode == "1" and not has_alpha):
-        return _stored_indices(image)
-    if mode not in _MODES or (mode in ("L", "RGB") and has_alpha):
+    is_png = mode in ("P", "1", "LA", "La") or (mode in ("L", "I;16", "I;16L", "I;16B") and has_alpha)
+    if is_png and image.width and image.height:
+        return _stored_png(image)
+    if mode not in _MODES or (mode == "RGB" and has_alpha):
         mode = "RGBA" if has_alpha else "RGB"
     dtype, item, channels = _MODES[mode]
     shape = (image.height, image.width, *([channels] if channels > 1 else []))
     row = item * image.width * channels
-    return dtype, shape, row * image.height, partial(_rows, image, mode, row)
-
-
-def _rows(image: Any, mode: str, row: int) -> Iterator[bytes]:
-    """The bytes of the rows, which have `row` bytes each in this mode."""
     count = max(_PART // max(row, 1), 1)
-    for top in range(0, image.height, count):
-        rows = image.crop((0, top, image.width, min(top + count, image.height)))
-        if rows.mode == "La":
-            # Pillow converts gray with premultiplied alpha to this mode only.
-            rows = rows.convert("LA")
-        yield (rows if rows.mode == mode else rows.convert(mode)).tobytes()
+
+    def pieces() -> Iterator[bytes]:
+        for rows in _parts_of(image, count):
+            yield (rows if rows.mode == mode else rows.convert(mode)).tobytes()
+
+    return dtype, shape, row * image.height, pieces
 
 
-def _stored_indices(image: Any) -> tuple[None, tuple[int, ...], int, Pieces]:
-    """A PNG of the indices and the palette, without compression."""
-    is_bits = image.mode == "1"
-    row = (image.width + 7) // 8 if is_bits else image.width
-    head = b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", struct.pack(">IIBBBBB", image.width, image.height, *((1, 0) if is_bits else (8, 3)), 0, 0, 0))
-    if not is_bits:
+def _parts_of(image: Any, count: int) -> Iterator[Any]:
+    """The image in parts of `count` rows."""
+    mode, width, height = image.mode, image.width, image.height
+    for top in range(0, height, count):
+        if (image.mode, image.width, image.height) != (mode, width, height):
+            raise RuntimeError("the image changed while it was read")
+        yield image.crop((0, top, width, min(top + count, height)))
+
+
+def _stored_png(image: Any) -> tuple[None, tuple[int, ...], int, Pieces]:
+    """A PNG without compression."""
+    # Number of bits, colour type (PNG, third edition, 11.2.1), size of a row in bytes, further chunks, and Pillow's name of the samples.
+    bits, colour, row, chunks, raw = 8, 0, image.width, b"", image.mode
+    if image.mode == "P":
         colours, alphas = _palette(image)
-        head += _chunk(b"PLTE", colours) + _chunk(b"tRNS", alphas)
+        colour, chunks = 3, _chunk(b"PLTE", colours) + _chunk(b"tRNS", alphas)
+    elif image.mode in ("LA", "La"):
+        colour, row, raw = 4, 2 * image.width, "LA"
+    else:
+        if image.mode == "1":
+            bits, row = 1, (image.width + 7) // 8
+        elif image.mode != "L":
+            bits, row, raw = 16, 2 * image.width, "I;16B"
+        if "transparency" in image.info:
+            chunks = _chunk(b"tRNS", struct.pack(">H", image.info["transparency"]))
+    head = b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", struct.pack(">IIBBBBB", image.width, image.height, bits, colour, 0, 0, 0)) + chunks
     tail = _chunk(b"IEND", b"")
     # A part of the rows is a block of the format deflate (RFC 1951, 3.2.4), whose length has 16 bits, in a chunk of its own. Each row begins
     # with the number of its filter, and the chunk of a row that is longer than a block has several blocks.
-    step = max((_BLOCK - 1) // (row + 1), 1)
-    parts = [(top, min(top + step, image.height)) for top in range(0, image.height, step)]
-    blocks = [(end - top) * (row + 1) for top, end in parts]
-    size = len(head) + len(tail) + _CHUNK + 2 + _CHUNK + 4 + sum(_CHUNK + 5 * -(-length // _BLOCK) + length for length in blocks)
+    count = max((_BLOCK - 1) // (row + 1), 1)
+    height = image.height
+
+    def stored_bytes(rows: int) -> int:
+        length = rows * (row + 1)
+        return _CHUNK + 5 * -(-length // _BLOCK) + length if rows else 0
+
+    size = len(head) + len(tail) + _CHUNK + 2 + _CHUNK + 4 + height // count * stored_bytes(count) + stored_bytes(height % count)
 
     def pieces() -> Iterator[bytes]:
         # The header of zlib (RFC 1950): deflate with a window of 32 KiB, without compression.
         yield head + _chunk(b"IDAT", b"\x78\x01")
-        checksum = 1
-        for top, end in parts:
-            rows = image.crop((0, top, image.width, end)).tobytes()
+        checksum, remaining = 1, height
+        for part in _parts_of(image, count):
+            rows = (part.convert("LA") if part.mode == "La" else part).tobytes("raw", raw)
             filtered = b"".join(b"\0" + rows[at : at + row] for at in range(0, len(rows), row))
             checksum = zlib.adler32(filtered, checksum)
-            starts = range(0, len(filtered), _BLOCK)
-            lengths = [min(_BLOCK, len(filtered) - start) for start in starts]
-            last = end == image.height
-            yield _chunk(
-                b"IDAT",
-                b"".join(
-                    struct.pack("<BHH", last and start == starts[-1], length, 0xFFFF - length) + filtered[start : start + length]
-                    for start, length in zip(starts, lengths)
-                ),
-            )
+            remaining -= count
+            blocks = [filtered[start : start + _BLOCK] for start in range(0, len(filtered), _BLOCK)]
+            lasts = [remaining <= 0 and block is blocks[-1] for block in blocks]
+            heads = [struct.pack("<BHH", last, len(block), 0xFFFF - len(block)) for last, block in zip(lasts, blocks)]
+            yield _chunk(b"IDAT", b"".join(head + block for head, block in zip(heads, blocks)))
         yield _chunk(b"IDAT", struct.pack(">I", checksum)) + tail
 
-    return None, (image.height, image.width), size, pieces
+    return None, (height, image.width), size, pieces
 
 
 #: Size of the length, name and checksum of a chunk of a PNG, in bytes.
@@ -155,15 +177,14 @@ def _chunk(name: bytes, content: bytes) -> bytes:
 
 def _palette(image: Any) -> tuple[bytes, bytes]:
     """Colours and alphas of all 256 indices."""
-    palette = bytes(image.getpalette("RGBA"))
-    alphas = bytearray(palette[3::4].ljust(256, b"\xff"))
-    transparent = image.info.get("transparency")
-    if isinstance(transparent, int):
-        alphas[transparent] = 0
-    elif transparent is not None:
-        alphas[: len(transparent)] = transparent
-    colours = b"".join(palette[at : at + 3] for at in range(0, len(palette), 4))
-    return colours.ljust(3 * 256, b"\0"), bytes(alphas[:256])
+    every = image.crop((0, 0, 16, 16))
+    every.frombytes(bytes(range(256)))
+    if "transparency" in image.info:
+        every.info["transparency"] = image.info["transparency"]
+        if hasattr(every.info["transparency"], "__index__"):
+            every.info["transparency"] = int(every.info["transparency"])
+    colours = every.convert("RGBA").tobytes()
+    return b"".join(colours[at : at + 3] for at in range(0, len(colours), 4)), colours[3::4]
 
 
 def plain(value: Any) -> Any:

@@ -273,7 +273,7 @@ def test_an_image_with_alpha_in_a_field():
     assert batch["image"].shape == (4, 4, 12, 20)
 
 
-@pytest.mark.parametrize("mode", ["L", "LA", "La", "PA", "RGB", "RGBA", "RGBa", "CMYK", "YCbCr", "HSV", "I", "F", "I;16", "I;16B"])
+@pytest.mark.parametrize("mode", ["L", "PA", "RGB", "RGBA", "RGBa", "CMYK", "YCbCr", "HSV", "I", "F", "I;16", "I;16B"])
 def test_the_parts_of_a_large_image_of_pillow_are_its_pixels(mode):
     numbers = numpy.random.default_rng(1).integers(0, 256, (211, 307, 3), dtype=numpy.uint8)
     match mode:
@@ -283,23 +283,21 @@ def test_the_parts_of_a_large_image_of_pillow_are_its_pixels(mode):
             image = Image.frombytes(mode, (307, 211), (numbers[..., 0].astype(">u2") * 200).astype(">u2").tobytes())
         case "PA":
             image = Image.fromarray(numbers).convert("P").convert("PA")
-        case "La" | "RGBa":
-            alpha = Image.fromarray(numbers[..., 0])
+        case "RGBa":
             image = Image.fromarray(numbers)
-            image.putalpha(alpha)
-            image = image.convert("LA").convert("La") if mode == "La" else image.convert("RGBa")
+            image.putalpha(Image.fromarray(numbers[..., 0]))
+            image = image.convert("RGBa")
         case _:
             image = Image.fromarray(numbers).convert(mode)
     images = [image]
-    if mode in ("L", "RGB"):
+    if mode == "RGB":
         images.append(image.copy())
         images[1].info["transparency"] = image.getpixel((3, 4))
     for image in images:
         assert image.mode == mode
         has_alpha = "A" in image.getbands() or "a" in image.getbands() or "transparency" in image.info
-        is_kept = mode in ("RGBA", "I;16", "I;16B", "I", "F") or (mode in ("L", "RGB") and not has_alpha)
-        plain = image.convert("LA") if mode == "La" else image
-        expected = numpy.asarray(image if is_kept else plain.convert("RGBA" if has_alpha else "RGB"))
+        is_kept = mode in ("RGBA", "I;16", "I;16B", "I", "F", "L") or (mode == "RGB" and not has_alpha)
+        expected = numpy.asarray(image if is_kept else image.convert("RGBA" if has_alpha else "RGB"))
         dtype, shape, size, parts = stored(image)
         parts = list(parts())
         assert max(map(len, parts)) <= 1 << 16 and (len(parts) > 1) == (size > 1 << 16)
@@ -341,7 +339,7 @@ def test_images_of_pillow_are_converted_by_their_mode(mode):
 
 
 def indexed(width, height):
-    """Images of Pillow of this size in the modes P and 1, with all kinds of palettes."""
+    """Images of Pillow of this size in the modes P, 1, L and LA, with all kinds of palettes."""
     random = numpy.random.default_rng(width)
     numbers = random.integers(0, 256, (height, width), dtype=numpy.uint8)
 
@@ -353,40 +351,115 @@ def indexed(width, height):
     yield palette(256)
     yield palette(256, "RGBA")
     yield palette(10)
+    yield palette(256, "CMYK")
     yield Image.frombytes("P", (width, height), numbers.tobytes())
     for transparency in [3, bytes(range(100)), bytes(range(256))]:
         image = palette(256)
         image.info["transparency"] = transparency
         yield image
     yield Image.fromarray(numbers > 99)
+    image = Image.fromarray(numbers > 99)
+    image.info["transparency"] = 0
+    yield image
+    image = Image.fromarray(numbers)
+    image.info["transparency"] = int(numbers[0, 0])
+    yield image
+    image = Image.fromarray(numbers)
+    image.putalpha(Image.fromarray(numbers[::-1, ::-1]))
+    yield image
+    yield image.convert("La")
 
 
 @pytest.mark.parametrize(("width", "height"), [(1, 1), (8, 3), (9, 5), (307, 211), (1, 70000), (65534, 2), (65535, 2), (65536, 2), (131075, 2)])
 def test_images_with_a_palette_become_pngs(width, height):
     for image in indexed(width, height):
-        assert image.mode in ("P", "1")
+        assert image.mode in ("P", "1", "L", "LA", "La")
         dtype, shape, size, parts = stored(image)
         parts = list(parts())
         file = b"".join(parts)
         assert (dtype, shape, size) == (None, (height, width), len(file))
-        assert max(map(len, parts)) <= (1 << 16) + width + 2000
+        assert max(map(len, parts)) <= (1 << 16) + 2 * width + 2000
         read = Image.open(io.BytesIO(file))
-        assert numpy.array_equal(numpy.asarray(read), numpy.asarray(image))
-        assert numpy.array_equal(numpy.asarray(read.convert("RGBA")), numpy.asarray(image.convert("RGBA")))
+        expected = image.convert("LA") if image.mode == "La" else image
+        assert numpy.array_equal(numpy.asarray(read), numpy.asarray(expected))
+        assert numpy.array_equal(numpy.asarray(read.convert("RGBA")), numpy.asarray(expected.convert("RGBA")))
 
 
 def test_a_palette_is_colours_in_an_image_and_indices_in_a_mask():
     pictures = list(indexed(31, 17))
-    items = [{"image": image, "field": image} for image in pictures]
+    # A transparent gray is still gray in a mask, and alpha is no number.
+    items = [{"image": image, "field": image, "gray": image if image.mode in "PL1" else image.convert("LA").convert("L")} for image in pictures]
     moves = ops.CenterCrop(width=31, height=17)
-    columns = {"mask": fw.mask("field"), "again": fw.image("field", moves, dtype="u8"), "alpha": fw.image("field", moves, pixels="u8x4", dtype="u8")}
+    columns = {"mask": fw.mask("gray"), "again": fw.image("field", moves, dtype="u8"), "alpha": fw.image("field", moves, pixels="u8x4", dtype="u8")}
     settings = {"framework": "numpy", "device": "cpu", "epochs": 1, "dtype": "u8", "layout": "nhwc", "batch_size": len(items)}
     (batch,) = fw.Loader(fw.samples(items), moves, columns=columns, **settings)
-    for image, found, again, alpha, mask in zip(pictures, batch["image"], batch["again"], batch["alpha"], batch["mask"]):
-        assert numpy.array_equal(found, numpy.asarray(image.convert("RGB")))
+    for image, item, found, again, alpha, mask in zip(pictures, items, batch["image"], batch["again"], batch["alpha"], batch["mask"]):
+        expected = image.convert("LA") if image.mode == "La" else image
+        assert numpy.array_equal(found, numpy.asarray(expected.convert("RGBA").convert("RGB")))
         assert numpy.array_equal(again, found)
-        assert numpy.array_equal(alpha, numpy.asarray(image.convert("RGBA")))
-        assert numpy.array_equal(mask, numpy.asarray(image))
-    (batch,) = fw.Loader(fw.samples([image for image in pictures if image.mode == "P"]), moves, decode=fw.Decode(pixels="indices"), columns={}, **{**settings, "batch_size": 7})
-    for image, found in zip(pictures, batch["image"]):
-        assert numpy.array_equal(found[..., 0], numpy.asarray(image))
+        assert numpy.array_equal(alpha, numpy.asarray(expected.convert("RGBA")))
+        assert numpy.array_equal(mask, numpy.asarray(item["gray"]))
+    settings["batch_size"] = 1
+    for image in pictures:
+        if image.mode in ("P", "L"):
+            ((found, _),) = fw.Loader(fw.samples([image]), moves, decode=fw.Decode(pixels="indices"), **settings)
+            assert numpy.array_equal(found[0, ..., 0], numpy.asarray(image))
+        if image.mode in ("L", "LA"):
+            ((found, _),) = fw.Loader(fw.samples([image]), moves, decode=fw.Decode(pixels="f32"), **{**settings, "dtype": "f32"})
+            assert numpy.array_equal(found[0, ..., 0], numpy.asarray(image.convert("LA"))[..., 0])
+
+
+def test_an_image_without_pixels_is_an_error():
+    for mode in ["P", "1", "L", "RGB"]:
+        with pytest.raises(fw.errors.SampleError, match="array has the shape|0 pixels"):
+            images(fw.samples([Image.new(mode, (0, 5))] * 4), ops.Resize(width=2, height=2), "u8x3")
+
+
+def test_workers_do_not_load_the_same_image_at_the_same_time(tmp_path):
+    """Pillow's images of files are not loaded until they are used, and loading is not thread-safe."""
+    numbers = numpy.random.default_rng(0).integers(0, 9, (400, 500)).astype("u1")
+    Image.fromarray(numbers).convert("P").save(tmp_path / "mask.png")
+    for _ in range(10):
+        shared = Image.open(tmp_path / "mask.png")
+        items = [{"image": numpy.zeros((400, 500, 3), "u1"), "mask": shared}] * 16
+        for _ in fw.Loader(fw.samples(items), ops.Resize(width=8, height=8), batch_size=8, num_workers=8, epochs=1, device="cpu", columns={"mask": fw.mask()}):
+            pass
+
+
+def test_gray_of_16_bits_with_a_transparent_colour_has_alpha():
+    numbers = (numpy.arange(99, dtype="u2") * 600).reshape(9, 11)
+    image = Image.fromarray(numbers)
+    image.info["transparency"] = 3000
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    moves = ops.CenterCrop(width=11, height=9)
+    for item in [image, Image.open(io.BytesIO(file.getvalue())), file.getvalue()]:
+        found = images(fw.samples([item] * 4), moves, "u16x4", dtype="f32")[0]
+        assert numpy.array_equal(found[0], numbers) and numpy.array_equal(found[3], numpy.where(numbers == 3000, 0, 65535))
+
+
+def test_transparency_that_pillow_refuses_is_an_error():
+    image = Image.new("P", (4, 3))
+    # `quantize` keeps the transparent colour of an image in RGB.
+    for transparency in [(10, 20, 30), "3", bytes(300)]:
+        image.info["transparency"] = transparency
+        with pytest.raises(Exception, match="."):
+            image.convert("RGBA")
+        with pytest.raises(fw.errors.SampleError):
+            images(fw.samples([image] * 4), ops.Resize(width=2, height=2), "u8x4")
+    image.info["transparency"] = numpy.int64(0)
+    assert not images(fw.samples([image] * 4), ops.Resize(width=2, height=2), "u8x4")[0][3].any()
+
+
+def test_an_image_that_gets_smaller_while_it_is_read_is_an_error():
+    class Shrinking(Image.Image):
+        def crop(self, box=None):
+            part = super().crop(box)
+            self._size = (self.width, self.height - 1)
+            return part
+
+    for mode in ["P", "L", "RGB"]:
+        image = Image.new(mode, (500, 2000))
+        image.__class__ = Shrinking
+        with pytest.raises(fw.errors.SampleError, match="changed while it was read"):
+            images(fw.samples([image] * 4), ops.Resize(width=2, height=2), "u8x3")
