@@ -20,6 +20,9 @@ _SIDE = 80
 #: Maximum number of error messages on the sheet, and maximum length of a label in characters.
 _MESSAGES = 8
 _LABEL = 20
+#: Colours of the indices 1 to 10, 11 to 20, and so on. 0 is black, and 255, which often has no class, is gray.
+_PALETTE = ((48, 176, 255), (255, 80, 72), (80, 220, 100), (214, 110, 255), (255, 146, 30), (20, 224, 208), (255, 120, 180), (176, 226, 40), (120, 130, 255), (255, 214, 10))
+_COLOURS = ((0, 0, 0), *(_PALETTE[index % 10] for index in range(254)), (128, 128, 128))
 #: Maximum number of boxes drawn on an image.
 _BOXES = 50
 
@@ -105,21 +108,26 @@ def _levels(image: ndarray[Any, Any], layout: str, ends: Sequence[Sequence[float
 
     image = image if layout == "nhwc" else image.transpose(1, 2, 0)
     image = image[..., :3]  # Alpha is not shown.
+    first = image
     height, width, channels = image.shape
     block = -(-max(height, width) // _SIDE)
     if block > 1:
         # Average blocks of pixels. Leave out incomplete blocks at the edges, unless the image is smaller than a block.
         tall, wide = min(block, height), min(block, width)
+        first = image[: height // tall * tall : tall, : width // wide * wide : wide]
         image = image[: height // tall * tall, : width // wide * wide]
         image = image.reshape(height // tall, tall, width // wide, wide, channels).mean(axis=(1, 3))
+    if ends is not None and numpy.isinf(ends[0][0]):
+        return numpy.asarray(_COLOURS, numpy.uint8)[first[..., 0].astype(numpy.uint8)]
     if ends is not None:
         low, high = numpy.asarray(ends[:channels], numpy.float32).T
         if numpy.isnan(low).any():
             # Float images: scale to the minimum and maximum of this image.
             finite = image[numpy.isfinite(image)]
             low, high = numpy.full(channels, finite.min(initial=numpy.inf)), numpy.full(channels, finite.max(initial=-numpy.inf))
-        # If all bytes map to the same value in a channel, `high` equals `low`. Avoid the division by 0.
-        image = (image - low) / numpy.where(high == low, 1, high - low) * 255
+        # If all bytes map to the same value in a channel, `high` equals `low`. Avoid the division by 0. Values near the ends of f32 overflow.
+        with numpy.errstate(all="ignore"):
+            image = (image - low) / numpy.where(high == low, 1, high - low) * 255
     levels: ndarray[Any, Any] = numpy.nan_to_num(image).clip(0, 255).round().astype(numpy.uint8)
     return levels if channels == 3 else levels.repeat(3, axis=2)
 

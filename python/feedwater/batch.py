@@ -35,7 +35,8 @@ class Meaning(NamedTuple):
 
     #: Names of the classes in the order of their labels.
     classes: Sequence[str] = ()
-    #: Tensor values of the bytes 0 and 255 for each channel, by column. Values of columns that are not listed are 0 to 255.
+    #: Tensor values of the bytes 0 and 255 for each channel, by column. Values of columns that are not listed are 0 to 255, and columns with
+    #: infinite ones have indices.
     ends: Mapping[str, Sequence[Sequence[float]]] = MappingProxyType({})
     #: Names of the transforms that run in Python after the chain and may move the images.
     moved_by: Sequence[str] = ()

@@ -207,7 +207,7 @@ pub fn exported_columns(batch: &feedwater::Batch) -> Vec<Export> {
 }
 
 /// Tensor values that are shown black and white for each channel, by the name of the column: of
-/// images and views with floats.
+/// images and views with floats. Infinite for indices.
 pub fn normalization(plan: &Plan) -> HashMap<String, [[f32; 2]; 3]> {
     let views = plan.views.iter().map(|view| (view.name.as_str(), &view.plan));
     let chains = views.chain([(IMAGE, plan)]);

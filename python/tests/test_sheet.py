@@ -114,3 +114,13 @@ def test_large_images_are_shrunk_by_means(tmp_path):
     write_image(tmp_path / "set" / "a" / "0.ppm", pixels[:2])
     (shown,) = pictures(first(tmp_path / "set", [fw.ops.Crop(width=250, height=2)], batch_size=1)._repr_html_())
     assert shown.shape == (1, 62, 3)
+
+
+def test_indices_have_a_colour_each():
+    numbers = numpy.array([[0, 1, 2, 255]] * 3, "u1")
+    loader = fw.Loader(
+        fw.samples([numbers]), [fw.ops.CenterCrop(width=4, height=3)], decode=fw.Decode(pixels="indices"), dtype="u8", batch_size=1, framework="batch", device="cpu"
+    )
+    (picture,) = pictures(next(iter(loader))._repr_html_())
+    row = picture[0].tolist()
+    assert row[0] == [0, 0, 0] and row[3] == [128, 128, 128] and row[1] != row[2] and max(row[1]) > 200 and max(row[2]) > 200

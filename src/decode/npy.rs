@@ -57,12 +57,17 @@ fn decode<const N: usize>(
         return Err(size_changed(header.size, layout.size));
     }
     if !layout.has_bytes() {
-        let is_short = matches!((layout.item.kind, layout.item.bytes), (b'u', 2));
+        let floats = if N == 4 { "f32x4" } else { "f32 or f32x3" };
+        let formats = match (layout.item.kind, layout.item.bytes) {
+            (b'u', 2) if N == 4 => format!("u16x4 or {floats}"),
+            (b'u', 2) => format!("u16, u16x3, {floats}"),
+            _ => floats.into(),
+        };
         return Err(unsupported(format!(
-            "the array has elements of the type {}, but the pixels have 8 bits; set pixels to {} \
-             (decode.pixels, or pixels of the view), or convert the array with astype(np.uint8)",
-            layout.item.words(),
-            if is_short { "u16, u16x3, f32 or f32x3" } else { "f32 or f32x3" }
+            "the array has elements of the type {}, but the pixels have 8 bits; set pixels to \
+             {formats} (decode.pixels, or pixels of the view), or convert the array with \
+             astype(np.uint8)",
+            layout.item.words()
         )));
     }
     let samples = &bytes[layout.start..];

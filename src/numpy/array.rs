@@ -237,7 +237,17 @@ impl<'a> Literal<'a> {
             return Err(ArrayError::new(place as u64, problem));
         }
         let descr = self.string()?;
-        Item::parse(descr).ok_or_else(|| self.wrong(place, "an unknown type"))
+        Item::parse(descr).ok_or_else(|| match descr {
+            [b'<' | b'>' | b'|' | b'=', b'M' | b'm' | b'O' | b'S' | b'U' | b'V' | b'c', ..] => {
+                let name = String::from_utf8_lossy(descr);
+                let problem = format!(
+                    "the elements have the type {name}, but must be booleans, integers or floats; \
+                     convert the array with astype before np.save"
+                );
+                ArrayError::new(place as u64, problem)
+            }
+            _ => self.wrong(place, "an unknown type"),
+        })
     }
 
     fn boolean(&mut self) -> Result<bool, ArrayError> {

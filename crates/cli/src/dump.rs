@@ -163,6 +163,9 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
             "all samples failed, so there is no sample to write: {why}"
         )));
     }
+    if let Some(failures) = loader.failures() {
+        super::tell(format!("warning: {failures}"));
+    }
     let npy = npy.map(NpyWriter::finish).transpose().map_err(images_failed)?;
     entries.end().map_err(|error| samples_failed(error.into()))?;
     file.flush().map_err(samples_failed)?;

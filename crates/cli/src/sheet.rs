@@ -52,6 +52,8 @@ pub struct Sheet<'a> {
     /// Numbers of a mask for each pixel, if there are masks.
     masks: Option<Vec<u8>>,
     normalize: Option<Ends>,
+    /// Whether pixels are indices, which have a colour each.
+    indices: bool,
     captions: Vec<Caption>,
     columns: usize,
 }
@@ -68,8 +70,8 @@ impl<'a> Sheet<'a> {
         let count = batch.len().min(MAX_IMAGES);
         let captions = (0..count).map(|place| Caption::new(loader, batch, place)).collect();
         let data = on_host(batch.images())?;
-        Ok(Self::of(batch.shape(), data, normalization(plan), captions)
-            .with_masks(masks::masks(plan, batch, None)?))
+        let masks = masks::masks(plan, batch, None)?;
+        Ok(Self { masks, ..Self::of(batch.shape(), data, normalization(plan), captions) })
     }
 
     /// Creates a sheet of the first outputs of a view.
@@ -87,11 +89,8 @@ impl<'a> Sheet<'a> {
         });
         let captions = captions.collect();
         let data = batch.column(&view.name).map_or(Ok(Cow::Borrowed(&[][..])), on_host)?;
-        Ok(Self::of(shape, data, normalization(&view.plan), captions).with_masks(masks::masks(
-            plan,
-            batch,
-            Some(number),
-        )?))
+        let masks = masks::masks(plan, batch, Some(number))?;
+        Ok(Self { masks, ..Self::of(shape, data, normalization(&view.plan), captions) })
     }
 
     fn of(
@@ -101,15 +100,11 @@ impl<'a> Sheet<'a> {
         captions: Vec<Caption>,
     ) -> Self {
         let values = data.chunks_exact(shape.dtype.bytes()).map(|it| element(shape.dtype, it, 0));
-        let normalize = normalize.map(|ends| ends::with_range(ends, values));
+        let indices = normalize.is_some_and(|ends| ends[0][0].is_infinite());
+        let normalize = normalize.filter(|_| !indices).map(|ends| ends::with_range(ends, values));
         let count = captions.len();
         let columns = (1..=count).find(|columns| columns * columns >= count).unwrap_or(1);
-        Self { shape, data, masks: None, normalize, captions, columns }
-    }
-
-    /// Draws masks over the images: a colour for each pixel, or 0.
-    fn with_masks(self, masks: Option<Vec<u8>>) -> Self {
-        Self { masks, ..self }
+        Self { shape, data, masks: None, normalize, indices, captions, columns }
     }
 
     /// Writes the sheet as a PNG. The caller commits the returned file.
@@ -187,6 +182,9 @@ impl<'a> Sheet<'a> {
             for (x, pixel) in pixels.chunks_exact_mut(CHANNELS).enumerate() {
                 for (channel, level) in pixel.iter_mut().enumerate() {
                     *level = self.level(data, (x, inside), channel);
+                }
+                if self.indices {
+                    pixel.copy_from_slice(&object::of_index(pixel[0]));
                 }
                 if let Some(masks) = &self.masks {
                     let number = masks[(place * height + inside) * width + x];

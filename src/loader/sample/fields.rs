@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::cache::Caches;
 use crate::error::{DataError, Reason, reserve};
+use crate::field::numpy::Numbers;
 use crate::field::{
     CellFormat, DefaultValue, FieldPath, FieldValue, Pick, SampleContext, TooLong, Written,
 };
@@ -461,6 +462,8 @@ impl FieldColumn {
                 text
             }
             FieldValue::Text(text) => text.as_bytes(),
+            // An array of NumPy without objects has no type that tells what it would have.
+            FieldValue::Array(npy) if Numbers::parse(npy)?.shape.contains(&0) => b"[]",
             _ => {
                 let problem = "is not JSON; the field must have a list with the outline of each \
                                object, as COCO writes them";

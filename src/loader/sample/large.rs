@@ -59,9 +59,8 @@ impl LargeImages {
         (!self.planned && most > 0).then(|| {
             format!(
                 "a sample took up to {} more memory than the plan predicts: the sample has \
-                 changed since the plan was made, the image in one of its fields is larger than \
-                 the plan assumes, or largest_output of one of your operators returns too small a \
-                 size; build the loader again, or correct largest_output",
+                 changed since the plan was made, or largest_output of one of your operators \
+                 returns too small a size; build the loader again, or correct largest_output",
                 footprint::bytes(most)
             )
         })

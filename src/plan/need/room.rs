@@ -108,6 +108,8 @@ impl Plan {
         // For some random numbers, an operator without a computable bound may need more memory than
         // the share. So memory for large samples is kept.
         let known = known && facts.scanned.iter().all(|it| self.is_bounded(&it.header));
+        // Images in fields are not scanned.
+        let known = known && self.views.iter().all(|view| view.field.is_none());
         SampleRoom { share, large: if known { 0 } else { large }, unplanned: 0 }
     }
 

@@ -251,7 +251,8 @@ impl<'de> Visitor<'de> for Counts<'_, '_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut lengths: A) -> Result<u64, A::Error> {
         let (mut at, mut is_inside) = (0, false);
-        let whole = |_| A::Error::custom("counts must be a list of whole numbers from 0");
+        let whole =
+            |_| A::Error::custom("counts must be a list of whole numbers from 0 to 2^64 - 1");
         while let Some(length) = lengths.next_element().map_err(whole)? {
             at = self.0.run(at, length, is_inside).map_err(A::Error::custom)?;
             is_inside = !is_inside;

@@ -16,11 +16,12 @@ pub type Ends = [[f32; 2]; CHANNELS];
 
 /// Returns the tensor values that stand for the smallest and the largest number of a decoded image:
 /// 0 and 255, or 0 and 65535. `None` if the chain does not normalize bytes, so tensor values are 0
-/// to 255. NaN if the decoded numbers have no known range. Indices have none, because palettes
-/// rarely have 256 colours in use.
+/// to 255. NaN if the decoded numbers have no known range. One channel of 16 bits has none, because
+/// depth maps use a small part of it. Infinite for indices, which are shown as colours.
 pub fn normalization(plan: &Plan) -> Option<Ends> {
     match plan.settings.decode.pixels {
-        PixelFormat::Indices => Some([[f32::NAN; 2]; CHANNELS]),
+        PixelFormat::Indices => Some([[f32::INFINITY; 2]; CHANNELS]),
+        PixelFormat::U16 => Some([[f32::NAN; 2]; CHANNELS]),
         format if !format.is_floats() => of_bytes(plan),
         format if format.is_as_stored() => Some([[f32::NAN; 2]; CHANNELS]),
         format => Some(of_floats(plan, format)),

@@ -91,10 +91,32 @@ pub fn shortened(text: &str, most: usize) -> String {
     begin.chain("..".chars()).chain(text.chars().skip(count - (kept - front))).take(most).collect()
 }
 
-/// Removes accents, which the font lacks, and writes a space for line ends and other white space.
+/// Letters and signs that are drawn as others, because the font lacks them.
+const ALIKE: &[(&str, &str)] = &[
+    ("ßẞ", "ss"),
+    ("łŁ", "l"),
+    ("ı", "i"),
+    ("øØ", "o"),
+    ("đðĐÐ", "d"),
+    ("œŒ", "oe"),
+    ("æÆ", "ae"),
+    ("þÞ", "th"),
+    ("‐‑‒–—−", "-"),
+    ("‘’‚′", "'"),
+    ("“”„″«»", "\""),
+];
+
+/// Removes accents and replaces letters that the font lacks, and writes a space for line ends and
+/// other white space.
 fn drawable(text: &str) -> String {
-    let letters: String = text.nfkd().filter(|it| !is_combining_mark(*it)).collect();
-    letters.split_whitespace().collect::<Vec<_>>().join(" ")
+    let mut drawn = String::new();
+    for letter in text.nfkd().filter(|it| !is_combining_mark(*it)) {
+        match ALIKE.iter().find(|(letters, _)| letters.contains(letter)) {
+            Some((_, alike)) => drawn += alike,
+            None => drawn.push(letter),
+        }
+    }
+    drawn.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -105,6 +127,7 @@ mod tests {
     fn accents_and_line_ends_are_not_drawn() {
         assert_eq!(shortened("Café\u{301} à\tla\n\nﬁn\r\n", 99), "Cafe a la fin");
         assert_eq!(shortened("é\n", 1), "e");
+        assert_eq!(shortened("Größe “naïve” – żółć", 99), "Grosse \"naive\" - zolc");
     }
 
     #[test]

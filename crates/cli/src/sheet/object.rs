@@ -29,9 +29,17 @@ pub(super) fn tint(pixel: &mut [u8], number: u8) {
     if number == 0 || number == 255 {
         return;
     }
-    let colour = CATEGORIES[usize::from(number) % CATEGORIES.len()];
-    for (level, of) in pixel.iter_mut().zip(colour) {
+    for (level, of) in pixel.iter_mut().zip(of_index(number)) {
         *level = ((u16::from(*level) + u16::from(of)) / 2) as u8;
+    }
+}
+
+/// Colour of an index of a palette: black for 0, gray for 255.
+pub(super) fn of_index(number: u8) -> Rgb {
+    match number {
+        0 => [0; 3],
+        255 => [128; 3],
+        _ => CATEGORIES[usize::from(number) % CATEGORIES.len()],
     }
 }
 

@@ -140,3 +140,23 @@ fn captions_of_large_images_are_larger() {
     let title = GAP + 8 + 10;
     assert_eq!(extent(&sheet, TITLE), Some([GAP, GAP + 9, title, title + 13]));
 }
+
+#[test]
+fn indices_have_a_colour_each() {
+    let shape = TensorShape {
+        batch: 1,
+        width: 4,
+        height: 1,
+        dtype: DType::U8,
+        layout: Layout::Nchw,
+        channels: 1,
+    };
+    let ends = Some([[f32::INFINITY; 2]; CHANNELS]);
+    let sheet = Sheet::of(shape, vec![0, 1, 2, 255].into(), ends, vec![caption("", "")]);
+    let mut rgb = vec![0; CHANNELS * sheet.size().0];
+    sheet.draw_row(GAP, &mut rgb);
+    let pixels = &rgb.as_chunks::<CHANNELS>().0[GAP..GAP + 4];
+    assert_eq!(pixels, [0, 1, 2, 255].map(object::of_index));
+    assert_eq!((pixels[0], pixels[3]), ([0; 3], [128; 3]));
+    assert_ne!(pixels[1], pixels[2]);
+}
