@@ -344,6 +344,32 @@ pub fn larger_images_in_fields_take_from_the_pool() {
     }
 }
 
+/// The plan inspects no images in fields, which may be larger than those of the samples.
+pub fn images_in_fields_that_are_always_larger_are_predicted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("train.tar");
+    let mut archive = Archive::create(&path);
+    for number in 0..24_u64 {
+        archive.add(format!("{number:02}.jpg"), &jpeg(number, 64, 48));
+        archive.add(format!("{number:02}.cls"), b"0");
+        archive.add(format!("{number:02}.f.jpg"), &jpeg(number, 900, 700));
+    }
+    archive.finish();
+    let chain = || Chain::new().then(op::Elastic::default()).then(Resize::to(32, 32));
+    let loader = || {
+        let source = WebDataset::open(std::slice::from_ref(&path), &Default::default());
+        let chain = chain().view(View::new("f", chain()).field("f.jpg"));
+        let builder = Loader::builder(source.unwrap(), chain);
+        let builder = builder.batch_size(4).num_workers(2).prefetch(1);
+        let device = feedwater::loader::DeviceChoice::Cpu;
+        builder.device(device).configure(|it| it.limits.large_image_memory = 16 << 20)
+    };
+    let seen = run(loader, 2);
+    assert!(seen.problem.is_none(), "{:?}", seen.problem);
+    assert_eq!(seen.errors.values().sum::<u64>(), 0, "{:?}", seen.errors);
+    seen.check("images in fields that are always larger");
+}
+
 /// Lists of integers need eight times their size in the file, and lists of texts six times theirs
 /// as JSON. Values with more than `limits.max_field_bytes` fail.
 pub fn features_of_any_length_stay_within_the_footprint() {

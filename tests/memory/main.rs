@@ -94,6 +94,7 @@ fn main() -> ExitCode {
         fields::arrays_of_archives_stay_within_the_footprint,
         fields::images_in_fields_stay_within_the_footprint,
         fields::larger_images_in_fields_take_from_the_pool,
+        fields::images_in_fields_that_are_always_larger_are_predicted,
         fields::features_of_any_length_stay_within_the_footprint,
         schemas::random_schemas_stay_within_the_footprint,
         large_images::a_header_of_34_bytes_does_not_allocate_a_gibibyte,
