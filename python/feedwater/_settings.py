@@ -301,7 +301,8 @@ def samples(items: Items, labels: Sequence[int] | None = None, *, classes: Seque
 
     Like any other source, the returned source can be the input of ``select``, :func:`concat` and :func:`mixture`, also more than once.
 
-    An item is an image, a tuple of an image and a label, or a tuple of an image, a label and fields. The image is the bytes of an image
+    An item is an image, a tuple of an image and a label, a tuple of an image, a label and fields, or a dictionary with the keys ``image`` and
+    ``label``, whose other keys are fields for columns. The image is the bytes of an image
     file, its path, an image of Pillow, or an array of numbers of NumPy or PyTorch with the shape ``[height, width]``, ``[height, width, channels]``
     or ``[channels, height, width]``. Arrays of bytes are images of 8 bits, and the others need ``fw.Decode(pixels=…)``. The label is a whole number, or ``None`` for none. The fields are any object, which :attr:`Batch.fields` returns.
 
