@@ -12,7 +12,7 @@ import os
 import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, SupportsIndex, TypeVar
 
 from ._checks import check_pixels, dtype_name, operators_of
 from ._names import nearest, suggesting
