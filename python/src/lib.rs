@@ -8,6 +8,7 @@
 mod arrays;
 mod background;
 mod batch;
+mod batch_fields;
 mod capsule;
 mod columns;
 mod encoded;
@@ -46,6 +47,8 @@ fn set_checking_program(program: Vec<OsString>) {
 mod _feedwater {
     #[pymodule_export]
     use super::batch::Batch;
+    #[pymodule_export]
+    use super::batch_fields::BatchFields;
     #[pymodule_export]
     use super::loader::{Epoch, Loader, finish};
     #[pymodule_export]

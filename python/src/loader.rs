@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 
 use crate::background::{self, LOOK};
 use crate::batch::Batch;
+use crate::batch_fields::BatchFields;
 use crate::columns::{column_sizes, normalization};
 use crate::error::{raised, raised_of_item};
 use crate::source::Sequence;
@@ -212,44 +213,24 @@ impl Loader {
         }
     }
 
-    /// Returns the fields of a batch's samples, with Python's `None` for a sample without fields.
-    /// Unless `stay` is true, removes the fields from memory. Returns `None` if the source contains
-    /// no sequence.
+    /// Sets whether the fields of items that are read stay in memory until a batch takes them.
+    fn keep_fields(&self, keep: bool) {
+        self.sequences.iter().for_each(|it| it.keep_fields(keep));
+    }
+
+    /// Returns the fields of a batch's samples. Unless `stay` is true, removes them from the memory
+    /// of the sequences. Returns `None` if the source contains no sequence.
     #[pyo3(signature = (batch, stay=false))]
-    fn fields(
-        &self,
-        py: Python<'_>,
-        batch: &Batch,
-        stay: bool,
-    ) -> PyResult<Option<Vec<Py<PyAny>>>> {
+    fn fields(&self, py: Python<'_>, batch: &Batch, stay: bool) -> PyResult<Option<BatchFields>> {
         if self.sequences.is_empty() {
             return Ok(None);
         }
         let loader = self.open(py)?;
-        let sequence_of = |index| sequence_of(&self.sequences, loader.source(), index);
-        let mut found: HashMap<(usize, u64), Py<PyAny>> = HashMap::new();
-        let mut of = |index: u64| {
-            let Some((number, place)) = sequence_of(index) else { return Ok(py.None()) };
-            if let Some(fields) = found.get(&(number, place)) {
-                return Ok(fields.clone_ref(py));
-            }
-            let fields = match self.sequences[number].fields(py, place, stay) {
-                // The item could not be read. The batch already reports this error.
-                Err(_) if batch.has_failed(index) => py.None(),
-                fields => fields?,
-            };
-            found.insert((number, place), fields.clone_ref(py));
-            Ok(fields)
+        let found = |index| {
+            let (number, place) = sequence_of(&self.sequences, loader.source(), index)?;
+            Some((self.sequences[number].clone(), place))
         };
-        let fields = batch.indices().into_iter().map(&mut of).collect::<PyResult<_>>()?;
-        if stay {
-            return Ok(Some(fields));
-        }
-        // Drop the fields of replaced samples, which are in no batch.
-        for (number, place) in batch.failed().filter_map(sequence_of) {
-            self.sequences[number].forget(place);
-        }
-        Ok(Some(fields))
+        Ok(Some(BatchFields::new(py, batch, found, stay)))
     }
 
     /// The device on which batches are made, and why it was chosen.

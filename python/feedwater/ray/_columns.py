@@ -71,6 +71,11 @@ class Fields:
         return cls(found, is_whole=types is None)
 
     @property
+    def are_read(self) -> bool:
+        """Whether fields become columns, or are compared with the columns."""
+        return self._is_whole or bool(self._types)
+
+    @property
     def names(self) -> Sequence[str]:
         """Names of the columns."""
         return list(self._types)
@@ -195,9 +200,8 @@ def table(batch: Batch, loader: _feedwater.Loader, part: Part, size: int, fields
         # A column of the loader has an entry for each object, also for hidden ones, so the others need it too.
         hidden = any(name in _OBJECTS for name in batch.columns)
         columns |= _object_columns(batch, masks, hidden)
-    values = loader.fields(batch._inner)
-    if values is not None:
-        columns |= fields.columns(values, batch.indices)
+    if fields.are_read and (values := loader.fields(batch._inner)) is not None:
+        columns |= fields.columns(values.list(), batch.indices)
     # A column of the loader replaces that of annotated objects with the same name.
     columns |= _loader_columns(batch)
     return pyarrow.table(columns)

@@ -174,6 +174,7 @@ class _Blocks:
             begin = json.dumps({**self._job.state, "epoch": part.epoch, "position": part.begin})
             inner = pipeline.build(epochs=1, state=begin, positions=(part.begin, part.end))
             try:
+                inner.keep_fields(self._job.fields.are_read)
                 epoch = inner.epoch()
                 while (made := _next(epoch)) is not None:
                     yield table(Batch(made), inner, part, self._job.batch, self._job.fields, self._job.masks)
