@@ -8,7 +8,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyList;
 
 use crate::batch::Batch;
-use crate::source::Sequence;
+use crate::source::{Sequence, sequence_of};
 
 /// Python's class of the fields of a batch's samples. It calls `__getitem__` only on request, for
 /// samples whose fields were not kept, such as those from a cache.
@@ -32,30 +32,27 @@ struct Item {
 
 impl BatchFields {
     /// Takes the fields of a batch's samples from the memory of their sequences, where they remain
-    /// with `stay`. `found` returns the sequence of a sample and its index in it.
-    pub fn new(
-        py: Python<'_>,
-        batch: &Batch,
-        found: impl Fn(u64) -> Option<(Arc<Sequence>, u64)>,
-        stay: bool,
-    ) -> Self {
+    /// with `stay`.
+    pub fn new(py: Python<'_>, batch: &Batch, sequences: &[Arc<Sequence>], stay: bool) -> Self {
+        let found = |index| sequence_of(sequences, batch.source(), index);
         let mut items = Vec::new();
         let mut numbers = HashMap::new();
         let mut number_of = |index: u64| {
             let (sequence, place) = found(index)?;
+            let sequence = &sequences[sequence];
             let number = *numbers.entry(index).or_insert(items.len());
             if number == items.len() {
                 let kept = sequence.fields(py, place, stay);
                 let has_failed = batch.has_failed(index);
-                items.push(Item { sequence, place, kept, has_failed });
+                items.push(Item { sequence: sequence.clone(), place, kept, has_failed });
             }
             Some(number)
         };
         let samples = batch.indices().into_iter().map(&mut number_of).collect();
         if !stay {
             // Drop the fields of replaced samples, which are in no batch.
-            for (sequence, place) in batch.failed().filter_map(&found) {
-                sequence.forget(place);
+            for (sequence, place) in batch.failed().filter_map(found) {
+                sequences[sequence].forget(place);
             }
         }
         Self { samples, items, list: PyOnceLock::new() }

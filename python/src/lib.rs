@@ -12,6 +12,7 @@ mod batch_fields;
 mod capsule;
 mod columns;
 mod encoded;
+mod epoch;
 mod error;
 mod fields;
 mod label;
@@ -19,6 +20,7 @@ mod loader;
 mod objects;
 mod pack;
 mod pipeline;
+mod running;
 mod source;
 mod text;
 mod thread_state;
@@ -50,7 +52,9 @@ mod _feedwater {
     #[pymodule_export]
     use super::batch_fields::BatchFields;
     #[pymodule_export]
-    use super::loader::{Epoch, Loader, finish};
+    use super::epoch::Epoch;
+    #[pymodule_export]
+    use super::loader::{Loader, finish};
     #[pymodule_export]
     use super::objects::Objects;
     #[pymodule_export]

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use feedwater::Source;
 use feedwater::error::{DataError, Error, Reason, Result};
@@ -447,6 +447,18 @@ impl Hints for Sequence {
     fn knows_labels(&self) -> bool {
         self.labels_are_given
     }
+}
+
+/// Finds the sequence that a sample belongs to. Returns the sequence's number and the sample's
+/// index in it.
+pub fn sequence_of(
+    sequences: &[Arc<Sequence>],
+    source: &dyn Source,
+    index: u64,
+) -> Option<(usize, u64)> {
+    let (part, place) = source.part(index);
+    let is_it = |it: &Arc<Sequence>| std::ptr::addr_eq(Arc::as_ptr(it), part);
+    sequences.iter().position(is_it).map(|number| (number, place))
 }
 
 /// Checks that the labels of all items fit into memory.

@@ -150,7 +150,7 @@ def test_an_item_that_is_gone_raises_when_its_fields_are_read():
             return super().__getitem__(index)
 
     items = Gone(4)
-    loader = fw.Loader(fw.samples(items), SAME, batch_size=4, framework="batch", epochs=2, cache={"encoded": "1 MiB"})
+    loader = fw.Loader(fw.samples(items), SAME, batch_size=4, framework="batch", num_workers=1, epochs=2, cache={"encoded": "1 MiB"})
     assert len(list(loader)) == 1
     items.is_gone = True
     batch = next(iter(loader))
