@@ -110,7 +110,7 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
             extra = inner.columns
         if masks and not has_objects:
             raise TypeError("masks=True needs annotated objects, which the source does not have; remove masks")
-        columns = Fields.of(sequences, fields, has_objects)
+        columns = Fields.of(sequences, fields, has_objects, bool(extra))
         check_columns([name for name, _ in extra], columns)
         if num_gpus > 0:
             # Ray makes only the task's own GPUs visible to it, so the first of them is number 0.
@@ -258,7 +258,8 @@ def read(
     * ``fields``: names and types of the fields that become columns, such as ``{"caption": str, "score": float}``. Types
       are ``int``, ``float``, ``bool``, ``str``, ``bytes``, or a type of Arrow. Default: all fields of the first item of
       each sequence, with the types of their values. Arrays of NumPy with one or two axes become lists, such as
-      ``list<fixed_size_list<float>[4]>`` for boxes. The chain does not transform them.
+      ``list<fixed_size_list<float>[4]>`` for boxes. The chain does not transform them. With ``columns``, fields of other
+      types, such as lists, are left out.
     * ``masks``: whether the data set has a column with the masks of annotated objects.
     * ``override_num_blocks``: number of tasks. Default: Ray chooses it from the estimated size of the data set.
     * ``ray_remote_args``: other options of the tasks, such as ``resources``.
