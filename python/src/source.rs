@@ -435,8 +435,7 @@ impl Fields for Sequence {
                     error.reworded(problem)
                 };
                 let value = value.map_err(unfit)?;
-                value.check(name, limit)?;
-                value.put(py, buffer, unfit, &mut |value| put(number, value))?;
+                value.put(py, (name, limit), buffer, unfit, &mut |value| put(number, value))?;
             }
             Ok(())
         })
