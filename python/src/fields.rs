@@ -25,15 +25,15 @@ pub enum Value {
     Bytes(PyBackedBytes),
     /// Path of a file, which has the bytes.
     File(PathBuf),
-    /// JSON of a list or a dictionary.
+    /// JSON of a list, a dictionary or an array of texts.
     Json(PyBackedStr),
     Array(Array),
 }
 
 impl Value {
-    /// Converts a Python object: a number, a text, bytes, a dictionary of Hugging Face with bytes or
-    /// a path, a list or a dictionary that JSON can represent, or an array of NumPy or of a library
-    /// whose arrays NumPy accepts.
+    /// Converts a Python object: a number, a text, bytes, a dictionary of Hugging Face with bytes
+    /// or a path, a list or a dictionary that JSON can represent, an array of texts, or an array of
+    /// numbers of NumPy or of a library whose arrays NumPy accepts.
     pub fn of(value: &Bound<'_, PyAny>) -> PyResult<Self> {
         if value.is_none() {
             return Ok(Value::Missing);
@@ -56,10 +56,10 @@ impl Value {
         let is_json = value.is_instance_of::<PyList>()
             || value.is_instance_of::<PyTuple>()
             || value.is_instance_of::<PyDict>();
-        if is_json {
+        let items = value.py().import("feedwater._items")?;
+        if is_json || items.call_method1("has_texts", (value,))?.extract()? {
             let settings = PyDict::new(value.py());
             settings.set_item("allow_nan", false)?;
-            let items = value.py().import("feedwater._items")?;
             settings.set_item("default", items.getattr("plain")?)?;
             let json = value.py().import("json")?;
             let text = json.getattr("dumps")?.call((value,), Some(&settings)).map_err(|error| {
@@ -88,8 +88,8 @@ impl Value {
         }
     }
 
-    /// Converts a dictionary with the keys `bytes` and `path` and no others, as rows of Hugging Face
-    /// have for `Image(decode=False)`. If it has both, the path is only the name of the bytes.
+    /// Converts a dictionary with the keys `bytes` and `path` and no others, as rows of Hugging
+    /// Face have for `Image(decode=False)`. If it has both, the path is only the name of the bytes.
     fn of_hugging_face(value: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
         let Ok(value) = value.cast::<PyDict>() else { return Ok(None) };
         let (Some(bytes), Some(path), 2) =
