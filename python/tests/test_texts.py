@@ -96,10 +96,10 @@ def test_texts_that_do_not_fit_are_errors_or_counted(folder):
 def test_wrong_settings_are_errors_that_name_the_key(folder):
     source = fw.samples(items_with_captions(folder))
     for column, words in (
-        (fw.texts(max_texts=0), r"max_texts: must be at least 1"),
+        (fw.texts(max_texts=0), r"max_texts: is 0, but must be at least 1"),
         (fw.texts(max_texts=-1), r"max_texts: must be an integer from 1 up"),
         (fw.texts(max_len=-1), r"max_len: must be an integer from 1 up"),
-        (fw.texts(max_len=1 << 40), r"max_len: makes a column of more than"),
+        (fw.texts(max_len=1 << 40), r"max_len: makes a column of 1099511627904 bytes per sample; the maximum is 268435456"),
         (fw.texts(max_texts="x"), r"max_texts: must be an integer from 1 up"),
         (fw.texts(default=[1]), r"default: .*takes a list of texts"),
         (fw.text(pick="last"), r"pick: unknown variant last|pick: .*first.*random"),
