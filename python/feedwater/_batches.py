@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 class Batches(Iterator[Batch]):
     """The batches of an epoch. The epoch begins with the first ``next``. Threads may share the iterator."""
 
-    def __init__(self, loader: Loops, place: str) -> None:
+    def __init__(self, loader: Loops, place: str, has_fields: bool = True) -> None:
         self._loader = loader
+        #: Whether :attr:`Batch.fields` of the batches can be read.
+        self.has_fields = has_fields
         #: File and line where the loop over the loader begins, for error messages.
         self.place = place
         #: The iterator of a later loop, which ended this iterator; ``None`` if it was not ended.
@@ -34,7 +36,7 @@ class Batches(Iterator[Batch]):
         if running is None:
             raise StopIteration
         try:
-            batch = self._loader._awaited(*running)
+            batch = self._loader._awaited(*running, self.has_fields)
         except BaseException:
             self._running = None
             raise

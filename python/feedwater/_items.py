@@ -194,3 +194,10 @@ def plain(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"a value of the type {type(value).__name__} is neither a number, a text, bytes, an array, nor a list or dictionary of such values")
+
+
+def has_texts(value: Any) -> bool:
+    """Whether a value is an array of NumPy whose elements are all texts. As JSON, it is a list of these texts."""
+    kind = getattr(getattr(value, "dtype", None), "kind", None)
+    # Arrays of the kinds "O" and "T" (`StringDType`) may have elements that are no texts.
+    return kind == "U" or (kind in ("O", "T") and hasattr(value, "flat") and all(isinstance(element, str) for element in value.flat))

@@ -38,7 +38,8 @@ class Loops(Resumable):
         # Neither `batches()` nor `map` keeps a reference to a returned batch, so its memory is free as soon as the loop drops it.
         if self._framework == "batch":
             return self.batches()
-        return map(self.record if self._has_records else self.pair, self.batches())
+        batches = Batches(self, caller(), has_fields=False)
+        return map(self.record if self._has_records else self.pair, batches)
 
     def pair(self, batch: Batch) -> tuple[Any, Any]:
         """Converts a batch of this loader to the pair of images and targets that a loop with its ``framework`` returns."""
@@ -82,9 +83,9 @@ class Loops(Resumable):
             self._warn(inner)
         if known[1] is None:
             raise StoppedError("there is no next batch, because the last epoch has ended")
-        batch = Batch(known[1], self._meaning, inner.fields(known[1], stay=True))
         if self._framework == "batch":
-            return batch
+            return Batch(known[1], self._meaning, inner.fields(known[1], stay=True))
+        batch = Batch(known[1], self._meaning)
         return self.record(batch) if self._has_records else self.pair(batch)
 
     def _epoch(self, batches: Batches) -> tuple[_feedwater.Loader, _feedwater.Epoch]:
@@ -98,11 +99,12 @@ class Loops(Resumable):
             if former is not None:
                 former.ended_by = batches
             self._current = weakref.ref(batches)
+            self._inner.keep_fields(batches.has_fields)
             epoch = self._inner.epoch()
             self._next = epoch.number + 1
             return self._inner, epoch
 
-    def _awaited(self, inner: _feedwater.Loader, epoch: _feedwater.Epoch) -> Batch | None:
+    def _awaited(self, inner: _feedwater.Loader, epoch: _feedwater.Epoch, has_fields: bool) -> Batch | None:
         """Waits for the next batch, and logs warnings meanwhile. Returns ``None`` at the end of the epoch."""
         try:
             while not (known := epoch.next_within(_WARN_EVERY))[0]:
@@ -120,4 +122,4 @@ class Loops(Resumable):
             self._failed_since = self._failed_since or time.monotonic()
         if self._failed_since and time.monotonic() - self._failed_since > _TELL_FAILURES_AFTER:
             self._warn(inner, epoch_ends=True)
-        return Batch(batch, self._meaning, inner.fields(batch))
+        return Batch(batch, self._meaning, inner.fields(batch) if has_fields else None)

@@ -131,7 +131,8 @@ class Running:
         return {outcome: count for outcome, count in counts.items() if count}
 
     def close(self) -> None:
-        """Ends the loader and its threads. Tensors of its batches stay valid."""
+        """Ends the loader and its threads. Tensors of its batches stay valid. Afterwards :attr:`stats`, :attr:`metrics`, :meth:`report`,
+        :attr:`warnings`, :meth:`state_dict`, :attr:`classes`, :attr:`shard`, :attr:`samples` and :meth:`plan` return the values at closing."""
         self._shut(wait=True)
 
     def _shut(self, wait: bool) -> None:

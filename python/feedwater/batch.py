@@ -51,7 +51,7 @@ class Batch:
     arrays are gone. Threads may share a batch.
     """
 
-    def __init__(self, inner: _feedwater.Batch, meaning: Meaning | None = None, fields: list[Any] | None = None) -> None:
+    def __init__(self, inner: _feedwater.Batch, meaning: Meaning | None = None, fields: _feedwater.BatchFields | None = None) -> None:
         self._inner = inner
         self._meaning = meaning or Meaning()
         self._fields = fields
@@ -134,8 +134,9 @@ class Batch:
     def fields(self) -> list[Any] | None:
         """Fields of each sample, from items of :func:`feedwater.samples` that consist of image, label and fields. ``None``
         for a sample without fields. The whole list is ``None`` if the loader's source contains no
-        :func:`feedwater.samples`."""
-        return self._fields
+        :func:`feedwater.samples`. Calls ``__getitem__`` for a sample whose fields are not in memory,
+        such as one from a cache, and raises what it raises."""
+        return None if self._fields is None else self._fields.list()
 
     def objects(self, *, visible: float = 0, crowd: bool = True) -> list[Objects]:
         """Annotated objects of each sample, with boxes, categories and masks in pixels of its

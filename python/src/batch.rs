@@ -74,6 +74,11 @@ impl Batch {
         }
     }
 
+    /// The source of the samples.
+    pub fn source(&self) -> &dyn Source {
+        &*self.source
+    }
+
     /// Indices of the samples that failed.
     pub fn failed(&self) -> impl Iterator<Item = u64> {
         self.errors.iter().map(|(index, _)| *index)

@@ -8,9 +8,11 @@
 mod arrays;
 mod background;
 mod batch;
+mod batch_fields;
 mod capsule;
 mod columns;
 mod encoded;
+mod epoch;
 mod error;
 mod fields;
 mod label;
@@ -18,6 +20,7 @@ mod loader;
 mod objects;
 mod pack;
 mod pipeline;
+mod running;
 mod source;
 mod text;
 mod thread_state;
@@ -47,7 +50,11 @@ mod _feedwater {
     #[pymodule_export]
     use super::batch::Batch;
     #[pymodule_export]
-    use super::loader::{Epoch, Loader, finish};
+    use super::batch_fields::BatchFields;
+    #[pymodule_export]
+    use super::epoch::Epoch;
+    #[pymodule_export]
+    use super::loader::{Loader, finish};
     #[pymodule_export]
     use super::objects::Objects;
     #[pymodule_export]

@@ -2,37 +2,29 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::ptr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::Poll;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, Weak};
 
+use feedwater::explain::{Options, explain};
 use feedwater::footprint::Memory;
-use feedwater::loader::SharedEpoch;
-use pyo3::exceptions::{PyIndexError, PyRuntimeError};
+use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 
 use crate::background::{self, LOOK};
 use crate::batch::Batch;
+use crate::batch_fields::BatchFields;
 use crate::columns::{column_sizes, normalization};
-use crate::error::{raised, raised_of_item};
+use crate::epoch::{Epoch, waited};
+use crate::error::raised;
+use crate::running::{Last, Slot, check_thread, closed, dropped, locked};
 use crate::source::Sequence;
 use crate::text::{json, location};
 use crate::thread_state;
-
-/// Maximum timeout of a wait, in seconds: one day.
-const MOST_SECONDS: f64 = 86_400.0;
-/// Pause of a thread between two waits. Mutexes are not fair: without a pause, other waiting
-/// threads get the lock late. With five waiting threads, the thread with a signal noticed it after
-/// 0.4 to 0.6 s without the pause, and after at most 0.2 s with it.
-const TURN: Duration = Duration::from_millis(1);
 
 /// Running loaders. [`finish`] closes them before the interpreter ends, because those of their
 /// threads that read a Python sequence need the interpreter.
 static RUNNING: Mutex<Vec<Weak<Slot>>> = Mutex::new(Vec::new());
 
-/// Python's class of a loader. The loader is gone after `close`.
+/// Python's class of a loader. After `close`, its last values remain.
 #[pyclass(frozen)]
 pub struct Loader {
     slot: Arc<Slot>,
@@ -40,23 +32,9 @@ pub struct Loader {
     sequences: Vec<Arc<Sequence>>,
 }
 
-/// A running loader, or `None` after it was closed. No code calls Python or waits while it holds
-/// this lock, so the lock may be taken with the interpreter attached.
-type Slot = Mutex<Option<Running>>;
-
-/// A loader and its epochs. Each epoch is also an owner of the loader.
-struct Running {
-    loader: Arc<feedwater::Loader>,
-    epochs: Vec<Weak<Shared>>,
-}
-
-/// An epoch, or `None` after its loader was closed. A thread holds the lock while it waits for a
-/// batch, so the lock is only taken with the interpreter detached.
-type Shared = Mutex<Option<SharedEpoch>>;
-
 impl Loader {
     pub fn new(loader: Arc<feedwater::Loader>, sequences: Vec<Arc<Sequence>>) -> Self {
-        let slot = Arc::new(Mutex::new(Some(Running { loader, epochs: Vec::new() })));
+        let slot = Arc::new(Slot::new(loader));
         let mut running = locked(&RUNNING);
         running.retain(|slot| slot.strong_count() > 0);
         running.push(Arc::downgrade(&slot));
@@ -70,22 +48,31 @@ impl Loader {
     }
 
     fn open(&self, py: Python<'_>) -> PyResult<Arc<feedwater::Loader>> {
-        let loader = locked(&self.slot).as_ref().map(|running| running.loader.clone());
+        let running = locked(&self.slot.running);
+        let loader = running.as_ref().filter(|it| !it.is_closing).map(|it| it.loader.clone());
+        drop(running);
         loader.ok_or_else(|| raised(py, &feedwater::Error::Stopped))
     }
-}
 
-/// Stops a loader and removes it from its slot. Returns a function that waits for the loader's
-/// threads.
-fn closed(slot: &Slot) -> Option<impl FnOnce() + Send + 'static> {
-    let Running { loader, epochs } = locked(slot).take()?;
-    loader.stop_handle().stop();
-    Some(move || {
-        for epoch in epochs.iter().filter_map(Weak::upgrade) {
-            drop(locked(&epoch).take());
+    /// Returns a value of the running loader, or of its last values after it was closed.
+    fn value<T: Send>(
+        &self,
+        py: Python<'_>,
+        of_running: impl FnOnce(&feedwater::Loader) -> T + Send,
+        of_last: impl FnOnce(&Last) -> T + Send,
+    ) -> PyResult<T> {
+        let running = locked(&self.slot.running).as_ref().map(|running| running.loader.clone());
+        let Some(loader) = running else {
+            let last = py.detach(|| self.slot.last.get().map(of_last));
+            return last.ok_or_else(|| raised(py, &feedwater::Error::Stopped));
+        };
+        let value = py.detach(|| of_running(&loader));
+        // This is the last reference to the loader if it was closed meanwhile.
+        if let Some(loader) = Arc::into_inner(loader) {
+            dropped(py, &self.sequences, loader);
         }
-        drop(loader);
-    })
+        Ok(value)
+    }
 }
 
 /// Closes all loaders, and waits for all background work.
@@ -118,8 +105,8 @@ impl Loader {
         let shared = Arc::new(Mutex::new(Some(epoch)));
         let sequences = self.sequences.clone();
         let begun = Epoch { number, shared, loader: owner, sequences };
-        let mut slot = locked(&self.slot);
-        if let Some(running) = &mut *slot {
+        let mut slot = locked(&self.slot.running);
+        if let Some(running) = slot.as_mut().filter(|running| !running.is_closing) {
             running.epochs.retain(|epoch| epoch.strong_count() > 0);
             running.epochs.push(Arc::downgrade(&begun.shared));
             return Ok(begun);
@@ -138,41 +125,40 @@ impl Loader {
 
     /// Number of batches on this shard in a whole epoch.
     #[getter]
-    fn batches_per_epoch(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(self.open(py)?.batches_per_epoch())
+    fn batches_per_epoch(&self) -> u64 {
+        self.slot.facts.batches_per_epoch
     }
 
     /// Shape of a full batch, and the type of its elements.
     #[getter]
-    fn shape(&self, py: Python<'_>) -> PyResult<(Vec<usize>, &'static str)> {
-        let shape = self.open(py)?.plan().shape;
-        Ok((shape.dims().to_vec(), shape.dtype.name()))
+    fn shape(&self) -> (Vec<usize>, &'static str) {
+        let shape = self.slot.facts.plan.shape;
+        (shape.dims().to_vec(), shape.dtype.name())
     }
 
     /// What happens to samples that do not fill the last batch, as JSON.
     #[getter]
-    fn last(&self, py: Python<'_>) -> PyResult<String> {
-        json(&self.open(py)?.plan().settings.loader.last_batch)
+    fn last(&self) -> PyResult<String> {
+        json(&self.slot.facts.plan.settings.loader.last_batch)
     }
 
     /// Predicted bytes of host memory.
     #[getter]
-    fn memory(&self, py: Python<'_>) -> PyResult<u64> {
-        let loader = self.open(py)?;
-        let bytes = |memory| loader.footprint().total_bytes(memory);
-        Ok(bytes(Memory::Host) + bytes(Memory::Pinned))
+    fn memory(&self) -> u64 {
+        let bytes = |memory| self.slot.facts.plan.footprint.total_bytes(memory);
+        bytes(Memory::Host) + bytes(Memory::Pinned)
     }
 
     /// Number of samples in the source.
     #[getter]
-    fn samples(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(self.open(py)?.source().len())
+    fn samples(&self) -> u64 {
+        self.slot.facts.samples
     }
 
     /// Names of the classes in the order of their labels.
     #[getter]
-    fn classes(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        Ok(self.open(py)?.source().classes().to_vec())
+    fn classes(&self) -> Vec<String> {
+        self.slot.facts.classes.clone()
     }
 
     /// Raises an error if `__getitem__` of a sequence of this loader is the caller. The loader's
@@ -183,20 +169,20 @@ impl Loader {
 
     /// Columns besides images, labels and soft targets: name, and maximum bytes of a sample.
     #[getter]
-    fn columns(&self, py: Python<'_>) -> PyResult<Vec<(String, usize)>> {
-        Ok(column_sizes(self.open(py)?.plan()))
+    fn columns(&self) -> Vec<(String, usize)> {
+        column_sizes(&self.slot.facts.plan)
     }
 
     /// Whether batches have images besides the views.
     #[getter]
-    fn has_images(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(self.open(py)?.plan().has_images())
+    fn has_images(&self) -> bool {
+        self.slot.facts.plan.has_images()
     }
 
     /// Whether the source has annotated objects.
     #[getter]
-    fn has_objects(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(self.open(py)?.source().annotations().is_some())
+    fn has_objects(&self) -> bool {
+        self.slot.facts.has_objects
     }
 
     /// Path of a sample, or another name for it.
@@ -212,104 +198,74 @@ impl Loader {
         }
     }
 
-    /// Returns the fields of a batch's samples, with Python's `None` for a sample without fields.
-    /// Unless `stay` is true, removes the fields from memory. Returns `None` if the source contains
-    /// no sequence.
+    /// Sets whether the fields of items that are read stay in memory until a batch takes them.
+    fn keep_fields(&self, keep: bool) {
+        self.sequences.iter().for_each(|it| it.keep_fields(keep));
+    }
+
+    /// Returns the fields of a batch's samples. Unless `stay` is true, removes them from the memory
+    /// of the sequences. Returns `None` if the source contains no sequence.
     #[pyo3(signature = (batch, stay=false))]
-    fn fields(
-        &self,
-        py: Python<'_>,
-        batch: &Batch,
-        stay: bool,
-    ) -> PyResult<Option<Vec<Py<PyAny>>>> {
-        if self.sequences.is_empty() {
-            return Ok(None);
-        }
-        let loader = self.open(py)?;
-        let sequence_of = |index| sequence_of(&self.sequences, loader.source(), index);
-        let mut found: HashMap<(usize, u64), Py<PyAny>> = HashMap::new();
-        let mut of = |index: u64| {
-            let Some((number, place)) = sequence_of(index) else { return Ok(py.None()) };
-            if let Some(fields) = found.get(&(number, place)) {
-                return Ok(fields.clone_ref(py));
-            }
-            let fields = match self.sequences[number].fields(py, place, stay) {
-                // The item could not be read. The batch already reports this error.
-                Err(_) if batch.has_failed(index) => py.None(),
-                fields => fields?,
-            };
-            found.insert((number, place), fields.clone_ref(py));
-            Ok(fields)
-        };
-        let fields = batch.indices().into_iter().map(&mut of).collect::<PyResult<_>>()?;
-        if stay {
-            return Ok(Some(fields));
-        }
-        // Drop the fields of replaced samples, which are in no batch.
-        for (number, place) in batch.failed().filter_map(sequence_of) {
-            self.sequences[number].forget(place);
-        }
-        Ok(Some(fields))
+    fn fields(&self, py: Python<'_>, batch: &Batch, stay: bool) -> Option<BatchFields> {
+        let has_sequences = !self.sequences.is_empty();
+        has_sequences.then(|| BatchFields::new(py, batch, &self.sequences, stay))
     }
 
     /// The device on which batches are made, and why it was chosen.
     #[getter]
-    fn device(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(self.open(py)?.device().to_string())
+    fn device(&self) -> String {
+        self.slot.facts.device.clone()
     }
 
     /// Rank and world size.
     #[getter]
-    fn shard(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
-        let shard = self.open(py)?.plan().shard;
-        Ok((shard.rank, shard.world))
+    fn shard(&self) -> (u64, u64) {
+        let shard = self.slot.facts.plan.shard;
+        (shard.rank, shard.world)
     }
 
     /// Tensor values of the bytes 0 and 255 for each channel, by the name of the column.
     #[getter]
-    fn normalization(&self, py: Python<'_>) -> PyResult<HashMap<String, [[f32; 2]; 3]>> {
-        Ok(normalization(self.open(py)?.plan()))
+    fn normalization(&self) -> HashMap<String, [[f32; 2]; 3]> {
+        normalization(&self.slot.facts.plan)
     }
 
     /// The position as JSON.
     fn state(&self, py: Python<'_>) -> PyResult<String> {
-        json(&self.open(py)?.state())
+        self.value(py, |loader| json(&loader.state()), |last| json(&last.state))?
     }
 
     /// Counts and times since the loader was built, as JSON.
     fn stats(&self, py: Python<'_>) -> PyResult<String> {
-        let loader = self.open(py)?;
-        json(&py.detach(|| loader.stats()))
+        self.value(py, |loader| json(&loader.stats()), |last| json(&last.stats))?
     }
 
     /// The counts in Prometheus's text format.
     fn metrics(&self, py: Python<'_>) -> PyResult<String> {
-        let loader = self.open(py)?;
-        Ok(py.detach(|| loader.metrics()))
+        self.value(py, feedwater::Loader::metrics, |last| last.metrics.clone())
     }
 
     /// The report on the bottleneck, as text, JSON and HTML.
     fn report(&self, py: Python<'_>) -> PyResult<(String, String, String)> {
-        let loader = self.open(py)?;
-        let report = py.detach(|| loader.report()).map_err(|error| raised(py, &error))?;
+        let of_last = |last: &Last| Ok(explain(&last.profile, &Options::default())?);
+        let report = self.value(py, feedwater::Loader::report, of_last)?;
+        let report = report.map_err(|error| raised(py, &error))?;
         Ok((report.to_string(), json(&report)?, report.to_html()))
     }
 
     /// The plan and the footprint as text.
-    fn plan(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(self.open(py)?.plan().to_string())
+    fn plan(&self) -> String {
+        self.slot.facts.plan.to_string()
     }
 
     /// Warnings for the user, except the warning about failed samples.
     fn notices(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        let loader = self.open(py)?;
-        Ok(py.detach(|| loader.notices()))
+        self.value(py, feedwater::Loader::notices, |last| last.notices.clone())
     }
 
     /// The warning about failed samples, with their number so far.
     fn failures(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        let loader = self.open(py)?;
-        Ok(py.detach(|| loader.failures()))
+        self.value(py, feedwater::Loader::failures, |last| last.failures.clone())
     }
 
     /// Waits at most `seconds` for the next batch, without advancing the position. Returns whether
@@ -347,154 +303,8 @@ impl Loader {
 /// another thread wait.
 impl Drop for Loader {
     fn drop(&mut self) {
-        let Some(running) = locked(&self.slot).take() else { return };
+        let Some(running) = locked(&self.slot.running).take() else { return };
         running.loader.stop_handle().stop();
         Python::attach(|py| dropped(py, &self.sequences, running));
     }
-}
-
-/// Drops a value that may be the last owner of a loader. Dropping a loader waits for the loader's
-/// threads. If the current thread is one of these, another thread drops the value.
-fn dropped(py: Python<'_>, sequences: &[Arc<Sequence>], owner: impl Send + 'static) {
-    match check_thread(sequences) {
-        Ok(()) => py.detach(|| drop(owner)),
-        // If no thread can be started, the owner is dropped on this thread. This function cannot
-        // report the error.
-        Err(_) => drop(background::leave(py, move || drop(owner))),
-    }
-}
-
-/// Fails if this thread is in `__getitem__` of one of these sequences. The loader's threads wait
-/// for that item, so a wait for them would never end.
-fn check_thread(sequences: &[Arc<Sequence>]) -> PyResult<()> {
-    match sequences.iter().any(|it| it.is_asked_here()) {
-        true => Err(PyRuntimeError::new_err(
-            "__getitem__ of fw.samples uses the loader that asks for the item, which would wait for itself; use another loader there",
-        )),
-        false => Ok(()),
-    }
-}
-
-/// The batches of one epoch. Several threads may call `next_within` at the same time.
-#[pyclass(frozen)]
-pub struct Epoch {
-    number: u32,
-    shared: Arc<Shared>,
-    /// Loader, which is used to find the sample of an error.
-    loader: Weak<feedwater::Loader>,
-    sequences: Vec<Arc<Sequence>>,
-}
-
-#[pymethods]
-impl Epoch {
-    /// Number of the epoch, from 0.
-    #[getter]
-    fn number(&self) -> u32 {
-        self.number
-    }
-
-    /// Number of remaining batches. The number stays above 0 if another epoch ended this one early.
-    #[getter]
-    fn remaining(&self, py: Python<'_>) -> u64 {
-        py.detach(|| locked(&self.shared).as_ref().map_or(0, SharedEpoch::remaining))
-    }
-
-    /// Waits at most `seconds` for the next batch. Returns whether the wait has ended, and the
-    /// batch, or `None` at the end. Signals, such as that of Ctrl-C, are handled meanwhile.
-    fn next_within(&self, py: Python<'_>, seconds: f64) -> PyResult<(bool, Option<Batch>)> {
-        check_thread(&self.sequences)?;
-        waited(py, seconds, &self.sequences, &self.loader, || match locked(&self.shared).as_mut() {
-            Some(epoch) => epoch.next_within(LOOK),
-            None => Poll::Ready(Some(Err(feedwater::Error::Stopped))),
-        })
-    }
-}
-
-/// Waits for a batch and checks for signals meanwhile.
-fn waited(
-    py: Python<'_>,
-    seconds: f64,
-    sequences: &[Arc<Sequence>],
-    loader: &Weak<feedwater::Loader>,
-    next: impl Fn() -> Poll<Option<feedwater::Result<feedwater::Batch>>> + Sync,
-) -> PyResult<(bool, Option<Batch>)> {
-    let deadline = Instant::now() + Duration::from_secs_f64(seconds.clamp(0.0, MOST_SECONDS));
-    loop {
-        let next = py.detach(|| {
-            let next = next();
-            if next.is_pending() {
-                // Give other waiting threads a turn, in which they check for signals.
-                thread::sleep(TURN);
-            }
-            next
-        });
-        match next {
-            Poll::Ready(None) => return Ok((true, None)),
-            Poll::Ready(Some(Ok(batch))) => return Ok((true, Some(Batch::new(batch)))),
-            Poll::Ready(Some(Err(error))) => {
-                return Err(with_cause(py, &error, sequences, loader));
-            }
-            Poll::Pending => py.check_signals()?,
-        }
-        if Instant::now() >= deadline {
-            return Ok((false, None));
-        }
-    }
-}
-
-/// Returns the exception for an error. If an item of a sequence failed, the item's exception is the
-/// cause.
-fn with_cause(
-    py: Python<'_>,
-    error: &feedwater::Error,
-    sequences: &[Arc<Sequence>],
-    loader: &Weak<feedwater::Loader>,
-) -> PyErr {
-    let (feedwater::Error::Sample(sample), Some(loader)) = (error, loader.upgrade()) else {
-        return raised(py, error);
-    };
-    let found = sequence_of(sequences, loader.source(), sample.index);
-    // This may be the last reference to the loader. Dropping the loader waits for its threads, so
-    // detach from the interpreter.
-    py.detach(move || drop(loader));
-    let Some((number, place)) = found else { return raised(py, error) };
-    let raised = raised_of_item(py, error);
-    if let Some(cause) = sequences[number].exception(place) {
-        raised.set_cause(py, Some(cause));
-    }
-    raised
-}
-
-/// Finds the sequence that a sample belongs to. Returns the sequence's number and the sample's
-/// index in it.
-fn sequence_of(
-    sequences: &[Arc<Sequence>],
-    source: &dyn feedwater::Source,
-    index: u64,
-) -> Option<(usize, u64)> {
-    let (part, place) = source.part(index);
-    let is_it = |it: &Arc<Sequence>| ptr::addr_eq(Arc::as_ptr(it), part);
-    sequences.iter().position(is_it).map(|number| (number, place))
-}
-
-/// Guard that ends an epoch when the guard is dropped, even if other threads still share the epoch.
-struct Ended(Arc<Shared>);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        drop(locked(&self.0).take());
-    }
-}
-
-/// Dropping an epoch may drop its loader, which waits for the loader's threads. `dropped` does
-/// not let these threads wait for the interpreter, or for this thread.
-impl Drop for Epoch {
-    fn drop(&mut self) {
-        let ended = Ended(self.shared.clone());
-        Python::attach(|py| dropped(py, &self.sequences, ended));
-    }
-}
-
-fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
-    value.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use feedwater::Source;
 use feedwater::error::{DataError, Error, Reason, Result};
@@ -49,9 +49,8 @@ pub struct Sequence {
     labels: Vec<AtomicI64>,
     labels_are_given: bool,
     classes: Vec<String>,
-    /// Fields of samples that were read but are not in a batch yet. `None` if batches do not need
-    /// fields.
-    fields: Option<Mutex<HashMap<u64, Py<PyAny>>>>,
+    /// Fields of samples that were read but are not in a batch yet. `None` if they are not kept.
+    fields: Mutex<Option<HashMap<u64, Py<PyAny>>>>,
     /// Whether some item that was read has fields.
     has_fields: AtomicBool,
     /// Exceptions that items raised. `None` if exceptions are not needed, because they do not end
@@ -74,7 +73,7 @@ pub type Given = (Py<PyAny>, Option<Vec<i64>>, Vec<String>);
 pub type Own = BTreeMap<String, Given>;
 
 impl Sequence {
-    /// Creates a source. `keeps_fields`: whether batches need [`fields`](Self::fields).
+    /// Creates a source. `keeps_fields`: as for [`keep_fields`](Self::keep_fields).
     /// `keeps_exceptions`: whether errors need [`exception`](Self::exception).
     pub fn new(
         py: Python<'_>,
@@ -109,7 +108,7 @@ impl Sequence {
             labels,
             labels_are_given,
             classes: classes.clone(),
-            fields: keeps_fields.then(Mutex::default),
+            fields: Mutex::new(keeps_fields.then(HashMap::new)),
             has_fields: AtomicBool::new(false),
             exceptions: keeps_exceptions.then(Mutex::default),
         })
@@ -132,33 +131,46 @@ impl Sequence {
         &self.name
     }
 
-    /// Returns the fields of an item that was read, or Python's `None` if it has no fields. Unless
-    /// `stay` is true, removes them from memory. If they were removed before, or if the sample was
-    /// taken from a cache, reads the item again.
-    pub fn fields(&self, py: Python<'_>, index: u64, stay: bool) -> PyResult<Py<PyAny>> {
+    /// Sets whether the fields of items that are read stay in memory until a batch takes them.
+    pub fn keep_fields(&self, keep: bool) {
+        let mut kept = self.kept();
+        let former = match keep == kept.is_some() {
+            true => None,
+            false => std::mem::replace(&mut *kept, keep.then(HashMap::new)),
+        };
+        // Drop the fields without the lock, because their destructors may run Python code.
+        drop((kept, former));
+    }
+
+    /// Returns the fields of an item that was read, and unless `stay` is true, removes them from
+    /// memory. Returns Python's `None` if no item has had fields. Returns no value if the fields
+    /// are not in memory.
+    pub fn fields(&self, py: Python<'_>, index: u64, stay: bool) -> Option<Py<PyAny>> {
         if !self.has_fields.load(Ordering::Relaxed) {
-            return Ok(py.None());
+            return Some(py.None());
         }
-        let kept = self.kept().and_then(|mut kept| match stay {
-            true => kept.get(&index).map(|fields| fields.clone_ref(py)),
-            false => kept.remove(&index),
-        });
-        match kept {
-            Some(fields) => Ok(fields),
-            None => Ok(self.item(py, index)?.fields),
+        let mut kept = self.kept();
+        match stay {
+            true => kept.as_ref()?.get(&index).map(|fields| fields.clone_ref(py)),
+            false => kept.as_mut()?.remove(&index),
         }
+    }
+
+    /// Reads an item again and returns its fields.
+    pub fn fields_again(&self, py: Python<'_>, index: u64) -> PyResult<Py<PyAny>> {
+        Ok(self.item(py, index)?.fields)
     }
 
     /// Drops the fields of all items. Fields that are needed later are read again.
     pub fn forget_all(&self) {
         // Drop the fields without the lock, because their destructors may run Python code.
-        let _fields = self.kept().map(|mut kept| std::mem::take(&mut *kept));
+        let _fields = self.kept().as_mut().map(std::mem::take);
     }
 
     /// Drops the fields of an item whose sample failed.
     pub fn forget(&self, index: u64) {
         // Drop the fields without the lock, because their destructors may run Python code.
-        let _fields = self.kept().and_then(|mut kept| kept.remove(&index));
+        let _fields = self.kept().as_mut().and_then(|kept| kept.remove(&index));
     }
 
     /// Calls `__getitem__` of the sequence.
@@ -268,14 +280,13 @@ impl Sequence {
         if self.has_fields.load(Ordering::Relaxed) && !is_opening() {
             let fields = item.fields.clone_ref(py);
             // Drop earlier fields without the lock, because destructors may run Python code.
-            let _former = self.kept().and_then(|mut kept| kept.insert(index, fields));
+            let _former = self.kept().as_mut().and_then(|kept| kept.insert(index, fields));
         }
         Ok((item, was_ahead))
     }
 
-    fn kept(&self) -> Option<MutexGuard<'_, HashMap<u64, Py<PyAny>>>> {
-        let fields = self.fields.as_ref()?;
-        Some(fields.lock().unwrap_or_else(PoisonError::into_inner))
+    fn kept(&self) -> MutexGuard<'_, Option<HashMap<u64, Py<PyAny>>>> {
+        self.fields.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -424,8 +435,7 @@ impl Fields for Sequence {
                     error.reworded(problem)
                 };
                 let value = value.map_err(unfit)?;
-                value.check(name, limit)?;
-                value.put(py, buffer, unfit, &mut |value| put(number, value))?;
+                value.put(py, (name, limit), buffer, unfit, &mut |value| put(number, value))?;
             }
             Ok(())
         })
@@ -436,6 +446,18 @@ impl Hints for Sequence {
     fn knows_labels(&self) -> bool {
         self.labels_are_given
     }
+}
+
+/// Finds the sequence that a sample belongs to. Returns the sequence's number and the sample's
+/// index in it.
+pub fn sequence_of(
+    sequences: &[Arc<Sequence>],
+    source: &dyn Source,
+    index: u64,
+) -> Option<(usize, u64)> {
+    let (part, place) = source.part(index);
+    let is_it = |it: &Arc<Sequence>| std::ptr::addr_eq(Arc::as_ptr(it), part);
+    sequences.iter().position(is_it).map(|number| (number, place))
 }
 
 /// Checks that the labels of all items fit into memory.

@@ -191,7 +191,6 @@ class Unreadable:
         (numpy.datetime64("2020-01-01"), r"datetime64\[D\].*astype\(.int64.\)"),
         (numpy.zeros(2, "c8"), r"complex64.*numpy.stack\(\[array.real, array.imag\], -1\)"),
         (numpy.array([None, 1]), "object.*a type of numbers"),
-        (numpy.array(["a", "b"]), r"str.*array.tolist\(\)"),
         (numpy.zeros(2, "f4,i2"), r"structure.*'f0', 'f1', as in array\['f0'\]"),
         (numpy.zeros(2, "V3"), "void.*convert it"),
         (numpy.zeros(2, "g"), r"astype\(.float64.\)"),

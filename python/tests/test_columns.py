@@ -261,6 +261,60 @@ def test_the_image_of_an_item_may_be_a_dictionary_of_hugging_face(folder):
     numpy.testing.assert_array_equal(next(iter(fw.Loader(tuples, RESIZE, **{**settings, "batch_size": 3})))[0], plain[:3])
 
 
+def test_fields_may_be_dictionaries_of_hugging_face(tmp_path):
+    def mask(value):
+        return b"P5 2 2 255\n" + bytes([value] * 4)
+
+    image = b"P6 2 2 255\n" + bytes(12)
+    (tmp_path / "mask.pgm").write_bytes(mask(2))
+    fields = [
+        {"bytes": mask(1), "path": None},
+        {"bytes": None, "path": str(tmp_path / "mask.pgm")},
+        {"bytes": None, "path": tmp_path / "mask.pgm"},
+        {"path": "gone.pgm", "bytes": bytearray(mask(3))},
+        {"bytes": None, "path": None},
+    ]
+    items = [{"image": image, "mask": it, "depth": it, "file": {"bytes": place, "path": "a"}} for place, it in enumerate(fields)]
+    crop = [ops.Crop(width=2, height=2)]
+    columns = {"mask": fw.mask(default=9), "raw": fw.bytes_("depth", default=""), "size": fw.array("i64", field="file:bytes")}
+    batch = fw.Loader(fw.samples(items), crop, columns=columns, batch_size=5, framework="numpy", device="cpu").peek()
+    assert batch["mask"][:, 0, 0].tolist() == [1, 2, 2, 3, 9] and batch["size"].tolist() == [0, 1, 2, 3, 4]
+    assert batch["raw"] == [mask(1), mask(2), mask(2), mask(3), b""]
+    second = {"depth": fw.image("depth", crop)}
+    batch = fw.Loader(fw.samples(items[:4]), crop, columns=second, batch_size=4, framework="numpy", dtype="u8", device="cpu").peek()
+    assert batch["depth"][:, 0, 0, 0].tolist() == [1, 2, 2, 3]
+    (tmp_path / "large.pgm").write_bytes(mask(2).ljust(3000))
+    for path, words in (
+        (tmp_path / "large.pgm", "the field 'mask' has 3000 bytes; limits.max_field_bytes is 2000; raise it"),
+        (tmp_path / "gone.pgm", "the field 'mask': .*gone.pgm: No such file"),
+        (tmp_path, "the field 'mask': .*not a regular file but a"),
+    ):
+        wrong = fw.samples([{"image": image, "mask": {"bytes": None, "path": str(path)}}])
+        with pytest.raises(fw.errors.SampleError, match=words.replace("'", '"')):
+            fw.Loader(wrong, crop, columns={"mask": fw.mask()}, limits={"max_field_bytes": 2000}, batch_size=1, framework="numpy", device="cpu").peek()
+
+
+@pytest.mark.parametrize(
+    ("value", "way_out"),
+    [
+        ([float("nan")], "; for a list with NaN or infinity give an array of NumPy"),
+        ({"a": [1, float("inf")]}, "; for a list with NaN or infinity give an array of NumPy"),
+        ({"data": b"\xff"}, "; bytes in it must be UTF-8: give others as a field of their own"),
+        ("itself", ""),
+    ],
+)
+def test_the_way_out_of_a_value_that_json_cannot_represent_fits_the_reason(value, way_out):
+    if value == "itself":
+        value = []
+        value.append(value)
+    items = [{"image": b"P6 2 2 255\n" + bytes(12), "v": value}]
+    with pytest.raises(fw.errors.Error, match="has a value that JSON cannot represent") as error:
+        fw.Loader(fw.samples(items), [ops.Crop(width=2, height=2)], columns={"v": fw.bytes_()}, batch_size=1, framework="numpy", device="cpu").peek()
+    found = str(error.value)
+    ways = ("NaN or infinity give an array", "must be UTF-8")
+    assert way_out in found and [way in found for way in ways] == [way in way_out for way in ways]
+
+
 def test_lists_and_dictionaries_may_have_values_of_numpy_and_bytes():
     image = b"P6 2 2 255\n" + bytes(12)
     boxes = [numpy.array([1.0, 1.0, 5.0, 5.0]), [numpy.float32(2.5), 2, numpy.int64(3), 4]]

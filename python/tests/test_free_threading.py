@@ -175,7 +175,30 @@ def test_closing_ends_the_loops_of_other_threads(folder):
 
         assert at_once(work) == ["closed"] + ["stopped"] * (THREADS - 1)
         with pytest.raises(fw.errors.StoppedError):
-            loader.state_dict()
+            loader.peek()
+
+
+def test_the_position_at_closing_counts_all_batches_that_threads_received():
+    for _ in range(10):
+        loader = fw.Loader(fw.samples([encoded(0)] * 20_000), batch_size=2, prefetch=2 * THREADS, framework="batch", **AS_THEY_ARE)
+        batches = iter(loader)
+        begun = threading.Event()
+
+        def work(number):
+            if number == 0:
+                begun.wait(LIMIT)
+                loader.close()
+                return 0
+            received = 0
+            with contextlib.suppress(fw.errors.StoppedError):
+                for _ in batches:
+                    received += 1
+                    begun.set()
+            return received
+
+        received = sum(at_once(work))
+        state = loader.state_dict()["state"]
+        assert state["epoch"] * 20_000 + state["position"] == 2 * received == loader.stats["images"]
 
 
 def test_arrays_of_one_batch_in_threads_share_its_memory(folder):

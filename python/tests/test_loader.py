@@ -194,6 +194,34 @@ def test_a_closed_loader_says_so_and_its_arrays_stay(folder):
     loader.close()
 
 
+def test_a_closed_loader_keeps_its_last_values(folder):
+    def values(loader):
+        known = [loader.samples, loader.classes, loader.shard, loader.device, loader.batches_per_epoch, loader.plan(), loader.warnings, loader.settings()]
+        return [*known, loader.batch_size, loader.sampler is None, loader.state_dict(), loader.stats["images"], loader.stats["outcomes"]]
+
+    with fw.Loader(folder, batch_size=2, prefetch=1, **AS_THEY_ARE) as loader:
+        loop = iter(loader)
+        for _ in range(3):
+            next(loop)
+        before = values(loader)
+    assert values(loader) == before
+    assert loader.state_dict()["state"]["position"] == 6 and loader.stats["images"] == 6 and loader.stats == loader.stats
+    assert "feedwater_images_total 6" in loader.metrics
+    assert loader.report().data["profile"]["batches"] == 3
+    for ended in (lambda: next(loop), lambda: next(iter(loader)), loader.peek, lambda: loader.set_epoch(3), lambda: loader.load_state_dict(loader.state_dict())):
+        with pytest.raises(fw.errors.StoppedError):
+            ended()
+    # Another loader continues at the position at which this one was closed.
+    with fw.Loader(folder, batch_size=2, **AS_THEY_ARE) as rest:
+        rest.load_state_dict(loader.state_dict())
+        assert len(rest) == before[4] - 3
+    with fw.Loader(folder, batch_size=2, **AS_THEY_ARE) as loader:
+        pass
+    assert loader.state_dict()["state"]["position"] == 0
+    with pytest.raises(fw.errors.ConfigError, match="0 batches"):
+        loader.report()
+
+
 def test_errors_have_key_file_and_reason(folder, tmp_path):
     with pytest.raises(fw.errors.ConfigError, match="batch") as wrong:
         fw.Loader(folder, batch_size=0)

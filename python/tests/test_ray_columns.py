@@ -142,6 +142,39 @@ def test_fields_that_are_no_columns_are_named(cluster, many):
     assert "late" not in read(lambda index: {"late": 1}, fields={}).schema().names
 
 
+def test_fields_without_a_type_of_arrow_are_left_out_if_there_are_columns(cluster, many):
+    Image = pytest.importorskip("PIL.Image")
+
+    def fields(index):
+        texts = {"caption": f"image {index}", "tags": [index, 7], "meta": {"score": index / 2}}
+        late = {"late": ["a list that the first item does not have"]} if index == 3 else {}
+        return {**texts, "picture": Image.new("L", (12, 8), index), "cube": numpy.full((2, 3, 4), index), **late}
+
+    source = fw.samples(Captioned(many, fields))
+    columns = {
+        "tags": fw.list_("i64", max_len=2),
+        "score": fw.array("f32", field="meta:score"),
+        "picture": fw.image("picture", [fw.ops.Resize(width=3, height=2)]),
+        "numbers": fw.array("i64", field="cube", shape=(2, 3, 4)),
+    }
+    dataset = fw.ray.read(source, RANDOM, batch_size=4, columns=columns, override_num_blocks=2, **SETTINGS)
+    rows = check(dataset, loaded(source))
+    for row in rows:
+        index = row["index"]
+        assert (row["caption"], list(row["tags"]), row["score"]) == (f"image {index}", [index, 7], index / 2)
+        assert (row["numbers"] == index).all() and not {"meta", "cube", "late"} & set(row)
+    # `fields` may name such a field, which then is no column of the loader.
+    import pyarrow
+
+    types = {"tags": pyarrow.list_(pyarrow.int64())}
+    dataset = fw.ray.read(source, RANDOM, batch_size=4, columns={"score": columns["score"]}, fields=types, override_num_blocks=1)
+    assert {"tags", "score"} <= set(dataset.schema().names) and "caption" not in dataset.schema().names
+    # Fields with a type of Arrow are columns as before, so a late one is an error.
+    source = fw.samples(Captioned(many, lambda index: {"tags": [1], **({"late": 1} if index == 1 else {})}))
+    with pytest.raises(Exception, match="sample 1 has the field 'late', which no sequence has in its first item"):
+        fw.ray.read(source, RANDOM, batch_size=4, columns={"tags": columns["tags"]}, override_num_blocks=1).take_all()
+
+
 class Failing(Captioned):
     """A source with one item that cannot be read."""
 

@@ -90,6 +90,77 @@ def test_fields_come_with_the_batch(cache):
             assert batch.fields[0]["boxes"] == [(batch.indices[0], 0, 4, 4)] and batch.labels == batch.indices
 
 
+@pytest.mark.parametrize("cache", ["encoded", "decoded"])
+@pytest.mark.parametrize("columns", [None, {"caption": fw.text()}])
+def test_items_of_cached_samples_are_only_read_for_fields_that_are_used(cache, columns):
+    class Counted(Captioned):
+        calls = 0
+
+        def __getitem__(self, index):
+            self.calls += 1
+            return super().__getitem__(index)
+
+    items = Counted(8)
+    loader = fw.Loader(fw.samples(items), SAME, batch_size=4, framework="numpy", num_workers=1, epochs=3, cache={cache: "1 MiB"}, columns=columns)
+    assert len(list(loader)) == 2
+    read = items.calls
+    assert len(list(loader)) == 2 and items.calls == read
+    last = list(loader.batches())
+    assert items.calls == read
+    for number, batch in enumerate(last, start=1):
+        # The second time, the same list is returned.
+        assert [it["caption"] for it in batch.fields] == [f"image {index}" for index in batch.indices] and batch.fields is batch.fields
+        assert items.calls == read + 4 * number
+
+
+def test_a_loop_of_tensors_keeps_no_fields():
+    class Field(dict):
+        alive = weakref.WeakSet()
+        __hash__ = object.__hash__
+
+        def __init__(self):
+            self.alive.add(self)
+
+    class Fields(Set):
+        all_read = threading.Event()
+
+        def __getitem__(self, index):
+            if index + 1 == len(self):
+                self.all_read.set()
+            return encoded(index), index, Field()
+
+    items = Fields(12)
+    loader = fw.Loader(fw.samples(items), SAME, batch_size=4, num_workers=1, framework="numpy", prefetch=2, epochs=1)
+    loop = iter(loader)
+    next(loop)
+    # The worker has read the items of all three batches.
+    assert items.all_read.wait(60)
+    gc.collect()
+    # The worker may hold the item that it read last, and the one before.
+    assert len(Field.alive) <= 2
+
+
+def test_an_item_that_is_gone_raises_when_its_fields_are_read():
+    class Gone(Captioned):
+        is_gone = False
+
+        def __getitem__(self, index):
+            if self.is_gone:
+                raise LookupError(f"item {index} is gone")
+            return super().__getitem__(index)
+
+    items = Gone(4)
+    loader = fw.Loader(fw.samples(items), SAME, batch_size=4, framework="batch", num_workers=1, epochs=2, cache={"encoded": "1 MiB"})
+    assert len(list(loader)) == 1
+    items.is_gone = True
+    batch = next(iter(loader))
+    assert batch.labels == [0, 1, 2, 3]
+    with pytest.raises(LookupError, match="item 0 is gone"):
+        _ = batch.fields
+    items.is_gone = False
+    assert batch.fields[3]["caption"] == "image 3"
+
+
 def test_a_failed_item_has_no_fields():
     class Broken(Captioned):
         def __getitem__(self, index):

@@ -43,6 +43,32 @@ def test_several_texts_are_lists_of_lists(folder, framework):
     assert found == [item["captions"] for item in items]
 
 
+def test_arrays_of_texts_are_like_lists(folder):
+    texts = [["a", "é \u2602"], ["one"], [""], []]
+    paths = sorted(folder.rglob("*.ppm"))[: len(texts)]
+    types = ["U", object, numpy.dtypes.StringDType()] if hasattr(numpy.dtypes, "StringDType") else ["U", object]
+    columns = {"all": fw.texts("captions"), "one": fw.text("captions", pick="random", default="none")}
+
+    def read(values, **more):
+        items = [{"image": path, "captions": value} for path, value in zip(paths, values, strict=True)]
+        loader = fw.Loader(fw.samples(items), RESIZE, columns={**columns, **more}, batch_size=len(items), framework="numpy", seed=3, epochs=1, device="cpu")
+        (batch,) = loader
+        return batch
+
+    expected = read(texts)
+    assert expected["all"] == texts
+    for kind in types:
+        batch = read([numpy.array(value, kind) for value in texts])
+        assert batch["all"] == texts and batch["one"] == expected["one"]
+    # One element of such an array, and an array without axes, are one text.
+    single = read([numpy.array(["b", "c"])[0], numpy.array("d"), numpy.array("e", object), "f"], single=fw.text("captions"))
+    assert single["single"] == ["b", "d", "e", "f"]
+    with pytest.raises(fw.errors.Error, match="an array of object has no numbers"):
+        read([numpy.array(["a", None], object)] * 4)
+    with pytest.raises(fw.errors.SampleError, match=r"an array of str.* has no numbers.*array.tolist\(\)"):
+        next(iter(fw.Loader(fw.samples([numpy.array(["a"])]), RESIZE, batch_size=1, framework="numpy")))
+
+
 def test_texts_that_do_not_fit_are_errors_or_counted(folder):
     items = items_with_captions(folder)
     settings = {"batch_size": 6, "framework": "numpy", "epochs": 1, "device": "cpu"}
@@ -70,10 +96,10 @@ def test_texts_that_do_not_fit_are_errors_or_counted(folder):
 def test_wrong_settings_are_errors_that_name_the_key(folder):
     source = fw.samples(items_with_captions(folder))
     for column, words in (
-        (fw.texts(max_texts=0), r"max_texts: must be at least 1"),
+        (fw.texts(max_texts=0), r"max_texts: is 0, but must be at least 1"),
         (fw.texts(max_texts=-1), r"max_texts: must be an integer from 1 up"),
         (fw.texts(max_len=-1), r"max_len: must be an integer from 1 up"),
-        (fw.texts(max_len=1 << 40), r"max_len: makes a column of more than"),
+        (fw.texts(max_len=1 << 40), r"max_len: makes a column of 1099511627904 bytes per sample; the maximum is 268435456"),
         (fw.texts(max_texts="x"), r"max_texts: must be an integer from 1 up"),
         (fw.texts(default=[1]), r"default: .*takes a list of texts"),
         (fw.text(pick="last"), r"pick: unknown variant last|pick: .*first.*random"),

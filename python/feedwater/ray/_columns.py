@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -47,28 +47,39 @@ FieldType: TypeAlias = "type | pyarrow.DataType"
 class Fields:
     """Names and types of the columns for fields of :func:`feedwater.samples`."""
 
-    def __init__(self, types: Mapping[str, FieldType], *, is_whole: bool) -> None:
+    def __init__(self, types: Mapping[str, FieldType], *, is_whole: bool, left_out: Collection[str] | None = None) -> None:
         self._types = dict(types)
         # Whether the columns must include all fields, so that an item with another field is an error.
         self._is_whole = is_whole
+        # Names of fields of the first items that have no type of Arrow. `None` if later fields without such a type are errors too.
+        self._left_out = left_out
 
     @classmethod
-    def of(cls, own: Mapping[str, Given], types: Mapping[str, FieldType] | None, has_objects: bool) -> Fields:
+    def of(cls, own: Mapping[str, Given], types: Mapping[str, FieldType] | None, has_objects: bool, has_columns: bool) -> Fields:
         """Creates the columns from the argument ``fields``, here ``types``. If the argument is
         missing, the columns are the fields of the first item of each sequence. ``has_objects``:
-        whether the source has annotated objects."""
+        whether the source has annotated objects. ``has_columns``: whether the loader has columns,
+        which can read fields that have no type of Arrow. Such fields are then left out."""
         if types is not None and not own:
             raise TypeError("the argument fields selects fields of items of fw.samples, but the source has no such items; remove fields")
         found = _inferred(own) if types is None else types
+        left_out = None
+        if types is None and has_columns:
+            left_out = {name for name, kind in found.items() if not _has_arrow_type(kind)}
+            found = {name: kind for name, kind in found.items() if name not in left_out}
         for name, kind in found.items():
             if not isinstance(name, str):
                 raise ValueError(f"field {name!r} has a name that is no text, but names of columns must be texts. {_ADVICE}")
             if name in _COLUMNS or (has_objects and name in _OBJECTS):
                 raise ValueError(f"field {name!r} has the name of another column; rename it. {_ADVICE}")
-            is_plain = isinstance(kind, type) and kind in _FIELD_TYPES
-            if not is_plain and not isinstance(kind, pyarrow.DataType):
+            if not _has_arrow_type(kind):
                 raise ValueError(f"field {name!r} is of type {_name(kind)}; columns of fields must be of one of the types {_FIELD_NAMES}. {_ADVICE}")
-        return cls(found, is_whole=types is None)
+        return cls(found, is_whole=types is None, left_out=left_out)
+
+    @property
+    def are_read(self) -> bool:
+        """Whether fields become columns, or are compared with the columns."""
+        return self._is_whole or bool(self._types)
 
     @property
     def names(self) -> Sequence[str]:
@@ -81,6 +92,8 @@ class Fields:
         if self._is_whole:
             for row, index in zip(rows, indices):
                 for name in row.keys() - self._types.keys():
+                    if self._left_out is not None and (name in self._left_out or not _has_arrow_type(_inferred_type(row[name]))):
+                        continue
                     raise ValueError(
                         f"sample {index} has the field {name!r}, which no sequence has in its first item, so it has no column. "
                         f"{_ADVICE}"
@@ -127,6 +140,10 @@ def _inferred_type(value: Any) -> FieldType:
     return _type(value)
 
 
+def _has_arrow_type(kind: FieldType) -> bool:
+    return isinstance(kind, pyarrow.DataType) or (isinstance(kind, type) and kind in _FIELD_TYPES)
+
+
 def _row(value: Any) -> Mapping[str, Any]:
     """Returns the fields of an item by name."""
     if value is None:
@@ -164,7 +181,7 @@ def check_columns(names: Sequence[str], fields: Fields) -> None:
         if name in _COLUMNS:
             raise ValueError(f"columns[{name!r}] has the name of another column of the data set, which has {', '.join(_COLUMNS)}; rename it")
         if name in fields.names:
-            raise ValueError(f"columns[{name!r}] has the name of a field of fw.samples, which is a column too; rename it, or set fields")
+            raise ValueError(f"columns[{name!r}] has the name of a field of fw.samples, which is a column too; rename it, or leave the field out by fields={{}}")
 
 
 def table(batch: Batch, loader: _feedwater.Loader, part: Part, size: int, fields: Fields, masks: bool) -> pyarrow.Table:
@@ -195,9 +212,8 @@ def table(batch: Batch, loader: _feedwater.Loader, part: Part, size: int, fields
         # A column of the loader has an entry for each object, also for hidden ones, so the others need it too.
         hidden = any(name in _OBJECTS for name in batch.columns)
         columns |= _object_columns(batch, masks, hidden)
-    values = loader.fields(batch._inner)
-    if values is not None:
-        columns |= fields.columns(values, batch.indices)
+    if fields.are_read and (values := loader.fields(batch._inner)) is not None:
+        columns |= fields.columns(values.list(), batch.indices)
     # A column of the loader replaces that of annotated objects with the same name.
     columns |= _loader_columns(batch)
     return pyarrow.table(columns)

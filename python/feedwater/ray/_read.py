@@ -110,7 +110,7 @@ class Datasource(ray.data.Datasource):  # type: ignore[misc]
             extra = inner.columns
         if masks and not has_objects:
             raise TypeError("masks=True needs annotated objects, which the source does not have; remove masks")
-        columns = Fields.of(sequences, fields, has_objects)
+        columns = Fields.of(sequences, fields, has_objects, bool(extra))
         check_columns([name for name, _ in extra], columns)
         if num_gpus > 0:
             # Ray makes only the task's own GPUs visible to it, so the first of them is number 0.
@@ -174,6 +174,7 @@ class _Blocks:
             begin = json.dumps({**self._job.state, "epoch": part.epoch, "position": part.begin})
             inner = pipeline.build(epochs=1, state=begin, positions=(part.begin, part.end))
             try:
+                inner.keep_fields(self._job.fields.are_read)
                 epoch = inner.epoch()
                 while (made := _next(epoch)) is not None:
                     yield table(Batch(made), inner, part, self._job.batch, self._job.fields, self._job.masks)
@@ -257,7 +258,8 @@ def read(
     * ``fields``: names and types of the fields that become columns, such as ``{"caption": str, "score": float}``. Types
       are ``int``, ``float``, ``bool``, ``str``, ``bytes``, or a type of Arrow. Default: all fields of the first item of
       each sequence, with the types of their values. Arrays of NumPy with one or two axes become lists, such as
-      ``list<fixed_size_list<float>[4]>`` for boxes. The chain does not transform them.
+      ``list<fixed_size_list<float>[4]>`` for boxes. The chain does not transform them. With ``columns``, fields of other
+      types, such as lists, are left out.
     * ``masks``: whether the data set has a column with the masks of annotated objects.
     * ``override_num_blocks``: number of tasks. Default: Ray chooses it from the estimated size of the data set.
     * ``ray_remote_args``: other options of the tasks, such as ``resources``.
