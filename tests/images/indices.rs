@@ -118,6 +118,15 @@ fn operators_that_change_indices_are_errors_of_the_build() {
         ("op = \"rotate\", angle = 9, interpolation = \"bilinear\"", "interpolation"),
         ("op = \"elastic\"", "interpolation: of elastic is not nearest"),
         (
+            "op = \"letterbox\", width = 4, height = 4, filter = \"nearest\"",
+            "fill: of letterbox is not set",
+        ),
+        (
+            "op = \"random_apply\", probability = 0.1, operators = [{ op = \"letterbox\", width = 4, \
+             height = 4, filter = \"nearest\" }]",
+            "operators[0].fill: of letterbox is not set",
+        ),
+        (
             "op = \"gaussian_blur\", kernel_size = 5",
             "is gaussian_blur, which has no meaning for palette indices",
         ),
@@ -142,6 +151,7 @@ fn operators_that_change_indices_are_errors_of_the_build() {
         &[&apply, nearest],
         &["op = \"random_resized_crop\", width = 4, height = 4, filter = \"nearest\""],
         &["op = \"elastic\", interpolation = \"nearest\""],
+        &["op = \"letterbox\", width = 4, height = 4, filter = \"nearest\", fill = 114"],
         &["op = \"cutout\", length = 3", "op = \"flip\", horizontal = 0.5"],
     ] {
         problem(operators).unwrap();
