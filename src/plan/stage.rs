@@ -64,13 +64,19 @@ impl BatchStage {
             (None, None) => return Ok(None),
             (None, Some(_)) if mixes_masks && facts.classes == 0 => 0,
             (None, Some(operator)) => {
-                let masks = match mixes_masks {
-                    true => ", or remove the labels (label = \"\") to mix only images and masks",
-                    false => "",
+                let name = operator.name();
+                let unlabelled = match mixes_masks {
+                    true => {
+                        "; or remove the labels (label = \"\") to mix only images and masks".into()
+                    }
+                    false if facts.classes > 0 => String::new(),
+                    false => format!(
+                        ", and give each sample a label; for samples without labels, remove {name}, \
+                         or add a column of one-hot masks, which it mixes without targets"
+                    ),
                 };
                 let problem = format!(
-                    "is missing, but {} mixes targets; set it to the number of classes{masks}",
-                    operator.name()
+                    "is missing, but {name} mixes targets; set it to the number of classes{unlabelled}"
                 );
                 return Err(Error::config("targets.classes", problem));
             }
