@@ -45,6 +45,10 @@ pub(crate) use tiff::{
 };
 pub(crate) use webp::{WebpLayout, code_bytes as webp_code_bytes, layout as webp_layout};
 
+/// Usual extensions of image files, as in torchvision's `IMG_EXTENSIONS`.
+pub(crate) const EXTENSIONS: [&str; 9] =
+    ["jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp"];
+
 /// Image format, detected from the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

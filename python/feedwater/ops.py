@@ -1033,7 +1033,7 @@ class Letterbox(Operator):
     * ``scale_up``: Whether images that are smaller than the output are enlarged. Default true.
     * ``center``: Whether the image is centred. If false, it is at the upper left corner. Default true.
     * ``stride``: Reduces the padding of each axis to its remainder after division by this many pixels, as Ultralytics' ``auto`` does with 32. If ``width`` and ``height`` are multiples of ``stride``, so are the sides of the output. Default: pads to the whole output.
-    * ``fill``: Colour of the padding: red, green and blue. In TOML, one number sets all three. Default 114.
+    * ``fill``: Colour of the padding: red, green and blue. In TOML, one number sets all three. Default 114, except for palette indices (``decode.pixels = "indices"``), where it must be set.
     * ``filter``: Resampling filter. Default bilinear.
     """
 

@@ -156,7 +156,7 @@ def directory(
       link.
     * An image is a regular file whose name ends in one of ``extensions``. Its format is detected from
       its content. Other files, pipes, devices, and files next to the class folders are skipped and
-      counted (``Notes::excluded``).
+      counted (``Notes::excluded``). Images next to the class folders cause a warning.
     * A class without images is an error unless ``allow_empty`` is set, because skipping it would
       shift the labels of later classes.
     * Files and folders whose names begin with a dot are ignored.

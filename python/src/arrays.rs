@@ -1,5 +1,5 @@
-//! Arrays of NumPy, and images of Pillow, which are written as `.npy` files, or as PNGs if they have
-//! a palette or 1 bit.
+//! Arrays of NumPy, and images of Pillow, which are written as `.npy` files, or as PNGs if they
+//! have a palette or 1 bit.
 
 use feedwater::internals::numpy::{Item, head};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};

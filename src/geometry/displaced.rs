@@ -14,6 +14,9 @@ pub struct Displaced<'a> {
 /// Largest distance in pixels, on each axis, between a point and the position that its result
 /// shows.
 const TOLERANCE: f64 = 0.005;
+/// Largest distance in pixels between a point and the position that is shown in its place, at which
+/// the point counts as shown.
+const SHOWN: f64 = 0.5;
 /// Number of steps of an iteration. A field that halves the distance in each step needs 13
 /// steps for 40 pixels.
 const STEPS: u32 = 40;
@@ -61,6 +64,12 @@ impl<'a> Displaced<'a> {
         let mut cells = self.cells(wanted).map(|cell| self.refined(cell, wanted));
         let found = cells.find(|&at| is_small(self.error(at, wanted)));
         found.unwrap_or(nearest)
+    }
+
+    /// Whether the output shows a position at most half a pixel from the point `wanted` of the
+    /// input, at its [`target`](Self::target) `at`.
+    pub fn shows(&self, at: (f64, f64), wanted: (f64, f64)) -> bool {
+        squared(self.error(at, wanted)) <= SHOWN * SHOWN
     }
 
     /// Largest displacements of all pixels on each axis, in pixels.

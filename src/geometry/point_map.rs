@@ -58,6 +58,21 @@ impl<'a> PointMap<'a> {
         self.last.point(x, y)
     }
 
+    /// Position of a point as in [`point`](Self::point), and whether the result shows the point
+    /// there. It does not if the position is outside of the visible part, or if displacements show
+    /// a place there that is [too far](Displaced::shows) from the point.
+    pub fn visible_point(&self, x: f64, y: f64) -> ((f64, f64), bool) {
+        let mut is_shown = true;
+        let (x, y) = self.parts().fold((x, y), |(x, y), (part, displaced)| {
+            let wanted = part.mapping.point(x, y);
+            let at = displaced.target(wanted.0, wanted.1);
+            is_shown &= displaced.shows(at, wanted);
+            at
+        });
+        let at = self.last.point(x, y);
+        (at, is_shown && self.back(at.0, at.1).is_some())
+    }
+
     /// Maps a position in the result back to the upright image. Returns `None` if the result shows
     /// no part of the image at this position.
     pub fn back(&self, x: f64, y: f64) -> Option<(f64, f64)> {
@@ -66,11 +81,6 @@ impl<'a> PointMap<'a> {
             let (x, y) = displaced.source(x, y);
             part.mapping.back(x, y)
         })
-    }
-
-    /// Whether the result shows a part of the image at the position `(x, y)` of the result.
-    pub fn shows(&self, x: f64, y: f64) -> bool {
-        self.back(x, y).is_some()
     }
 
     /// Transforms a box of the upright image, including the part that is invisible in the result.

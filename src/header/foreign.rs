@@ -1,5 +1,7 @@
 //! Detection of unsupported formats, for error messages that say how to convert the file.
 
+use super::EXTENSIONS;
+
 /// Maximum number of bytes of a `ftyp` box that are searched for brands.
 const MOST_BRAND_BYTES: usize = 256;
 
@@ -38,10 +40,22 @@ pub(super) fn looks_like(bytes: &[u8]) -> String {
     }
     let head = &bytes[..bytes.len().min(64)];
     if head.iter().all(|byte| matches!(byte, b'\t' | b'\n' | b'\r' | 0x20..=0x7E)) {
-        return "the bytes look like text".into();
+        return match is_path(bytes) {
+            true => "the bytes look like the path of an image; the source list reads images by \
+                     their paths, and Parquet by the path in a struct of bytes and path"
+                .into(),
+            false => "the bytes look like text".into(),
+        };
     }
     let start: Vec<String> = bytes.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
     format!("the file starts with {}", start.join(" "))
+}
+
+/// Whether bytes are one line of text that ends like the name of an image.
+fn is_path(bytes: &[u8]) -> bool {
+    let Ok(text) = str::from_utf8(bytes.trim_ascii()) else { return false };
+    let extension = text.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
+    !text.contains('\n') && extension.is_some_and(|it| EXTENSIONS.contains(&&*it))
 }
 
 /// Returns name and command for an ISO media file by its brands. Many cameras put HEIF's general

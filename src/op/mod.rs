@@ -263,36 +263,7 @@ pub trait Operator: fmt::Debug + Send + Sync + 'static {
     /// operator, if the format is `u8` or `u8x3` or all kinds of the operator move pixels.
     #[doc(hidden)]
     fn for_format(&self, format: PixelFormat) -> Result<Option<Arc<dyn Operator>>, FieldError> {
-        let takes_all = match format {
-            PixelFormat::Indices | PixelFormat::U8x4 => self.fills_channels(),
-            _ => !format.is_floats(),
-        };
-        let is_between = format == PixelFormat::Indices && self.kinds().read_neighbours();
-        match self.interpolation() {
-            Some((setting, false)) if is_between => {
-                let problem = format!(
-                    "of {} is not nearest, but the pixels are indices, which have no mean; set it \
-                     to nearest",
-                    self.name()
-                );
-                return Err(FieldError::new(setting, problem));
-            }
-            None if is_between => {}
-            _ if takes_all || self.kinds().take_decoded_floats() => return Ok(None),
-            _ => {}
-        }
-        let mixes = self.kinds().list().iter().any(|it| it.is_executed(kind::Execution::Mix));
-        let takes_parts = format.has_alpha() || format == PixelFormat::Indices && !mixes;
-        let inner = self.inner().iter().enumerate();
-        let mut inner =
-            inner.filter_map(|(number, it)| Some((number, it.for_format(format).err()?)));
-        Err(match inner.next() {
-            Some((number, error)) => {
-                FieldError::new(format!("operators[{number}].{}", error.field), error.problem)
-            }
-            None if takes_parts && !self.inner().is_empty() => return Ok(None),
-            None => FieldError::new("op", unsupported(self.name(), format, self.for_alpha())),
-        })
+        supports(self, format).map(|()| None)
     }
 
     /// Ways to use this operator although its settings have no meaning for an alpha channel, for
@@ -401,6 +372,40 @@ trait BuiltIn: Operator + Sized + DeserializeOwned + Serialize {
 
     /// Examples of the operator for the parity tests, the self-test and the benches.
     fn examples() -> Vec<Self>;
+}
+
+/// Checks that an operator supports decoded images of this format without a change: the default of
+/// [`Operator::for_format`].
+fn supports<O: Operator + ?Sized>(operator: &O, format: PixelFormat) -> Result<(), FieldError> {
+    let takes_all = match format {
+        PixelFormat::Indices | PixelFormat::U8x4 => operator.fills_channels(),
+        _ => !format.is_floats(),
+    };
+    let is_between = format == PixelFormat::Indices && operator.kinds().read_neighbours();
+    match operator.interpolation() {
+        Some((setting, false)) if is_between => {
+            let problem = format!(
+                "of {} is not nearest, but the pixels are indices, which have no mean; set it \
+                 to nearest",
+                operator.name()
+            );
+            return Err(FieldError::new(setting, problem));
+        }
+        None if is_between => {}
+        _ if takes_all || operator.kinds().take_decoded_floats() => return Ok(()),
+        _ => {}
+    }
+    let mixes = operator.kinds().list().iter().any(|it| it.is_executed(kind::Execution::Mix));
+    let takes_parts = format.has_alpha() || format == PixelFormat::Indices && !mixes;
+    let inner = operator.inner().iter().enumerate();
+    let mut inner = inner.filter_map(|(number, it)| Some((number, it.for_format(format).err()?)));
+    Err(match inner.next() {
+        Some((number, error)) => {
+            FieldError::new(format!("operators[{number}].{}", error.field), error.problem)
+        }
+        None if takes_parts && !operator.inner().is_empty() => return Ok(()),
+        None => FieldError::new("op", unsupported(operator.name(), format, operator.for_alpha())),
+    })
 }
 
 /// Problem of an operator that does not support decoded pixels of this format.

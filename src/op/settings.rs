@@ -139,6 +139,17 @@ where
     deserializer.deserialize_any(OneOrEach(PhantomData))
 }
 
+/// Reads one value or `N` values like [`one_or_each`], for a setting that may be left out.
+pub(super) fn one_or_each_or_none<'de, D, T, const N: usize>(
+    deserializer: D,
+) -> Result<Option<[T; N]>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Copy + Default,
+{
+    one_or_each(deserializer).map(Some)
+}
+
 /// Visitor that reads one value or `N` values. The type `T` reads each value, so error messages are
 /// the same as for other settings.
 struct OneOrEach<T, const N: usize>(PhantomData<T>);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::footprint::counted;
+use crate::image::PixelFormat;
 use crate::op::batch::TargetCoding;
 use crate::op::mask::MaskFormat;
 use crate::op::{BatchOperator, Blends, Chain, View};
@@ -53,6 +54,7 @@ impl BatchStage {
             );
             return Err(Error::config("loader.on_error", problem));
         }
+        check_pixels(&operators, settings.decode.pixels)?;
         check_views(&operators, chain.views())?;
         check_following(&operators, &settings.columns)?;
         let TargetSettings { classes, smoothing } = settings.targets;
@@ -62,13 +64,19 @@ impl BatchStage {
             (None, None) => return Ok(None),
             (None, Some(_)) if mixes_masks && facts.classes == 0 => 0,
             (None, Some(operator)) => {
-                let masks = match mixes_masks {
-                    true => ", or remove the labels (label = \"\") to mix only images and masks",
-                    false => "",
+                let name = operator.name();
+                let unlabelled = match mixes_masks {
+                    true => {
+                        "; or remove the labels (label = \"\") to mix only images and masks".into()
+                    }
+                    false if facts.classes > 0 => String::new(),
+                    false => format!(
+                        ", and give each sample a label; for samples without labels, remove {name}, \
+                         or add a column of one-hot masks, which it mixes without targets"
+                    ),
                 };
                 let problem = format!(
-                    "is missing, but {} mixes targets; set it to the number of classes{masks}",
-                    operator.name()
+                    "is missing, but {name} mixes targets; set it to the number of classes{unlabelled}"
                 );
                 return Err(Error::config("targets.classes", problem));
             }
@@ -111,6 +119,20 @@ pub struct MaskColumn {
     pub slot: usize,
     /// Format of a mask.
     pub format: MaskFormat,
+}
+
+/// Checks that no operator blends images whose numbers have no mean.
+fn check_pixels(operators: &[Arc<dyn BatchOperator>], pixels: PixelFormat) -> Result<()> {
+    if pixels != PixelFormat::Indices {
+        return Ok(());
+    }
+    let Some(number) = operators.iter().position(|it| !it.only_exchanges()) else { return Ok(()) };
+    let problem = format!(
+        "is {}, which blends images, but decode.pixels is indices, which have no mean; use cutmix, \
+         which only exchanges pixels, or remove the operator",
+        operators[number].name()
+    );
+    Err(Error::config(format!("batch_operators[{number}].op"), problem))
 }
 
 /// Checks that no view is in batches that are mixed.

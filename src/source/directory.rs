@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use super::{
     Notes, Page, RemoteReads, Sealed, Source,
 };
 use super::{exclusion, settings};
-use crate::error::{DataError, Error, Redacted, Result};
+use crate::error::{DataError, Error, Redacted, Result, escaped};
 use crate::footprint::counted;
 use crate::storage::{self, Stamp, Storage};
 
@@ -37,7 +37,7 @@ mod folders;
 ///   link.
 /// * An image is a regular file whose name ends in one of `extensions`. Its format is detected from
 ///   its content. Other files, pipes, devices, and files next to the class folders are skipped and
-///   counted ([`Notes::excluded`]).
+///   counted ([`Notes::excluded`]). Images next to the class folders cause a warning.
 /// * A class without images is an error unless `allow_empty` is set, because skipping it would
 ///   shift the labels of later classes.
 /// * Files and folders whose names begin with a dot are ignored.
@@ -124,6 +124,7 @@ impl Directory {
             settings,
             classes: Classes::default(),
             excluded: Exclusions::default(),
+            images_beside: None,
             found: Self {
                 storage: storage.clone(),
                 root: root.to_path_buf(),
@@ -152,7 +153,7 @@ impl Directory {
 
     /// Returns the path of a sample.
     pub fn path(&self, index: u64) -> PathBuf {
-        self.folder(index).path.join(std::ffi::OsStr::from_bytes(self.name(index)))
+        self.folder(index).path.join(OsStr::from_bytes(self.name(index)))
     }
 
     /// Returns the file name of a sample.
@@ -172,6 +173,8 @@ struct Listing<'a> {
     settings: &'a DirectorySettings,
     classes: Classes,
     excluded: Exclusions,
+    /// Number of files next to the class folders that have the name of an image, and the first.
+    images_beside: Option<(u64, String)>,
     found: Directory,
     /// Whether images and classes are not needed.
     for_fields: bool,
@@ -185,7 +188,8 @@ impl Listing<'_> {
             self.add_files(root, -1, &top);
             return Ok(());
         }
-        for name in top.files.iter().chain(&top.special) {
+        top.files.iter().for_each(|name| self.count_beside_classes(name));
+        for name in &top.special {
             self.count(ExclusionReason::BesideClasses, "", Path::new(name));
         }
         let above = &mut HashSet::from([identity(&root)?]);
@@ -228,7 +232,7 @@ impl Listing<'_> {
         // Object stores mark folders by empty objects. An empty object with the name of an image
         // may be such a marker, so it is skipped and counted.
         objects.retain(|(name, stamp)| {
-            let is_marker = stamp.len == 0 && self.settings.is_image(std::ffi::OsStr::new(name));
+            let is_marker = stamp.len == 0 && self.settings.is_image(OsStr::new(name));
             if is_marker {
                 self.excluded.add(ExclusionReason::EmptyObject, "", 1, name);
             }
@@ -236,7 +240,7 @@ impl Listing<'_> {
         });
         if objects.iter().any(|(name, _)| name.contains('/')) {
             for (name, _) in objects.iter().filter(|(name, _)| !name.contains('/')) {
-                self.count(ExclusionReason::BesideClasses, "", Path::new(name));
+                self.count_beside_classes(OsStr::new(name));
             }
             objects.retain(|(name, _)| name.contains('/'));
         }
@@ -302,8 +306,17 @@ impl Listing<'_> {
         self.excluded.add(why, kind, 1, &path.to_string_lossy());
     }
 
+    /// Counts a file next to the class folders.
+    fn count_beside_classes(&mut self, name: &OsStr) {
+        self.count(ExclusionReason::BesideClasses, "", Path::new(name));
+        if self.settings.is_image(name) {
+            let first = || (0, name.to_string_lossy().into_owned());
+            self.images_beside.get_or_insert_with(first).0 += 1;
+        }
+    }
+
     fn finish(self) -> Result<Directory> {
-        let Self { settings, classes, excluded, mut found, for_fields } = self;
+        let Self { settings, classes, excluded, images_beside, mut found, for_fields } = self;
         found.excluded = excluded.into_list();
         if found.ends.is_empty() {
             let (root, endings) = (Redacted::path(&found.root), settings.extensions.join(", "));
@@ -316,6 +329,16 @@ impl Listing<'_> {
         found.classes = classes.names(&found.root, settings)?;
         if !for_fields {
             found.warnings.extend(classes.warning(&found.root));
+            found.warnings.extend(images_beside.map(|(count, first)| {
+                format!(
+                    "{} next to the class folders of {} {} not read, such as {}; move images into \
+                     class folders, or write a list of all images and use the source list",
+                    counted(count, "image"),
+                    Redacted::path(&found.root),
+                    if count == 1 { "is" } else { "are" },
+                    escaped(&first),
+                )
+            }));
         }
         found.warnings.extend(found.check_side_files()?);
         if found.stamps.is_empty() && !for_fields {

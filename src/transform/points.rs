@@ -47,10 +47,10 @@ impl<'a> Followed<'a> {
             }
             let [x, y] = [point[0], point[1]].map(|number| f64::from(number) + self.offset);
             let (x, y) = self.upright(x, y);
-            let (x, y) = self.map.point(x, y);
+            let ((x, y), is_shown) = self.map.visible_point(x, y);
             (point[0], point[1]) = ((x - self.offset) as f32, (y - self.offset) as f32);
             if let Some(visibility) = point.get_mut(2)
-                && !self.map.shows(x, y)
+                && !is_shown
             {
                 *visibility = 0.0;
             }

@@ -210,7 +210,9 @@ fn other_formats_are_detected_by_their_content() {
         (b"MM\0+\0\x08\0\0\0\0\0\0" as &[u8], "BigTIFF"),
         (b"\0\0\0\x0cJXL \r\n\x87\n", "JPEG XL"),
         (b"\0\0\0\x20ftypavif\0\0\0\0", "AVIF"),
-        (b"<html>not an image</html>", "text"),
+        (b"<html>not an image</html>", "look like text"),
+        (b"see a.jpg\nand b.jpg", "look like text"),
+        (b"photos/a b/1.JPG", "the path of an image; the source list reads images by their paths"),
         (b"\0\0\0\0\0\0\0\0\0\0\0\0", "00 00 00 00"),
         (b"\xFF\xD8\0\0\0\0\0\0\0\0\0\0", "ff d8 00 00"),
     ] {

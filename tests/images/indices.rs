@@ -4,7 +4,9 @@ use crate::common;
 use feedwater::error::DataError;
 use feedwater::internals::decode::ValueImage;
 use feedwater::internals::geometry::Size;
-use feedwater::op::{CenterCrop, Chain};
+use feedwater::internals::plan::Facts;
+use feedwater::op::{CenterCrop, Chain, CutMix, Mixup, MixupOrCutMix};
+use feedwater::plan::{Plan, Settings};
 use feedwater::{DType, Layout, Pipeline, PixelFormat, Preprocessor};
 
 fn chain(size: Size, operators: &[&str]) -> Chain {
@@ -116,6 +118,15 @@ fn operators_that_change_indices_are_errors_of_the_build() {
         ("op = \"rotate\", angle = 9, interpolation = \"bilinear\"", "interpolation"),
         ("op = \"elastic\"", "interpolation: of elastic is not nearest"),
         (
+            "op = \"letterbox\", width = 4, height = 4, filter = \"nearest\"",
+            "fill: of letterbox is not set",
+        ),
+        (
+            "op = \"random_apply\", probability = 0.1, operators = [{ op = \"letterbox\", width = 4, \
+             height = 4, filter = \"nearest\" }]",
+            "operators[0].fill: of letterbox is not set",
+        ),
+        (
             "op = \"gaussian_blur\", kernel_size = 5",
             "is gaussian_blur, which has no meaning for palette indices",
         ),
@@ -140,9 +151,32 @@ fn operators_that_change_indices_are_errors_of_the_build() {
         &[&apply, nearest],
         &["op = \"random_resized_crop\", width = 4, height = 4, filter = \"nearest\""],
         &["op = \"elastic\", interpolation = \"nearest\""],
+        &["op = \"letterbox\", width = 4, height = 4, filter = \"nearest\", fill = 114"],
         &["op = \"cutout\", length = 3", "op = \"flip\", horizontal = 0.5"],
     ] {
         problem(operators).unwrap();
+    }
+}
+
+/// A blend of two class numbers is a class that no file has. `cutmix` exchanges numbers.
+#[test]
+fn batch_operators_that_blend_indices_are_errors_of_the_plan() {
+    let plan = |chain: Chain| {
+        let mut settings = Settings::default();
+        (settings.targets.classes, settings.decode.pixels) = (Some(2), PixelFormat::Indices);
+        Plan::new(&chain, &settings, &Facts::default())
+    };
+    let exchanged = || chain(Size::new(8, 8), &[]).then_batch(CutMix::default());
+    plan(exchanged()).unwrap();
+    for (blends, name) in [
+        (exchanged().then_batch(Mixup::default()), "mixup,"),
+        (exchanged().then_batch(MixupOrCutMix::default()), "mixup_or_cutmix,"),
+    ] {
+        let error = common::config_error(plan(blends));
+        assert_eq!(error.key, "batch_operators[1].op");
+        for words in [name, "decode.pixels is indices", "use cutmix"] {
+            assert!(error.problem.contains(words), "{words}: {error}");
+        }
     }
 }
 

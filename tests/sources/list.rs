@@ -101,6 +101,25 @@ fn columns_and_separator_can_be_set() {
 }
 
 #[test]
+fn a_table_with_another_separator_is_an_error_that_names_the_setting() {
+    let (csv, tsv) = (ListFormat::Csv, ListFormat::Tsv);
+    for (format, separator) in [(csv, ";"), (csv, "\t"), (csv, "|"), (tsv, ",")] {
+        let text = ["path", "weight\na.jpg", "2\n"].join(separator);
+        let table = FileListSettings { format, ..Default::default() };
+        let error = config_error(with("a", &text, &table));
+        check(&error, 1, &["paths"]);
+        assert!(error.problem.contains(&format!("set separator = {separator:?}")), "{error}");
+        let separator = separator.chars().next();
+        expect(
+            &with("a", &text, &FileListSettings { separator, ..table }).unwrap(),
+            &[("a.jpg", -1)],
+        );
+    }
+    let error = config_error(with("a.csv", "a;b,c\n1,2\n", &FileListSettings::default()));
+    assert!(error.problem.contains("a;b, c; name the column of paths with image"), "{error}");
+}
+
+#[test]
 fn a_tsv_without_a_header_is_text() {
     expect(&open("a.tsv", "a.jpg\t1\nb.jpg\t2\n").unwrap(), &[("a.jpg", 1), ("b.jpg", 2)]);
     let settings = FileListSettings { format: ListFormat::Tsv, ..Default::default() };

@@ -155,6 +155,19 @@ fn class_folders_that_contain_class_folders_are_a_warning() {
 }
 
 #[test]
+fn images_beside_the_class_folders_are_a_warning() {
+    let root = tree(&["cat/1.jpg", "dog/2.jpg", "notes.txt", "3.JPG", "4.png", "5.jpg.txt"]);
+    let source = Directory::open(root.path()).unwrap();
+    expect(&source, &root, &[(0, "cat/1.jpg"), (1, "dog/2.jpg")]);
+    let [warning] = &source.warnings()[..] else { panic!("{:?}", source.warnings()) };
+    let folder = root.path().to_str().unwrap();
+    assert!(has_words(warning, &["2", "3.JPG", "list"]) && warning.contains(folder), "{warning}");
+    assert_eq!(counts(&source), [(ExclusionReason::BesideClasses, String::new(), 4)]);
+    let fine = tree(&["cat/1.jpg", "dog/2.jpg", "notes.txt"]);
+    assert!(Directory::open(fine.path()).unwrap().warnings().is_empty());
+}
+
+#[test]
 fn without_folders_the_files_themselves_are_samples_without_a_label() {
     let root = tree(&["2.jpg", "10.jpg", "1.jpg"]);
     let source = Directory::open(root.path()).unwrap();

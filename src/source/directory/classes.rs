@@ -9,10 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::footprint::counted;
+use crate::header::EXTENSIONS;
 use crate::source::class_table::{ClassTable, listed};
 
-/// Extensions of image files, as in torchvision's `IMG_EXTENSIONS`.
-const EXTENSIONS: [&str; 9] = ["jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp"];
 /// Usual names of dataset splits. If all folders in the directory have such names, the class
 /// folders probably are one level below them.
 const PARTS: [&str; 9] =

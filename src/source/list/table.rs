@@ -124,8 +124,9 @@ impl Columns {
             let names = names.join(", ");
             let problem = format!(
                 "the header must have a column of paths with one of the names {names}, but its \
-                 columns are {}; name the column of paths with image = \"…\" under [source]",
-                has()
+                 columns are {}; {}",
+                has(),
+                way_out(header)
             );
             LineError::new(1, problem)
         })?;
@@ -141,6 +142,18 @@ impl Columns {
             },
         };
         Ok(Self { image: Some(image), label })
+    }
+}
+
+/// What to do about a header without a column of paths.
+fn way_out(header: &StringRecord) -> String {
+    let first = header.get(0).unwrap_or_default();
+    match [';', '\t', '|', ','].into_iter().find(|&it| first.contains(it)) {
+        Some(separator) if header.len() == 1 => {
+            let separator = separator.to_string();
+            format!("set separator = {separator:?} under [source] if it separates the columns")
+        }
+        _ => "name the column of paths with image = \"…\" under [source]".into(),
     }
 }
 

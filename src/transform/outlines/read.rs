@@ -3,7 +3,8 @@
 use std::fmt;
 
 use serde::de::{
-    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+    Deserialize, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess,
+    Visitor,
 };
 
 use super::{Drawing, Objects};
@@ -83,8 +84,9 @@ impl<'de> Visitor<'de> for Outline<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut polygons: A) -> Result<(), A::Error> {
-        while polygons.next_element_seed(Polygon(&mut *self.0))?.is_some() {}
-        Ok(())
+        let mut rows = Rows::new(self.0.drawing.size);
+        while polygons.next_element_seed(Polygon(&mut *self.0, &mut rows))?.is_some() {}
+        rows.check().map_err(A::Error::custom)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
@@ -165,8 +167,38 @@ impl Visitor<'_> for KeyName {
     }
 }
 
+/// Recognizes a binary mask that is written as rows of pixels. It has the form of a list of
+/// polygons, and many such lists are valid polygons.
+struct Rows {
+    size: Size,
+    /// Number of lists so far.
+    count: u64,
+    /// Whether the lists so far may be rows of a mask.
+    are_mask: bool,
+    /// First problem of the lists as polygons. The message about a mask has precedence.
+    problem: Option<String>,
+}
+
+impl Rows {
+    fn new(size: Size) -> Self {
+        Self { size, count: 0, are_mask: true, problem: None }
+    }
+
+    fn check(self) -> Result<(), String> {
+        if self.are_mask && self.count == u64::from(self.size.height) {
+            return Err(format!(
+                "it has a list of {} numbers for each of the {} rows of its image, all of them 0, 1 \
+                 or 255, so it is a mask and not a list of polygons; write its run lengths, \
+                 pycocotools.mask.encode(numpy.asfortranarray(mask, dtype=\"uint8\"))",
+                self.size.width, self.size.height
+            ));
+        }
+        self.problem.map_or(Ok(()), Err)
+    }
+}
+
 /// Reads the coordinates of a polygon, and adds it to the mask.
-struct Polygon<'t, 'a>(&'t mut Objects<'a>);
+struct Polygon<'t, 'a>(&'t mut Objects<'a>, &'t mut Rows);
 
 impl<'de> DeserializeSeed<'de> for Polygon<'_, '_> {
     type Value = ();
@@ -184,39 +216,100 @@ impl<'de> Visitor<'de> for Polygon<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut numbers: A) -> Result<(), A::Error> {
-        let Objects { drawing: Drawing { size, mask, points }, most_points, .. } = &mut *self.0;
+        let Self(Objects { drawing: Drawing { size, mask, points }, most_points, .. }, rows) = self;
         let mut filler = Filler::new(*size, mask);
-        let mut here = 0;
-        while let Some(x) = coordinate(&mut numbers)? {
-            let Some(y) = coordinate(&mut numbers)? else {
-                let len = 2 * here + 1;
-                return Err(A::Error::custom(format!(
-                    "a polygon has {len} numbers; it must have pairs of x and y"
-                )));
-            };
-            if !polygon::is_near(&[x, y], *size) {
-                let (size, far) = (*size, polygon::far(*size));
-                return Err(A::Error::custom(format!(
-                    "a polygon has the point {:?}, far outside of its {size} image: x and y must \
-                     be between -{far} and {far}",
-                    [x, y]
-                )));
+        let mut len = 0_u64;
+        let mut x = None;
+        while let Some(number) = coordinate(&mut numbers)? {
+            len += 1;
+            let at = number.value();
+            rows.are_mask &= [0.0, 1.0, 255.0].contains(&at);
+            if let Coordinate::Boolean(_) = number {
+                rows.problem.get_or_insert_with(|| NO_NUMBER.into());
             }
-            here += 1;
+            let Some(x) = x.take() else {
+                x = Some(at);
+                continue;
+            };
+            let point = [x, at];
+            if !polygon::is_near(&point, *size) {
+                let (size, far) = (*size, polygon::far(*size));
+                rows.problem.get_or_insert_with(|| {
+                    format!(
+                        "a polygon has the point {point:?}, far outside of its {size} image: x and \
+                         y must be between -{far} and {far}"
+                    )
+                });
+            }
             *points += 1;
             // More points are counted for the error of the object, but not drawn.
-            if *points <= *most_points {
-                filler.push([x, y]);
+            if *points <= *most_points && rows.problem.is_none() {
+                filler.push(point);
             }
         }
+        if x.is_some() {
+            rows.problem.get_or_insert_with(|| {
+                format!("a polygon has {len} numbers; it must have pairs of x and y")
+            });
+        }
+        rows.count += 1;
+        rows.are_mask &= len == u64::from(size.width);
         filler.fill();
         Ok(())
     }
 }
 
-fn coordinate<'de, A: SeqAccess<'de>>(numbers: &mut A) -> Result<Option<f64>, A::Error> {
-    let number = numbers.next_element();
-    number.map_err(|_| A::Error::custom("a coordinate of a polygon is not a number"))
+const NO_NUMBER: &str = "a coordinate of a polygon is not a number";
+
+/// A coordinate, or a pixel of a mask of booleans.
+enum Coordinate {
+    Number(f64),
+    Boolean(bool),
+}
+
+impl Coordinate {
+    fn value(&self) -> f64 {
+        match *self {
+            Coordinate::Number(number) => number,
+            Coordinate::Boolean(is_set) => f64::from(u8::from(is_set)),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Coordinate {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(CoordinateVisitor)
+    }
+}
+
+struct CoordinateVisitor;
+
+impl Visitor<'_> for CoordinateVisitor {
+    type Value = Coordinate;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number")
+    }
+
+    fn visit_bool<E>(self, is_set: bool) -> Result<Coordinate, E> {
+        Ok(Coordinate::Boolean(is_set))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Coordinate, E> {
+        Ok(Coordinate::Number(number as f64))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Coordinate, E> {
+        Ok(Coordinate::Number(number as f64))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Coordinate, E> {
+        Ok(Coordinate::Number(number))
+    }
+}
+
+fn coordinate<'de, A: SeqAccess<'de>>(numbers: &mut A) -> Result<Option<Coordinate>, A::Error> {
+    numbers.next_element().map_err(|_| A::Error::custom(NO_NUMBER))
 }
 
 /// Reads run lengths, as numbers or in the compressed form of pycocotools. Returns the number of

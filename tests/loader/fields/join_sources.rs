@@ -1,7 +1,9 @@
 //! Joins whose second source has no images, with every type of source.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::image_headers::{contents, part};
@@ -280,7 +282,10 @@ fn second_sources_that_do_not_fit_are_errors_with_a_way_out() {
     .unwrap();
     fs::create_dir(root.path().join("empty")).unwrap();
     for (join, words) in [
-        ("tfrecord = \"a.tfrecord\"", &["source.join.other_key", "__index__", "id, caption"][..]),
+        (
+            "tfrecord = \"a.tfrecord\"",
+            &["source.join.other_key", "have no own key", "__index__", "id, caption"][..],
+        ),
         (
             "npy = \"texts.npy\"\nfields = { id = \"short.npy\" }\nother_key = \"id\"",
             &["source.join.fields.id", "short.npy has 2 values", "3 samples"],
@@ -300,6 +305,12 @@ fn second_sources_that_do_not_fit_are_errors_with_a_way_out() {
             assert!(error.contains(word), "{join}: {error}");
         }
     }
+    fs::create_dir(root.path().join("odd")).unwrap();
+    fs::write(root.path().join("odd").join(OsStr::from_bytes(b"\xFF.txt")), "a").unwrap();
+    let join = "directory = \"images\"\n[source.join]\ndirectory = \"odd\"";
+    let error = config_error(root.path(), join);
+    assert!(error.contains("source.join.other_key: is the own key"), "{error}");
+    assert!(error.contains(".txt is not UTF-8"), "{error}");
     let join = "directory = \"images\"\n[source.join]\ndirectory = \"texts\"";
     let source = open(root.path(), join).unwrap();
     fs::write(root.path().join("texts/1/1.txt"), "x".repeat(100)).unwrap();

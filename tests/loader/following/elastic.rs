@@ -202,6 +202,65 @@ fn a_box_contains_all_places_of_its_object_in_a_folded_image() {
     assert!(shown > 5000, "{shown}");
 }
 
+/// Strong displacements tear the image. The red and green levels of the image are twice the column
+/// and the row of each pixel, so the levels at the position of a point tell which place is shown.
+#[test]
+fn a_point_that_the_torn_image_does_not_show_is_invisible() {
+    let operators = ["op = \"elastic\"\nalpha = 300\nsigma = 4", WHOLE];
+    let places = || (0..WIDTH * HEIGHT / 20).map(|at| [at % 24, at / 24].map(|it| 5 * it + 2));
+    let list = |visibility: bool| -> Vec<f32> {
+        let point = |[x, y]: [u32; 2]| {
+            [Some(x as f32), Some(y as f32), visibility.then_some(2.0)].into_iter().flatten()
+        };
+        places().flat_map(point).collect()
+    };
+    let pixels: Vec<u8> = (0..WIDTH * HEIGHT)
+        .flat_map(|at| [2 * (at % WIDTH) as u8 + 1, 2 * (at / WIDTH) as u8 + 1, 255])
+        .collect();
+    let image = [format!("P6 {WIDTH} {HEIGHT} 255\n").into_bytes(), pixels].concat();
+    let found = |visibility: bool| {
+        let shape = vec![2 + usize::from(visibility)];
+        let column =
+            ColumnSettings { shape, max_len: Some(1000), ..ColumnSettings::points("moved") };
+        let samples = [(image.clone(), Vec::new(), list(visibility))];
+        batches(builder(annotated(samples), chain(&operators), vec![numbers(column)])).unwrap()
+    };
+    let (made, plain) = (found(true).remove(0), found(false).remove(0));
+    let pixels = made.images().as_slice::<u8>().unwrap();
+    let moved: &[f32] = made.column("moved").unwrap().sample(0).unwrap();
+    let without: &[f32] = plain.column("moved").unwrap().sample(0).unwrap();
+    let [mut shown, mut torn] = [0, 0];
+    for ((point, place), without) in moved.chunks(3).zip(places()).zip(without.chunks(2)) {
+        assert_eq!(point[..2], *without);
+        let [x, y] = [point[0] - 0.5, point[1] - 0.5];
+        if !((0.0..119.0).contains(&x) && (0.0..89.0).contains(&y)) {
+            continue;
+        }
+        // Levels of the four pixels around the position. Pixels that show no part are black.
+        let level = |channel: usize, x: f32, y: f32| {
+            f32::from(pixels[(y as usize * WIDTH as usize + x as usize) * 3 + channel])
+        };
+        let corners = [(x, y), (x + 1.0, y), (x, y + 1.0), (x + 1.0, y + 1.0)];
+        if corners.iter().any(|&(x, y)| level(2, x, y) < 255.0) {
+            continue;
+        }
+        let between = |channel: usize| {
+            let [a, b, c, d] = corners.map(|(x, y)| level(channel, x, y));
+            let (above, below) = (a + (b - a) * x.fract(), c + (d - c) * x.fract());
+            (above + (below - above) * y.fract()) / 2.0
+        };
+        let distance = (between(0) - place[0] as f32).hypot(between(1) - place[1] as f32);
+        // Levels are rounded, by at most 1/4 pixel on each axis.
+        match point[2] {
+            0.0 => assert!(distance > 0.5 - 0.36, "{point:?} {place:?} {distance}"),
+            _ => assert!(distance < 0.5 + 0.36, "{point:?} {place:?} {distance}"),
+        }
+        shown += usize::from(point[2] == 2.0);
+        torn += usize::from(point[2] == 0.0);
+    }
+    assert!(shown > 100 && torn > 3, "{shown} {torn}");
+}
+
 /// Points that displacements move out of the image are not shown, and the limit of warps counts
 /// for each part of the chain between displacements.
 #[test]

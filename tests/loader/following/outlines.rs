@@ -244,6 +244,62 @@ fn wrong_outlines_fail_their_sample() {
     assert!(problem.contains("has more than 1 object; raise max_len"), "{problem}");
 }
 
+/// Rows of a mask have the form of polygons, which would give another mask. A list of polygons that
+/// only resembles a mask is read as polygons.
+#[test]
+fn masks_as_lists_of_rows_are_no_polygons() {
+    let read = |size: Size, mask: &Value, column: ColumnSettings| {
+        let operator = format!("op = \"resize\"\nwidth = {}\nheight = {}", size.width, size.height);
+        let column = ColumnSettings { field: Some("outlines".into()), ..column };
+        let text = json!([null, mask]).to_string();
+        loader(&[size], vec![text], vec![vec![]], &[&operator], vec![column])
+            .configure(|it| it.limits.max_outline_points = 100)
+    };
+    for (width, height) in [(8, 6), (7, 6), (40, 31), (33, 1), (1, 5), (2, 9)] {
+        let size = Size::new(width, height);
+        let rows = |value: &dyn Fn(u32) -> Value| -> Vec<Vec<Value>> {
+            let row = |y: u32| (0..width).map(|x| value((x * 5 + y * 3) % 7 / 4)).collect();
+            (0..height).map(row).collect()
+        };
+        for mask in [
+            rows(&|it| json!(it)),
+            rows(&|it| json!(f64::from(it))),
+            rows(&|it| json!(it * 255)),
+            rows(&|it| json!(it == 1)),
+            rows(&|_| json!(0)),
+        ] {
+            for column in [ColumnSettings::runs("runs"), ColumnSettings::instances("runs")] {
+                let problem = problem(read(size, &json!(mask), column));
+                for words in [
+                    "the outline of object 1: ",
+                    &format!("{height} rows"),
+                    "pycocotools.mask.encode(numpy.asfortranarray(mask, dtype=\"uint8\"))",
+                ] {
+                    assert!(problem.contains(words), "{words}: {problem}");
+                }
+            }
+        }
+    }
+    let size = Size::new(6, 3);
+    let row = [0, 0, 1, 1, 0, 1];
+    for polygons in [
+        json!([row, row]),
+        json!([row, row, row, row]),
+        json!([row, row, [0, 0, 1, 1, 0, 2]]),
+        json!([row, row, &row[..4]]),
+    ] {
+        batches(read(size, &polygons, ColumnSettings::runs("runs"))).unwrap();
+    }
+    for (polygons, words) in [
+        (json!([row, row, [0, 0, 1, 1, 1]]), "a polygon has 5 numbers"),
+        (json!([row, row, [0, true, 1, 1, 1, 2]]), "a coordinate of a polygon is not a number"),
+        (json!([row, [0, 255, 1, 1, 1, 0]]), "a polygon has the point [0.0, 255.0], far outside"),
+    ] {
+        let problem = problem(read(size, &polygons, ColumnSettings::runs("runs")));
+        assert!(problem.contains(words), "{words}: {problem}");
+    }
+}
+
 /// An object has at most `limits.max_outline_points` points in all of its polygons.
 #[test]
 fn objects_with_too_many_points_fail() {

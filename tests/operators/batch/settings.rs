@@ -82,6 +82,17 @@ fn a_source_with_more_named_classes_is_refused() {
     refused(plan(10), "targets.classes", &["9", "10"]);
 }
 
+/// Without class names, the samples may have no labels.
+#[test]
+fn missing_classes_are_an_error_that_tells_what_samples_without_labels_need() {
+    let settings = Settings::default();
+    let chain = || training().then_batch(Mixup::default());
+    let plan = |classes| Plan::new(&chain(), &settings, &Facts { classes, ..Facts::default() });
+    let words = "for samples without labels, remove mixup, or add a column of one-hot masks";
+    refused(plan(0), "targets.classes", &["is missing", words]);
+    assert!(!config_error(plan(3)).problem.contains(words));
+}
+
 #[test]
 fn an_odd_batch_is_possible_without_batch_operators() {
     let made = epoch(builder(training()).batch_size(5));

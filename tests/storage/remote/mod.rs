@@ -126,8 +126,9 @@ fn has_number(text: &str, number: u32) -> bool {
 }
 
 /// Names of files that together cover every rule for listing a folder.
-const TREE: [&str; 12] = [
+const TREE: [&str; 13] = [
     "beside.txt",
+    "beside.jpg",
     "cat/b.jpg",
     "cat/a.jpg",
     "cat/sub/x.jpg",
@@ -174,8 +175,13 @@ fn a_directory_in_a_bucket_equals_one_on_disk() {
         let counts = |source: &Directory| -> Vec<_> {
             source.excluded().into_iter().map(|it| (it.why, it.kind, it.count)).collect()
         };
-        assert_eq!(counts(&remote), [(ExclusionReason::BesideClasses, String::new(), 1)]);
+        assert_eq!(counts(&remote), [(ExclusionReason::BesideClasses, String::new(), 2)]);
         assert_eq!(counts(&remote), counts(&local));
+        for warnings in [remote.warnings(), local.warnings()] {
+            let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+            assert!(warning.starts_with("1 image next to the class folders of "), "{warning}");
+            assert!(warning.contains("beside.jpg"), "{warning}");
+        }
     }
     let names = |path: &Path| {
         let entries = USUAL.list(path).unwrap();

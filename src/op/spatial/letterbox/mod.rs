@@ -1,11 +1,14 @@
 //! `letterbox`: resizes an image to fit into a size and pads the rest.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::Size;
+use crate::image::PixelFormat;
 use crate::op::resample::{self, Filter};
-use crate::op::settings::{check_side, equal_values, one_or_each};
-use crate::op::{Bounds, BuiltIn, Draw, FieldError, Kind, Kinds, Operator};
+use crate::op::settings::{check_side, equal_values, one_or_each_or_none};
+use crate::op::{Bounds, BuiltIn, Draw, FieldError, Kind, Kinds, Operator, supports};
 
 pub mod formula;
 
@@ -33,9 +36,14 @@ pub struct Letterbox {
     /// the sides of the output. Default: pads to the whole output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stride: Option<u32>,
-    /// Colour of the padding: red, green and blue. In TOML, one number sets all three. Default 114.
-    #[serde(default = "gray", deserialize_with = "one_or_each")]
-    pub fill: [u8; 3],
+    /// Colour of the padding: red, green and blue. In TOML, one number sets all three. Default 114,
+    /// except for palette indices (`decode.pixels = "indices"`), where it must be set.
+    #[serde(
+        default,
+        deserialize_with = "one_or_each_or_none",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub fill: Option<[u8; 3]>,
     /// Resampling filter. Default bilinear.
     #[serde(default)]
     pub filter: Filter,
@@ -45,16 +53,19 @@ fn yes() -> bool {
     true
 }
 
-fn gray() -> [u8; 3] {
-    [114; 3]
-}
+/// Default of `fill`.
+const GRAY: [u8; 3] = [114; 3];
 
 impl Letterbox {
     /// Creates an operator with an output of `width` columns and `height` rows and Ultralytics'
     /// defaults.
     pub fn to(width: u32, height: u32) -> Self {
-        let (stride, fill, filter) = (None, gray(), Filter::default());
+        let (stride, fill, filter) = (None, None, Filter::default());
         Self { width, height, scale_up: true, center: true, stride, fill, filter }
+    }
+
+    fn fill(&self) -> [u8; 3] {
+        self.fill.unwrap_or(GRAY)
     }
 
     fn formula(&self) -> formula::Letterbox {
@@ -72,6 +83,20 @@ impl Operator for Letterbox {
         Some(("filter", self.filter == Filter::Nearest))
     }
 
+    /// The default colour would be a class that the image does not have.
+    fn for_format(&self, format: PixelFormat) -> Result<Option<Arc<dyn Operator>>, FieldError> {
+        if format == PixelFormat::Indices && self.fill.is_none() {
+            let problem = format!(
+                "of {} is not set, but the pixels are indices, for which its default {} is a class; \
+                 set it to the number of the padding, such as 0 or 255",
+                Self::NAME,
+                GRAY[0]
+            );
+            return Err(FieldError::new("fill", problem));
+        }
+        supports(self, format).map(|()| None)
+    }
+
     fn kinds(&self) -> Kinds {
         Kinds::exactly([Kind::Resample, Kind::Crop])
     }
@@ -83,7 +108,7 @@ impl Operator for Letterbox {
         draw.crop(
             (-i64::from(around.left), -i64::from(around.top)),
             output,
-            self.fill.map(f32::from),
+            self.fill().map(f32::from),
         );
     }
 
@@ -94,7 +119,7 @@ impl Operator for Letterbox {
     }
 
     fn channels(&self, input: usize) -> Result<usize, String> {
-        equal_values(Self::NAME, "fill", self.fill, input)
+        equal_values(Self::NAME, "fill", self.fill(), input)
     }
 
     fn fixed_output(&self, input: Option<Size>) -> Option<Size> {
@@ -123,7 +148,7 @@ impl BuiltIn for Letterbox {
         let base = Self::to(32, 24);
         vec![
             base,
-            Self { scale_up: false, fill: [0, 1, 2], ..Self::to(40, 40) },
+            Self { scale_up: false, fill: Some([0, 1, 2]), ..Self::to(40, 40) },
             Self { center: false, filter: Filter::Bicubic, ..Self::to(9, 33) },
             Self { stride: Some(8), ..Self::to(31, 40) },
         ]

@@ -42,10 +42,9 @@ impl Key {
             return match first.map(Option::flatten) {
                 Ok(Some(_)) => Ok(Self::Own),
                 Ok(None) => Err(wrong(format!(
-                    "is the name of each sample, but the samples of {} have no names in UTF-8; name \
-                     the field with the key, or write {INDEX_KEY:?} for the index of a sample. The \
-                     fields are {}",
-                    source.describe(),
+                    "is the own key of each sample, but {}; name the field with the key, or write \
+                     {INDEX_KEY:?} for the index of a sample. The fields are {}",
+                    keyless(source),
                     listed(schema.iter().map(|field| &field.name))
                 ))),
                 Err(error) => {
@@ -129,6 +128,17 @@ impl Key {
             DataError::new(Reason::Field, format!("the key in the field {name:?} {problem}"))
         })?;
         checked(key)
+    }
+}
+
+/// Why the first sample of a source has no own key. A sample with a file of its own has one, unless
+/// the name of the file is not UTF-8.
+fn keyless(source: &dyn Source) -> String {
+    let first = (!source.is_empty()).then(|| source.part(0));
+    let path = first.and_then(|(part, index)| part.identity()?.path(index));
+    match path {
+        Some(_) => format!("the file name of {} is not UTF-8", source.location(0)),
+        None => format!("the samples of {} have no own key", source.describe()),
     }
 }
 
