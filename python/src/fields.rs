@@ -19,6 +19,7 @@ const OUT_OF_RANGE: &str = "Out of range float";
 /// Value of a field, converted from a Python object.
 pub enum Value {
     Missing,
+    Boolean(bool),
     Integer(i128),
     Float(f64),
     Text(PyBackedStr),
@@ -38,7 +39,10 @@ impl Value {
         if value.is_none() {
             return Ok(Value::Missing);
         }
-        if value.is_instance_of::<PyBool>() || value.is_instance_of::<PyInt>() {
+        if value.is_instance_of::<PyBool>() {
+            return Ok(Value::Boolean(value.extract()?));
+        }
+        if value.is_instance_of::<PyInt>() {
             return Ok(Value::Integer(value.extract()?));
         }
         if value.is_exact_instance_of::<PyFloat>() {
@@ -107,7 +111,7 @@ impl Value {
     /// Kind of the field.
     pub fn kind(&self) -> FieldKind {
         match self {
-            Value::Integer(_) | Value::Float(_) => FieldKind::Number,
+            Value::Boolean(_) | Value::Integer(_) | Value::Float(_) => FieldKind::Number,
             Value::Text(_) => FieldKind::Text,
             Value::Json(_) => FieldKind::Json,
             Value::Array(array) if array.is_png() => FieldKind::Bytes,
@@ -130,6 +134,9 @@ impl Value {
         self.check(name, limit)?;
         match self {
             Value::Missing => Ok(()),
+            // A boolean is a number in a column, but no key of a join.
+            Value::Boolean(true) => put(FieldValue::Json(b"true")),
+            Value::Boolean(false) => put(FieldValue::Json(b"false")),
             Value::Integer(number) => put(FieldValue::Integer(*number)),
             Value::Float(number) => put(FieldValue::Float(*number)),
             Value::Text(text) => put(FieldValue::Text(text)),
@@ -156,7 +163,7 @@ impl Value {
             Value::Text(text) | Value::Json(text) => text.len() as u64,
             Value::Bytes(bytes) => bytes.len() as u64,
             Value::Array(array) => array.bytes(),
-            Value::Missing | Value::File(_) | Value::Integer(_) | Value::Float(_) => 0,
+            Value::Missing | Value::Boolean(_) | Value::File(_) | Value::Integer(_) | Value::Float(_) => 0,
         };
         check_len(name, len, limit)
     }

@@ -443,3 +443,15 @@ def test_a_loader_of_views_shuffles_if_the_recipe_of_a_view_does(caplog):
     assert order(columns={"v": fw.view(train)}, transform=train) != in_order
     assert order(columns={"v": fw.view(train)}, transform=SMALL, shuffle=False) == in_order
     assert not caplog.records
+
+
+@pytest.mark.parametrize("true", [True, numpy.True_])
+def test_a_boolean_is_a_number_but_no_key(true):
+    image = b"P5 1 1 255\n?"
+    columns = {"i": fw.array("i64", field="a"), "f": fw.array("f32", field="a"), "b": fw.array("u8", field="a")}
+    batch = read([{"image": image, "a": true}], columns=columns)
+    assert (batch["i"].tolist(), batch["f"].tolist(), batch["b"].tolist()) == ([1], [1.0], [1])
+    first = fw.samples([{"image": image, "k": 1}, {"image": image, "k": 2}])
+    for other in [true, 1.0]:
+        with pytest.raises(fw.errors.ConfigError, match="boolean|float|true|1.0"):
+            fw.Loader(first.join(fw.samples([{"k": other, "x": "a"}, {"k": 2, "x": "b"}]), key="k"), SMALL, columns={"x": fw.text(default="")}, device="cpu")
