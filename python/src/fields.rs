@@ -163,7 +163,11 @@ impl Value {
             Value::Text(text) | Value::Json(text) => text.len() as u64,
             Value::Bytes(bytes) => bytes.len() as u64,
             Value::Array(array) => array.bytes(),
-            Value::Missing | Value::Boolean(_) | Value::File(_) | Value::Integer(_) | Value::Float(_) => 0,
+            Value::Missing
+            | Value::Boolean(_)
+            | Value::File(_)
+            | Value::Integer(_)
+            | Value::Float(_) => 0,
         };
         check_len(name, len, limit)
     }
