@@ -155,19 +155,6 @@ fn class_folders_that_contain_class_folders_are_a_warning() {
 }
 
 #[test]
-fn images_beside_the_class_folders_are_a_warning() {
-    let root = tree(&["cat/1.jpg", "dog/2.jpg", "notes.txt", "3.JPG", "4.png", "5.jpg.txt"]);
-    let source = Directory::open(root.path()).unwrap();
-    expect(&source, &root, &[(0, "cat/1.jpg"), (1, "dog/2.jpg")]);
-    let [warning] = &source.warnings()[..] else { panic!("{:?}", source.warnings()) };
-    let folder = root.path().to_str().unwrap();
-    assert!(has_words(warning, &["2", "3.JPG", "list"]) && warning.contains(folder), "{warning}");
-    assert_eq!(counts(&source), [(ExclusionReason::BesideClasses, String::new(), 4)]);
-    let fine = tree(&["cat/1.jpg", "dog/2.jpg", "notes.txt"]);
-    assert!(Directory::open(fine.path()).unwrap().warnings().is_empty());
-}
-
-#[test]
 fn without_folders_the_files_themselves_are_samples_without_a_label() {
     let root = tree(&["2.jpg", "10.jpg", "1.jpg"]);
     let source = Directory::open(root.path()).unwrap();
@@ -274,6 +261,12 @@ fn files_beside_the_class_folders_are_skipped_and_counted() {
     // The description must contain the number of files and the number of classes.
     assert!(has_words(&source.describe(), &["2", "1"]), "{}", source.describe());
     assert_eq!(counts(&source), [(ExclusionReason::BesideClasses, String::new(), 2)]);
+    assert!(source.warnings().is_empty());
+    ["3.JPG", "4.png"].iter().for_each(|it| fs::write(root.path().join(it), it).unwrap());
+    let source = Directory::open(root.path()).unwrap();
+    let [warning] = &source.warnings()[..] else { panic!("{:?}", source.warnings()) };
+    assert!(has_words(warning, &["2 images", "3.JPG", "list"]), "{warning}");
+    assert!(warning.contains(root.path().to_str().unwrap()), "{warning}");
 }
 
 #[test]
