@@ -322,7 +322,9 @@ fn each_policy_for_bad_files_works_as_documented() {
     assert_eq!(result["outcomes"]["substituted"], 1);
     assert_eq!(result["outcomes"]["skipped"], 0);
 
-    done(dir.path(), &["dump", "bad.toml", "--device", "cpu", "--out", "out", "--batches", "3"]);
+    let dump =
+        |out| ["dump", "bad.toml", "--device", "cpu", "--out", out, "--batches", "3", "--json"];
+    with_warning(&dump("out"), "replaced by zeros");
     let samples = fs::read(dir.path().join("out/samples.json")).unwrap();
     let samples: Value = serde_json::from_slice(&samples).unwrap();
     let marked: Vec<_> =
@@ -332,7 +334,7 @@ fn each_policy_for_bad_files_works_as_documented() {
     assert!(marked[0]["error"].as_str().unwrap().starts_with("truncated: "));
 
     run("skip");
-    done(dir.path(), &["dump", "bad.toml", "--device", "cpu", "--out", "skip", "--batches", "3"]);
+    with_warning(&dump("skip"), "replaced by other samples");
     let samples = fs::read(dir.path().join("skip/samples.json")).unwrap();
     let samples: Value = serde_json::from_slice(&samples).unwrap();
     let replaced: Vec<_> =
