@@ -297,6 +297,7 @@ def runs(
     turn: bool = False,
     max_len: int | None = None,
     max_objects: int | None = None,
+    too_long: TooLong | None = None,
     default: Any = None,
 ) -> Column:
     """A column of masks of objects as run lengths (COCO's RLE), which follow their image. Batches have 64-bit integers: for each sample, a list of
@@ -309,24 +310,31 @@ def runs(
     * ``like``, ``turn``: as for :func:`mask`. A view with ``count`` cannot be followed.
     * ``max_len``: maximum number of run lengths of all objects of a sample together. Default: 16384.
     * ``max_objects``: maximum number of objects of a sample. Default: 256.
+    * ``too_long``: as for :func:`list_`. ``"truncate"`` leaves out the first object for which there is no memory, and all later ones.
     * ``default``: ``[]`` for samples without the field. By default, such a sample fails.
     """
-    settings = {"like": like, "turn": turn or None, "max_len": max_len, "max_objects": max_objects, "default": _default(default)}
-    return _made(Column, kind="runs", field=field, **settings)
+    settings = {"like": like, "turn": turn or None, "max_len": max_len, "max_objects": max_objects, "too_long": too_long}
+    return _made(Column, kind="runs", field=field, **settings, default=_default(default))
 
 
 @suggesting("fw.instances")
 def instances(
-    field: str | None = None, *, like: str | None = None, turn: bool = False, max_len: int | None = None, default: Any = None
+    field: str | None = None,
+    *,
+    like: str | None = None,
+    turn: bool = False,
+    max_len: int | None = None,
+    too_long: TooLong | None = None,
+    default: Any = None,
 ) -> Column:
     """A column of masks of objects, which follow their image: for each sample, a tensor ``[objects, height, width]`` of bytes, with 1 in the object
     and 0 outside.
 
-    * ``field``, ``like``, ``turn``, ``default``: as for :func:`runs`.
+    * ``field``, ``like``, ``turn``, ``too_long``, ``default``: as for :func:`runs`.
     * ``max_len``: maximum number of objects of a sample, for whose pixels memory is allocated. Default: 32.
     """
-    settings = {"like": like, "turn": turn or None, "max_len": max_len, "default": _default(default)}
-    return _made(Column, kind="instances", field=field, **settings)
+    settings = {"like": like, "turn": turn or None, "max_len": max_len, "too_long": too_long}
+    return _made(Column, kind="instances", field=field, **settings, default=_default(default))
 
 
 @suggesting("fw.view")

@@ -5,7 +5,7 @@ use half::{bf16, f16};
 use super::outlines::{ObjectMasks, Outlines};
 use crate::decode::ValueImage;
 use crate::error::{DataError, Reason};
-use crate::field::CellFormat;
+use crate::field::{CellFormat, Written};
 use crate::footprint::Memory;
 use crate::geometry::{Orientation, Size};
 use crate::header::Header;
@@ -158,7 +158,7 @@ impl Masks {
         settings: (&ColumnSettings, &CellFormat),
         image: (&Header, &Plan, &SamplePlan),
         cell: &mut [u8],
-    ) -> Result<usize, DataError> {
+    ) -> Result<Written, DataError> {
         let origins = (&mut self.origins, &mut self.rows);
         self.objects.make(outlines, settings, origins, image, cell)
     }

@@ -3,7 +3,9 @@
 use serde::de::{Deserializer, IgnoredAny};
 
 use crate::error::{DataError, Reason, reserve};
-use crate::field::{CellFormat, CellKind, JsonTarget, Step, TEXT_LEN_BYTES, read_json};
+use crate::field::{
+    CellFormat, CellKind, JsonTarget, Step, TEXT_LEN_BYTES, TooLong, Written, read_json,
+};
 use crate::footprint::counted;
 use crate::geometry::{Orientation, Size};
 use crate::header::Header;
@@ -48,7 +50,8 @@ const FILLED: u32 = u32::MAX;
 
 impl ObjectMasks {
     /// Writes the masks of all objects to `cell`: as run lengths, or as bytes of 0 and 1. Returns
-    /// the number of objects.
+    /// the number of objects. With [`TooLong::Truncate`], objects for which the cell has no memory
+    /// are left out.
     ///
     /// # Errors
     /// [`Reason::Field`] if an outline is invalid, or has another size than its image.
@@ -60,7 +63,7 @@ impl ObjectMasks {
         origins: (&mut OriginMap, &mut OriginRows),
         (header, plan, sample): (&Header, &Plan, &SamplePlan),
         cell: &mut [u8],
-    ) -> Result<usize, DataError> {
+    ) -> Result<Written, DataError> {
         let turn = if settings.turn { sample.orientation } else { Orientation::UPRIGHT };
         let size = if turn.is_upright() { sample.upright } else { header.size };
         let result = Size::new(plan.shape.width, plan.shape.height);
@@ -87,10 +90,11 @@ impl ObjectMasks {
             cell,
             objects,
             counts,
+            truncated: false,
             error: None,
         };
         read_json(outlines.json, (outlines.member, outlines.path), &mut target)?;
-        Ok(target.objects)
+        Ok(Written { len: target.objects, truncated: target.truncated })
     }
 
     fn find_places(
@@ -156,6 +160,8 @@ struct Objects<'a> {
     /// Number of objects and of run lengths that were written.
     objects: usize,
     counts: usize,
+    /// Whether objects are left out.
+    truncated: bool,
     error: Option<DataError>,
 }
 
@@ -163,6 +169,9 @@ impl Objects<'_> {
     /// Writes the mask of the object that was drawn.
     fn finish(&mut self) -> Result<(), DataError> {
         let Self { objects: number, most_points, drawing: Drawing { points, .. }, .. } = *self;
+        if self.truncated {
+            return Ok(());
+        }
         if points > most_points {
             return Err(too_long(format!(
                 "has object {number}, counted from 0, whose polygons have {points} points; \
@@ -180,59 +189,78 @@ impl Objects<'_> {
                 _ => "max_len",
             };
             let most = counted(most as u64, "object");
-            return Err(too_long(format!("has more than {most}; raise {key}")));
+            return self.leave_out(format!("has more than {most}; raise {key}"));
         }
-        match self.format.kind {
-            CellKind::Lists => self.write_runs()?,
+        let before = self.counts;
+        let is_written = match self.format.kind {
+            CellKind::Lists => self.write_runs(),
             _ => self.write_pixels(),
+        };
+        if !is_written {
+            self.counts = before;
+            let most = counted(self.format.max_len as u64, "run length");
+            return self.leave_out(format!("has more than {most}; raise max_len"));
         }
         self.objects += 1;
         Ok(())
     }
 
+    /// Leaves this and all later objects out, or returns an error.
+    fn leave_out(&mut self, mut problem: String) -> Result<(), DataError> {
+        match self.format.too_long {
+            TooLong::Truncate => {
+                self.truncated = true;
+                return Ok(());
+            }
+            TooLong::Error => problem += ", or set too_long = \"truncate\" or \"skip\"",
+            TooLong::Skip => {}
+        }
+        Err(too_long(problem))
+    }
+
     /// Writes the run lengths of the result, column by column, beginning with the background.
-    fn write_runs(&mut self) -> Result<(), DataError> {
+    /// Returns false if the cell has no memory for all of them.
+    fn write_runs(&mut self) -> bool {
         let before = self.counts;
         let (mut run, mut is_inside) = (0_i64, false);
         for &place in self.places {
             let pixel = self.drawing.mask.get(place as usize).is_some_and(|&it| it != 0);
             if pixel != is_inside {
-                push_count(self.format, &mut self.counts, self.cell, run)?;
+                if !push_count(self.format, &mut self.counts, self.cell, run) {
+                    return false;
+                }
                 (run, is_inside) = (0, pixel);
             }
             run += 1;
         }
-        push_count(self.format, &mut self.counts, self.cell, run)?;
+        if !push_count(self.format, &mut self.counts, self.cell, run) {
+            return false;
+        }
         let place = self.format.max_len * size_of::<i64>() + self.objects * TEXT_LEN_BYTES;
         let len = (self.counts - before) as u32;
         self.cell[place..][..TEXT_LEN_BYTES].copy_from_slice(&len.to_ne_bytes());
-        Ok(())
+        true
     }
 
-    /// Writes the pixels of the result, row by row.
-    fn write_pixels(&mut self) {
+    /// Writes the pixels of the result, row by row. Returns true.
+    fn write_pixels(&mut self) -> bool {
         let (width, rows) = (self.result.width as usize, self.result.height as usize);
         let out = &mut self.cell[self.objects * width * rows..][..width * rows];
         for (at, &place) in self.places.iter().enumerate() {
             let pixel = self.drawing.mask.get(place as usize).copied().unwrap_or(0);
             out[at % rows * width + at / rows] = pixel;
         }
+        true
     }
 }
 
-fn push_count(
-    format: &CellFormat,
-    counts: &mut usize,
-    cell: &mut [u8],
-    run: i64,
-) -> Result<(), DataError> {
+fn push_count(format: &CellFormat, counts: &mut usize, cell: &mut [u8], run: i64) -> bool {
     if *counts == format.max_len {
-        let most = counted(format.max_len as u64, "run length");
-        return Err(too_long(format!("has more than {most}; raise max_len")));
+        return false;
     }
     cell[*counts * size_of::<i64>()..][..size_of::<i64>()].copy_from_slice(&run.to_ne_bytes());
     *counts += 1;
-    Ok(())
+    true
 }
 
 fn too_long(problem: String) -> DataError {

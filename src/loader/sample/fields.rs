@@ -23,6 +23,7 @@ mod encoded;
 mod messages;
 
 pub(in crate::loader) use check::check_fields;
+pub(in crate::loader) use messages::FieldError;
 
 use cached::{Record, Scratch};
 use messages::{missing, named};
@@ -45,19 +46,6 @@ pub(in crate::loader) trait Cell {
     }
     /// Sets the number of entries of the sample in the `number`th ragged column.
     fn set_len(&mut self, number: usize, len: usize);
-}
-
-/// Error of a sample's fields.
-pub(in crate::loader) struct FieldError {
-    pub error: DataError,
-    /// Whether the sample is to be replaced by another one, whatever `loader.on_error` is.
-    pub skip: bool,
-}
-
-impl From<DataError> for FieldError {
-    fn from(error: DataError) -> Self {
-        Self { error, skip: false }
-    }
 }
 
 /// Reads the fields of samples. Each thread has its own reader.
@@ -84,6 +72,9 @@ pub(in crate::loader) struct FieldReader {
     most_cached: u64,
     record: Record,
     scratch: Scratch,
+    /// Columns of the current sample whose objects were left out, and whether the sample is to be
+    /// skipped because it has too many.
+    left_out: (ColumnSet, bool),
 }
 
 /// File of an image in a field.
@@ -199,6 +190,7 @@ impl FieldReader {
             most_cached,
             record,
             scratch,
+            left_out: Default::default(),
         }
     }
 
@@ -223,8 +215,10 @@ impl FieldReader {
             most_cached,
             record,
             scratch,
+            left_out,
             views: _,
         } = self;
+        *left_out = Default::default();
         let (index, limit) = (key.index, *limit);
         let Some(meter) = meter.as_deref().filter(|_| !wanted.is_empty()) else {
             return Ok([0; 2]);
@@ -257,8 +251,7 @@ impl FieldReader {
                     }
                 };
                 column.written = written.map_err(|error| {
-                    skip =
-                        error.reason == Reason::TooLong && column.format.too_long == TooLong::Skip;
+                    skip = column.skips(&error);
                     column.error(&shown[number], error)
                 })?;
                 clock.add_converted(number, len, read);
@@ -328,13 +321,13 @@ impl FieldReader {
         let mut clock = FieldClock::resume(meter);
         for (number, column) in self.columns.iter().enumerate() {
             let (Some(written), settings) = (column.written, &column.settings) else { continue };
-            let numbers = written.len * column.format.entry_bytes();
+            let bytes = written.len * column.format.entry_bytes();
             if !settings.kind.follows() {
                 continue;
             }
             let (plan, samples) = of(column.view);
             let Some(sample) = samples.first() else { continue };
-            match settings.kind {
+            let followed = match settings.kind {
                 ColumnKind::Mask => {
                     let outputs =
                         MaskOutputs::new(settings, column.one_hot, (header, plan, samples));
@@ -349,30 +342,30 @@ impl FieldReader {
                             false => masks.write(&outputs, cell.part(column.slot)),
                         }
                     };
-                    make().map_err(|error| column.error(&self.shown[number], error))?;
+                    make()
                 }
-                ColumnKind::Points => Followed::new(settings, header, sample)
-                    .move_points(
-                        &column.format.dims,
-                        &settings.flip_pairs,
-                        bytemuck::cast_slice_mut(&mut cell.part(column.slot)[..numbers]),
-                    )
-                    .map_err(|error| column.error(&self.shown[number], error))?,
-                ColumnKind::Boxes => Followed::new(settings, header, sample)
-                    .move_boxes(
-                        settings.format,
-                        bytemuck::cast_slice_mut(&mut cell.part(column.slot)[..numbers]),
-                    )
-                    .map_err(|error| column.error(&self.shown[number], error))?,
+                ColumnKind::Points => Followed::new(settings, header, sample).move_points(
+                    &column.format.dims,
+                    &settings.flip_pairs,
+                    bytemuck::cast_slice_mut(&mut cell.part(column.slot)[..bytes]),
+                ),
+                ColumnKind::Boxes => Followed::new(settings, header, sample).move_boxes(
+                    settings.format,
+                    bytemuck::cast_slice_mut(&mut cell.part(column.slot)[..bytes]),
+                ),
                 _ => {
                     let settings = (settings, &column.format);
                     let (image, part) = ((header, plan, sample), cell.part(column.slot));
-                    let written = masks
-                        .make_objects(column.outlines(), settings, image, part)
-                        .map_err(|error| column.error(&self.shown[number], error))?;
-                    column.finish(Written { len: written, truncated: false }, cell);
+                    masks.make_objects(column.outlines(), settings, image, part).map(|written| {
+                        self.left_out.0 |= u64::from(written.truncated) << number;
+                        column.finish(written, cell);
+                    })
                 }
-            }
+            };
+            followed.map_err(|error| {
+                self.left_out.1 = column.skips(&error);
+                column.error(&self.shown[number], error)
+            })?;
             clock.add_followed(number);
         }
         Ok(())
@@ -387,6 +380,12 @@ impl FieldReader {
     /// Adds the name of the field to an error of its image.
     pub fn file_error(&self, number: usize, error: DataError) -> DataError {
         named(&self.files[number].shown, None, error)
+    }
+
+    /// Columns of the current sample whose objects were left out, and whether the sample is to be
+    /// skipped because it has too many.
+    pub fn left_out(&self) -> (ColumnSet, bool) {
+        self.left_out
     }
 
     /// Whether there are columns that follow the image.
@@ -417,6 +416,10 @@ impl FieldReader {
 }
 
 impl FieldColumn {
+    fn skips(&self, error: &DataError) -> bool {
+        error.reason == Reason::TooLong && self.format.too_long == TooLong::Skip
+    }
+
     fn finish(&self, written: Written, cell: &mut impl Cell) {
         if let Some(list) = self.list {
             cell.set_len(list, written.len);

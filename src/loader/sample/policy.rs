@@ -55,7 +55,12 @@ pub(in crate::loader) fn produce<C: Cell>(
     let mut attempt = |key: SampleKey, cell: &mut C, fields: &mut FieldReader| {
         // Fields are read first, because they take less time than the image.
         let [truncated, defaulted] = fields.read(source, key, cell)?;
-        Ok(SampleRecord { truncated, defaulted, ..attempt(key, cell, fields)? })
+        let made = attempt(key, cell, fields);
+        let (left_out, is_skipped) = fields.left_out();
+        match made {
+            Err(ProduceError::Sample(error)) if is_skipped => Err(ProduceError::Skip(error)),
+            made => Ok(SampleRecord { truncated: truncated | left_out, defaulted, ..made? }),
+        }
     };
     let candidates = replacements(wanted, source.len()).take(MOST_REPLACEMENTS);
     for index in std::iter::once(wanted.index).chain(candidates) {

@@ -6,7 +6,7 @@ use crate::with_fields::{Values, WithFields};
 use feedwater::annotation::{Frame, Object, RunLengths, Segmentation};
 use feedwater::internals::geometry::{BoundingBox, Mapping, Orientation};
 use feedwater::loader::LoaderBuilder;
-use feedwater::plan::{CellKind, ColumnSettings, DefaultValue, OnError};
+use feedwater::plan::{CellKind, ColumnKind, ColumnSettings, DefaultValue, OnError, TooLong};
 use feedwater::source::Memory;
 use feedwater::{ElementType, Objects, Size};
 use serde_json::{Value, json};
@@ -239,9 +239,72 @@ fn wrong_outlines_fail_their_sample() {
     assert!(problem.contains("has more than 1 object; raise max_objects"), "{problem}");
     let problem = fails(&two, ColumnSettings { max_len: Some(3), ..runs() });
     assert!(problem.contains("has more than 3 run lengths; raise max_len"), "{problem}");
+    assert!(problem.contains("or set too_long = \"truncate\" or \"skip\""), "{problem}");
     let column = ColumnSettings { max_len: Some(1), ..ColumnSettings::instances("runs") };
     let problem = fails(&two, column);
     assert!(problem.contains("has more than 1 object; raise max_len"), "{problem}");
+}
+
+/// With `truncate`, the first objects are those of a column with enough memory. With `skip`,
+/// another sample replaces the sample.
+#[test]
+fn too_many_objects_are_left_out_or_their_sample_is_skipped() {
+    let size = Size::new(8, 6);
+    let square = |x: u32| json!([[x, 1, x + 2, 1, x + 2, 3, x, 3]]);
+    let texts = [json!([square(0)]), json!([square(0), square(2), square(4)]), json!([])];
+    let read = |columns: Vec<ColumnSettings>| {
+        let texts = texts.iter().map(Value::to_string).collect();
+        let whole = &["op = \"center_crop\"\nwidth = 8\nheight = 6"];
+        let columns = columns.into_iter();
+        let columns =
+            columns.map(|it| ColumnSettings { field: Some("outlines".into()), ..it }).collect();
+        batches(loader(&[size; 3], texts, vec![vec![]; 3], whole, columns)).unwrap()
+    };
+    let cut = |name: &str, column: ColumnSettings| ColumnSettings {
+        too_long: TooLong::Truncate,
+        ..ColumnSettings { name: name.into(), ..column }
+    };
+    // Each object has five run lengths.
+    let found = read(vec![
+        ColumnSettings::runs("runs"),
+        ColumnSettings::instances("masks"),
+        cut("few", ColumnSettings { max_objects: Some(2), ..ColumnSettings::runs("few") }),
+        cut("short", ColumnSettings { max_len: Some(7), ..ColumnSettings::runs("short") }),
+        cut("first", ColumnSettings { max_len: Some(2), ..ColumnSettings::instances("first") }),
+    ]);
+    let batch = &found[0];
+    let lists = |name: &str, place: usize| -> Vec<Vec<i64>> {
+        let lists = batch.column(name).unwrap().lists::<i64>(place).unwrap();
+        lists.map(<[i64]>::to_vec).collect()
+    };
+    for place in 0..3 {
+        let all = lists("runs", place);
+        assert_eq!(lists("few", place), all[..all.len().min(2)]);
+        let mut total = 0;
+        let fits = |it: &&Vec<i64>| {
+            total += it.len();
+            total <= 7
+        };
+        let fitting: Vec<_> = all.iter().take_while(fits).cloned().collect();
+        assert_eq!(lists("short", place), fitting);
+        let [masks, first] =
+            ["masks", "first"].map(|name| batch.column(name).unwrap().sample::<u8>(place).unwrap());
+        assert_eq!(first, &masks[..masks.len().min(2 * 48)]);
+        let truncated = batch.samples()[place].truncated;
+        assert_eq!(truncated, if place == 1 { 0b1_1100 } else { 0 });
+    }
+    assert_eq!((lists("few", 1).len(), lists("short", 1).len()), (2, 1));
+    for column in [ColumnSettings::runs("skipped"), ColumnSettings::instances("skipped")] {
+        let (max_len, max_objects) = match column.kind {
+            ColumnKind::Runs => (None, Some(2)),
+            _ => (Some(2), None),
+        };
+        let column = ColumnSettings { max_len, max_objects, too_long: TooLong::Skip, ..column };
+        let found = read(vec![column]);
+        let records = found[0].samples();
+        assert_eq!(records[1].replaces, Some(1));
+        assert_eq!((records[0].replaces, records[2].replaces), (None, None));
+    }
 }
 
 /// Rows of a mask have the form of polygons, which would give another mask. A list of polygons that

@@ -3,6 +3,19 @@
 use crate::error::{DataError, Reason, nearest};
 use crate::source::{Fields, Source};
 
+/// Error of a sample's fields.
+pub(in crate::loader) struct FieldError {
+    pub error: DataError,
+    /// Whether the sample is to be replaced by another one, whatever `loader.on_error` is.
+    pub skip: bool,
+}
+
+impl From<DataError> for FieldError {
+    fn from(error: DataError) -> Self {
+        Self { error, skip: false }
+    }
+}
+
 /// Error for a field that a sample lacks.
 pub fn missing(source: &dyn Source, index: u64, field: &str, way_out: &str) -> DataError {
     let not_found = source.fields().and_then(|it| it.not_found(index, field));

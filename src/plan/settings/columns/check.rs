@@ -153,7 +153,7 @@ impl ColumnSettings {
             (
                 "too_long",
                 self.too_long != TooLong::Error,
-                &[List, Text, Texts, Bytes, Points, Boxes],
+                &[List, Text, Texts, Bytes, Points, Boxes, Runs, Instances],
             ),
             ("pick", self.pick.is_some(), &[Text]),
             ("like", self.like.is_some(), &[Mask, Points, Boxes, Runs, Instances]),
@@ -352,10 +352,7 @@ mod tests {
                 "max_objects",
                 ColumnSettings { max_objects: Some(1 << 26), ..ColumnSettings::runs("a") },
             ),
-            (
-                "too_long",
-                ColumnSettings { too_long: TooLong::Truncate, ..ColumnSettings::instances("a") },
-            ),
+            ("too_long", ColumnSettings { too_long: TooLong::Truncate, ..mask() }),
             (
                 "default",
                 ColumnSettings {
