@@ -2,6 +2,7 @@
 
 #![allow(missing_docs, reason = "only tests and benches use it")]
 
+pub mod jpeg_kernels;
 pub mod servers;
 pub mod simulated;
 

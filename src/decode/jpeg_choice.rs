@@ -45,6 +45,23 @@ pub enum JpegRefusal {
     Data,
 }
 
+impl JpegRefusal {
+    /// Reason in reports, without a decoder's name.
+    pub(crate) const fn reason(self) -> &'static str {
+        match self {
+            Self::Progressive => "unusual progressive scans",
+            Self::Arithmetic => "arithmetic coding",
+            Self::Process => "lossless, hierarchical, or not 8 bits per sample",
+            Self::Color => "neither gray nor YCbCr",
+            Self::Sampling => "an unusual chroma sampling",
+            Self::Scans => "several sequential scans",
+            Self::Reduction => "a reduction that changes how chroma is upsampled",
+            Self::Header => "an unusual header",
+            Self::Data => "unusual or damaged data",
+        }
+    }
+}
+
 /// Decoder that decoded a JPEG on the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

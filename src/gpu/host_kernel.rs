@@ -274,6 +274,22 @@ impl HostKernel {
         self.run("program", (samples, count), Size::new(pass, stage), 0, grid, (threads, 1));
     }
 
+    /// Launches the kernel `name` with `blocks` blocks of `threads` threads for each of `count`
+    /// images.
+    ///
+    /// # Panics
+    /// Panics if the source has no kernel of this name.
+    pub fn launch_blocks(
+        &self,
+        name: &str,
+        images: &[u8],
+        (count, blocks): (usize, u32),
+        threads: u32,
+    ) {
+        let grid = [blocks, 1, count as u32];
+        self.run(name, (images, count), Size::default(), 0, grid, (threads, 1));
+    }
+
     fn run(
         &self,
         name: &str,

@@ -5,6 +5,7 @@ mod alpha_floats;
 mod corrupt;
 mod decode;
 mod decoders;
+mod device_jpeg;
 mod encoders;
 mod exif;
 mod floats;

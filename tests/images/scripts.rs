@@ -260,10 +260,10 @@ impl Encoder<'_> {
 }
 
 /// Small pseudo-random number generator (xorshift).
-pub struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

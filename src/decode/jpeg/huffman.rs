@@ -65,6 +65,9 @@ pub fn number(bits: u64, others: u32) -> i32 {
 }
 
 impl Code {
+    /// Length of [`bytes`](Self::bytes).
+    pub const BYTES: usize = 16 + 256;
+
     /// Code without symbols.
     pub const EMPTY: Self = Self { counts: [0; 16], symbols: [0; 256] };
 
@@ -87,6 +90,15 @@ impl Code {
             code <<= 1;
         }
         Some((Self { counts: *counts, symbols }, rest))
+    }
+
+    /// Returns the code as in a DHT segment, with 256 symbols. Unused symbols are 0.
+    pub fn bytes(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        let (counts, symbols) = bytes.split_at_mut(self.counts.len());
+        counts.copy_from_slice(&self.counts);
+        symbols.copy_from_slice(&self.symbols);
+        bytes
     }
 
     /// Returns length, indexes and symbol of each code that fits into an index of `bits` bits. The

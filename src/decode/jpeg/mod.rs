@@ -19,6 +19,7 @@ mod ac_table;
 mod bands;
 mod bits;
 mod blocks;
+pub mod device;
 mod frame;
 mod huffman;
 mod kernels;

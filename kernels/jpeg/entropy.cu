@@ -1,0 +1,142 @@
+// Huffman decoding: tables in shared memory, a bit reader, and positions in the data.
+
+// Number of bits that one look-up decodes. 98 % of the codes of photographs are at most this long.
+const int INDEX_BITS = 10;
+
+// Entry of a look-up table: number of bits of a code and its value in bits 0 to 4, number of bits of the value in bits 5
+// to 8, and the distance to the next coefficient in zigzag order from bit 9 on. 0 if no code of at most INDEX_BITS fits.
+typedef unsigned short Entry;
+
+// Distance after the last coefficient of a block (T.81, F.1.2.2.1: EOB).
+const unsigned END_OF_BLOCK = 64;
+
+// Tables of an image.
+struct Tables {
+    Entry entries[MOST_TABLES][1 << INDEX_BITS];
+    // For each length: the smallest number of 16 bits that does not begin with a code of at most this length, and the
+    // number to add to a code to get the place of its symbol (T.81, annex C and figure F.16).
+    unsigned limits[MOST_TABLES][17];
+    int places[MOST_TABLES][17];
+    unsigned char symbols[MOST_TABLES][256];
+
+    // Returns the entry of a code of `len` bits. Bit 0 of `kinds >> table` is set for tables of DC coefficients.
+    __device__ unsigned entry(int table, unsigned code, int len, unsigned kinds) const {
+        const unsigned symbol = symbols[table][(code + places[table][len]) & 255], zeros = symbol >> 4;
+        const bool is_dc = kinds >> table & 1;
+        const unsigned size = symbol & 15;
+        const unsigned distance = is_dc ? 1 : size ? zeros + 1 : zeros == 15 ? 16 : END_OF_BLOCK;
+        return (len + size) | size << 5 | distance << 9;
+    }
+
+    // Finds a code that is longer than INDEX_BITS. Returns 0 if no code begins here.
+    __device__ unsigned long_entry(int table, unsigned bits, unsigned kinds) const {
+        NOT_UNROLLED for (int len = INDEX_BITS + 1; len <= 16; len++)
+            if (bits >> 16 < limits[table][len]) return entry(table, bits >> (32 - len), len, kinds);
+        return 0;
+    }
+
+    __device__ unsigned find(int table, unsigned bits, unsigned kinds) const {
+        const unsigned found = entries[table][bits >> (32 - INDEX_BITS)];
+        return found ? found : long_entry(table, bits, kinds);
+    }
+};
+
+// Bit i is set if table i has codes of DC coefficients.
+__device__ inline unsigned dc_kinds(const Jpeg& jpeg) {
+    unsigned kinds = 0;
+    for (int it = 0; it < jpeg.components; it++) kinds |= 1u << (jpeg.dc_tables >> 4 * it & 15);
+    return kinds;
+}
+
+// Builds the tables of an image. All threads of the block call it; a barrier follows.
+__device__ inline void build(const Jpeg& jpeg, Tables& tables) {
+    const unsigned kinds = dc_kinds(jpeg);
+    EACH_THREAD {
+        for (int i = thread; i < jpeg.tables * 256; i += blockDim.x)
+            tables.symbols[i / 256][i % 256] = jpeg.codes[272 * (i / 256) + 16 + i % 256];
+        if (thread < jpeg.tables) {
+            unsigned next = 0;
+            int place = 0;
+            for (int len = 1; len <= 16; len++) {
+                const unsigned codes = jpeg.codes[272 * thread + len - 1];
+                tables.places[thread][len] = place - (int)next;
+                next += codes;
+                place += codes;
+                tables.limits[thread][len] = next << (16 - len);
+                next <<= 1;
+            }
+        }
+    }
+    BARRIER;
+    EACH_THREAD for (int i = thread; i < jpeg.tables << INDEX_BITS; i += blockDim.x) {
+        const int table = i >> INDEX_BITS, index = i & ((1 << INDEX_BITS) - 1);
+        int len = 1;
+        while (len <= INDEX_BITS && (unsigned)index << (16 - INDEX_BITS) >= tables.limits[table][len]) len++;
+        tables.entries[table][index] =
+            len <= INDEX_BITS ? tables.entry(table, index >> (INDEX_BITS - len), len, kinds) : 0;
+    }
+    BARRIER;
+}
+
+#ifdef __CUDACC__
+__device__ inline unsigned joined(unsigned high, unsigned low, unsigned bits) { return __funnelshift_l(low, high, bits); }
+#else
+static inline unsigned joined(unsigned high, unsigned low, unsigned bits) {
+    return (unsigned)(((unsigned long long)high << 32 | low) << (bits & 31) >> 32);
+}
+#endif
+
+// Reader of clean data. Three words ahead are in registers, so that a load has time until its word is needed.
+struct Bits {
+    const unsigned* words;
+    unsigned last;              // index of the last word, which is 0
+    unsigned position;          // in bits
+    unsigned first, second, third;
+
+    __device__ Bits(const Jpeg& jpeg, unsigned position)
+        : words((const unsigned*)jpeg.clean), last(jpeg.offsets[jpeg.pieces()] / 4 + 2) {
+        go_to(position);
+    }
+    __device__ void go_to(unsigned to) {
+        position = to;
+        first = word(to / 32);
+        second = word(to / 32 + 1);
+        third = word(to / 32 + 2);
+    }
+    __device__ unsigned word(unsigned at) const { return words[at < last ? at : last]; }
+    // The next 32 bits.
+    __device__ unsigned next() const { return joined(first, second, position); }
+    // Takes at most 32 bits.
+    __device__ void take(unsigned bits) {
+        const unsigned after = position + bits;
+        if ((after ^ position) / 32) {
+            first = second;
+            second = third;
+            third = word(after / 32 + 2);
+        }
+        position = after;
+    }
+};
+
+// Value of a coefficient, whose code with `entry` begins at the top of `bits` (T.81, F.2.2.1: EXTEND).
+__device__ inline int value_of(unsigned entry, unsigned bits) {
+    const unsigned size = entry >> 5 & 15, at = bits << ((entry & 31) - size);
+    const int value = (int)(at >> 1 >> (31 - size));
+    return (int)at < 0 ? value : value + 1 - (1 << size);
+}
+
+// Position in the clean data of a byte of the data.
+__device__ inline unsigned clean_byte(const Jpeg& jpeg, unsigned byte) {
+    const unsigned most = jpeg.data_bytes, at = byte < most ? byte : most;
+    if (at == most) return jpeg.offsets[jpeg.pieces()];
+    const Piece piece(jpeg, at / PIECE);
+    return jpeg.offsets[at / PIECE] + bits_of(piece.kept & ((1u << at % PIECE) - 1));
+}
+
+// Position in the clean data of a bit of the data.
+__device__ inline unsigned clean_bit(const Jpeg& jpeg, unsigned bit) { return 8 * clean_byte(jpeg, bit / 8) + bit % 8; }
+
+// Clean bit at which a restart interval begins, or the end of the data.
+__device__ inline unsigned start_of(const Jpeg& jpeg, int interval) {
+    return 8 * clean_byte(jpeg, interval < jpeg.intervals ? jpeg.starts[interval] : jpeg.data_bytes);
+}

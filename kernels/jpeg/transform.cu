@@ -1,0 +1,160 @@
+// Dequantization and inverse DCT, one thread per block: a thread has all 64 coefficients in registers, so their order in
+// memory costs nothing. Bit for bit as libjpeg-turbo's vector code: sums of inputs wrap at 16 bits, and results saturate
+// (jidctint.c: Loeffler, Ligtenberg and Moschytz, 1989; jidctred.c for reduced images). The reference on the host is
+// src/decode/jpeg/kernels/plain.rs.
+
+// Place of each coefficient in zigzag order (T.81, figure A.6).
+#define ZIGZAG                                                                                                        \
+    {0,  1,  5,  6,  14, 15, 27, 28, 2,  4,  7,  13, 16, 26, 29, 42, 3,  8,  12, 17, 25, 30,                          \
+     41, 43, 9,  11, 18, 24, 31, 40, 44, 53, 10, 19, 23, 32, 39, 45, 52, 54, 20, 22, 33, 38,                          \
+     46, 51, 55, 60, 21, 34, 37, 47, 50, 56, 59, 61, 35, 36, 48, 49, 57, 58, 62, 63}
+
+__device__ inline int wrapped(int value) { return (short)value; }
+__device__ inline int saturated(int value) { return larger(-32768, smaller(value, 32767)); }
+
+// One dimension of the inverse DCT. The eight values are `step` apart.
+template <int SHIFT> __device__ inline void pass(int* at, int step) {
+    const int zero = at[0], one = at[step], two = at[2 * step], three = at[3 * step], four = at[4 * step],
+              five = at[5 * step], six = at[6 * step], seven = at[7 * step];
+    // Factors have 13 fractional bits.
+    const int middle = (int)((unsigned)wrapped(zero + four) << 13), side = (int)((unsigned)wrapped(zero - four) << 13);
+    const int up = two * 4433 + six * (4433 - 15137), down = two * (4433 + 6270) + six * 4433;
+    const unsigned even[4] = {(unsigned)middle + down, (unsigned)side + up, (unsigned)side - up, (unsigned)middle - down};
+    const int left = wrapped(seven + three), right = wrapped(five + one);
+    const unsigned left_turned = (unsigned)(left * (9633 - 16069)) + right * 9633;
+    const unsigned right_turned = (unsigned)(left * 9633) + right * (9633 - 3196);
+    const unsigned odd[4] = {(unsigned)(one * (12299 - 7373)) + seven * -7373 + right_turned,
+                             (unsigned)(three * (25172 - 20995)) + five * -20995 + left_turned,
+                             (unsigned)(five * (16819 - 20995)) + three * -20995 + right_turned,
+                             (unsigned)(seven * (2446 - 7373)) + one * -7373 + left_turned};
+    UNROLLED for (int i = 0; i < 4; i++) {
+        at[i * step] = saturated((int)(even[i] + odd[i] + (1u << (SHIFT - 1))) >> SHIFT);
+        at[(7 - i) * step] = saturated((int)(even[i] - odd[i] + (1u << (SHIFT - 1))) >> SHIFT);
+    }
+}
+
+// One dimension of the transform to four values.
+template <int SHIFT> __device__ inline void pass_to_four(int* at, int step) {
+    const int one = at[step], two = at[2 * step], three = at[3 * step], five = at[5 * step], six = at[6 * step],
+              seven = at[7 * step];
+    const unsigned middle = (unsigned)at[0] << 14, turned = two * 15137 - six * 6270;
+    const unsigned even[2] = {middle + turned, middle - turned};
+    const unsigned odd[2] = {(unsigned)(seven * -4176) + five * -4926 + three * 7373 + one * 20995,
+                             (unsigned)(seven * -1730) + five * 11893 + three * -17799 + one * 8697};
+    const unsigned half = 1u << (SHIFT + 1);
+    UNROLLED for (int i = 0; i < 2; i++) {
+        at[i * step] = saturated((int)(even[i] + odd[i] + half) >> (SHIFT + 2));
+        at[(3 - i) * step] = saturated((int)(even[i] - odd[i] + half) >> (SHIFT + 2));
+    }
+}
+
+// One dimension of the transform to two values.
+template <int SHIFT> __device__ inline void pass_to_two(int* at, int step) {
+    const unsigned middle = (unsigned)at[0] << 15, half = 1u << (SHIFT + 2);
+    const unsigned odd = (unsigned)(at[7 * step] * -5906) + at[5 * step] * 6967 + at[3 * step] * -10426 + at[step] * 29692;
+    at[0] = saturated((int)(middle + odd + half) >> (SHIFT + 3));
+    at[step] = saturated((int)(middle - odd + half) >> (SHIFT + 3));
+}
+
+__device__ inline unsigned sample_of(int value) { return larger(-128, smaller(value, 127)) + 128; }
+
+// Stores a transformed block of `SIDE` x `SIDE` samples.
+template <int SIDE> __device__ inline void store(const int* values, unsigned char* to, int pitch) {
+    UNROLLED for (int y = 0; y < SIDE; y++, to += pitch) {
+        const int* row = values + 8 * y;
+        if (SIDE == 8) {
+            unsigned words[2];
+            UNROLLED for (int i = 0; i < 2; i++)
+                words[i] = sample_of(row[4 * i]) | sample_of(row[4 * i + 1]) << 8 | sample_of(row[4 * i + 2]) << 16 |
+                           sample_of(row[4 * i + 3]) << 24;
+            *(Pair*)to = {{words[0], words[1]}};
+        } else {
+            UNROLLED for (int x = 0; x < SIDE; x++) to[x] = (unsigned char)sample_of(row[x]);
+        }
+    }
+}
+
+// A block of the part.
+struct Block {
+    int component, x, y;        // place of the block in the component's plane, in blocks
+    int unit, in_unit;          // MCU in the part, and block of the MCU
+    __device__ Block(const Jpeg& jpeg, int number) {
+        const int units = jpeg.columns * jpeg.rows, luma = units * jpeg.luma_blocks();
+        const int others = number - luma;
+        component = number < luma ? 0 : 1 + others / units;
+        const int across = component ? 1 : jpeg.across_blocks, down = component ? 1 : jpeg.down_blocks;
+        const int at = number < luma ? number : others % units, wide = jpeg.columns * across;
+        x = at % wide;
+        y = at / wide;
+        unit = y / down * jpeg.columns + x / across;
+        in_unit = component ? jpeg.luma_blocks() + component - 1 : y % down * across + x % across;
+    }
+};
+
+// DC coefficient of a block: the sum of differences, minus the sum before the restart interval or the row.
+__device__ inline int dc_of(const Jpeg& jpeg, const Block& block) {
+    const int row = jpeg.first_row - jpeg.dc_first + block.unit / jpeg.columns;
+    const int unit = row * jpeg.across + jpeg.first_column + block.unit % jpeg.columns;
+    const unsigned sum = jpeg.dc[(long long)unit * jpeg.unit() + block.in_unit];
+    if (jpeg.seeds)
+        return (int)(sum - dc_sum(jpeg, block.component, row * jpeg.across) + jpeg.seeds[3 * row + block.component]);
+    if (jpeg.interval == 0) return (int)sum;
+    return (int)(sum - dc_sum(jpeg, block.component, unit - unit % jpeg.interval));
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) jpeg_transform(const Jpeg* images, int count, int, int) {
+    if ((int)blockIdx.z >= count) return;
+    const Jpeg& jpeg = images[blockIdx.z];
+    const int blocks = jpeg.columns * jpeg.rows * jpeg.unit();
+    if ((int)(blockIdx.x * THREADS) >= blocks) return;
+    SHARED unsigned short steps[3 * 64];
+    EACH_THREAD if (thread < 64 * jpeg.components) steps[thread] = jpeg.steps[thread];
+    BARRIER;
+    EACH_THREAD {
+        const int number = blockIdx.x * THREADS + thread;
+        if (number >= blocks) continue;
+        const Block block(jpeg, number);
+        const Words* from = (const Words*)(jpeg.coefficients + 64ll * (block.unit * jpeg.unit() + block.in_unit));
+        const unsigned short* step = steps + 64 * block.component;
+        const int side = block.component ? jpeg.chroma_side : jpeg.luma_side;
+        const int pitch = block.component ? jpeg.chroma_pitch : jpeg.luma_pitch;
+        unsigned char* to = jpeg.samples + (block.component == 2 ? jpeg.red : block.component ? jpeg.blue : 0) +
+                            (long long)block.y * side * pitch + block.x * side;
+        const int zigzag[64] = ZIGZAG;
+        int in_order[64], values[64];
+        UNROLLED for (int i = 0; i < 8; i++) {
+            const Words words = from[i];
+            UNROLLED for (int j = 0; j < 8; j++)
+                in_order[8 * i + j] = wrapped((int)(short)(words.of[j / 2] >> 16 * (j % 2)) * step[8 * i + j]);
+        }
+        in_order[0] = wrapped((int)(short)dc_of(jpeg, block) * step[0]);
+        UNROLLED for (int i = 0; i < 64; i++) values[i] = in_order[zigzag[i]];
+        bool is_sane = true;
+        if (side == 8) {
+            // Outside of this range, libjpeg-turbo's code paths differ.
+            UNROLLED for (int x = 0; x < 8; x++) is_sane &= values[x] >= -8192 && values[x] < 8192;
+            UNROLLED for (int x = 0; x < 8; x++) pass<11>(values + x, 8);
+            UNROLLED for (int y = 0; y < 8; y++) pass<18>(values + 8 * y, 1);
+            store<8>(values, to, pitch);
+        } else if (side == 1) {
+            // libjpeg-turbo has no vector code for blocks of one sample. A table limits the range.
+            const int dc = (int)(short)dc_of(jpeg, block) * step[0];
+            is_sane = dc >= -4096 && dc < 4092;
+            *to = (unsigned char)sample_of((dc + 4) >> 3);
+        } else {
+            UNROLLED for (int i = 0; i < 64; i++) is_sane &= values[i] >= -2048 && values[i] < 2048;
+            if (side == 4) {
+                UNROLLED for (int x = 0; x < 8; x++) pass_to_four<10>(values + x, 8);
+                UNROLLED for (int y = 0; y < 4; y++) pass_to_four<17>(values + 8 * y, 1);
+                store<4>(values, to, pitch);
+            } else {
+                UNROLLED for (int x = 0; x < 8; x++) pass_to_two<10>(values + x, 8);
+                UNROLLED for (int y = 0; y < 2; y++) pass_to_two<17>(values + 8 * y, 1);
+                store<2>(values, to, pitch);
+            }
+        }
+        if (!is_sane) jpeg.report(PROBLEM_RANGE);
+    }
+}
+
+JPEG_LAUNCH(jpeg_transform)
