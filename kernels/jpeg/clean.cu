@@ -14,21 +14,44 @@ struct alignas(8) Pair {
     unsigned of[2];
 };
 
+#ifdef __CUDACC__
+#define ADD(place, value) atomicAdd(place, value)
+#define SET_BITS(place, value) atomicOr(place, value)
+__device__ inline unsigned bits_of(unsigned mask) { return __popc(mask); }
+__device__ inline int leading_zeros(unsigned mask) { return __clz(mask); }
+// Returns the word whose bytes are in the opposite order.
+__device__ inline unsigned reversed(unsigned word) { return __byte_perm(word, 0, 0x0123); }
+// Returns the lower word of the pair (high, low), shifted right.
+__device__ inline unsigned joined_right(unsigned high, unsigned low, unsigned bits) {
+    return __funnelshift_r(low, high, bits);
+}
+#else
+#define ADD(place, value) (*(place) += (value))
+#define SET_BITS(place, value) (*(place) |= (value))
+static inline unsigned bits_of(unsigned mask) { return __builtin_popcount(mask); }
+static inline int leading_zeros(unsigned mask) { return __builtin_clz(mask); }
+static inline unsigned reversed(unsigned word) { return __builtin_bswap32(word); }
+static inline unsigned joined_right(unsigned high, unsigned low, unsigned bits) {
+    return (unsigned)(((unsigned long long)high << 32 | low) >> (bits & 31));
+}
+#endif
+
 // Returns one bit for each byte of a word that is 0.
 __device__ inline unsigned zeros(unsigned word) {
     const unsigned low = 0x7f7f7f7f, top = ~(((word & low) + low) | word | low);
     return (top >> 7) * 0x10204080 >> 28;
 }
 
-// A piece, with one bit per byte: bytes that belong to the coded data, and first bytes of markers.
+// A piece, with one bit per byte: bytes inside of the data, bytes that stay, and first bytes of markers.
 struct Piece {
     Words words;
-    unsigned kept, markers;
+    unsigned all, kept, markers;
 
-    __device__ Piece(const Jpeg& jpeg, unsigned number) : words{{0, 0, 0, 0}}, kept(0), markers(0) {
+    __device__ Piece(const Jpeg& jpeg, unsigned number) : words{{0, 0, 0, 0}}, all(0), kept(0), markers(0) {
         const unsigned first = PIECE * number;
         if (first >= jpeg.data_bytes) return;
-        const unsigned len = jpeg.data_bytes - first, all = len < PIECE ? (1u << len) - 1 : 0xffff;
+        const unsigned len = jpeg.data_bytes - first;
+        all = len < PIECE ? (1u << len) - 1 : 0xffff;
         words = *(const Words*)(jpeg.data + first);
         unsigned ff = 0, zero = 0;
         UNROLLED for (int i = 0; i < 4; i++) {
@@ -42,32 +65,25 @@ struct Piece {
         kept = all & ~stuffed & ~marker;
         markers = marker & ~stuffed;
     }
-    __device__ unsigned char byte(int i) const { return words.of[i / 4] >> 8 * (i % 4); }
+    __device__ unsigned len() const { return bits_of(all); }
 };
 
-__device__ inline unsigned bits_of(unsigned mask) {
-#ifdef __CUDACC__
-    return __popc(mask);
-#else
-    return __builtin_popcount(mask);
-#endif
-}
-
-// Counts the removed bytes of a chunk in the low half, and its markers in the high half. Blocks after the last chunk, and
-// all others too, zero the coefficients.
+// Counts the removed bytes of a chunk in the low half, and its markers in the high half. All blocks zero coefficients.
 extern "C" __global__ void jpeg_begin(const Jpeg* images, int count, int, int) {
     if ((int)blockIdx.z >= count) return;
     const Jpeg& jpeg = images[blockIdx.z];
-    SHARED unsigned counts[THREADS];
     if (blockIdx.x * CHUNK < jpeg.data_bytes) {
+        SHARED unsigned sum;
+        EACH_THREAD if (thread == 0) sum = 0;
+        BARRIER;
         EACH_THREAD {
             const unsigned number = blockIdx.x * THREADS + thread;
             const Piece piece(jpeg, number);
-            const unsigned first = PIECE * number, len = first < jpeg.data_bytes ? jpeg.data_bytes - first : 0;
-            counts[thread] = (len < PIECE ? len : PIECE) - bits_of(piece.kept) + (bits_of(piece.markers) << 16);
+            const unsigned removed = piece.len() - bits_of(piece.kept);
+            if (removed) ADD(&sum, removed + (bits_of(piece.markers) << 16));
         }
-        const unsigned all = sum_before(counts);
-        EACH_THREAD if (thread == 0) jpeg.counts[blockIdx.x] = all;
+        BARRIER;
+        EACH_THREAD if (thread == 0) jpeg.counts[blockIdx.x] = sum;
     }
     EACH_THREAD {
         const unsigned from = blockIdx.x * THREADS + thread, step = gridDim.x * THREADS;
@@ -78,26 +94,79 @@ extern "C" __global__ void jpeg_begin(const Jpeg* images, int count, int, int) {
     }
 }
 
+// Returns the number of bytes that are removed before the block's chunk.
+__device__ inline unsigned removed_before(const Jpeg& jpeg) {
+    SHARED unsigned sum;
+    EACH_THREAD if (thread == 0) sum = 0;
+    BARRIER;
+    EACH_THREAD {
+        unsigned removed = 0;
+        for (unsigned chunk = thread; chunk < blockIdx.x; chunk += THREADS) removed += jpeg.counts[chunk] & 0xffff;
+        if (removed) ADD(&sum, removed);
+    }
+    BARRIER;
+    return sum;
+}
+
+// The words of `clean` that a block writes, from the word of its first byte on. Threads add their bytes by OR, because
+// two pieces may share a word.
+struct Chunk {
+    unsigned words[CHUNK / 4 + 1];
+
+    // Adds the kept bytes of a piece, of which the first one is byte `at` of the words.
+    __device__ void add(const Words& piece, unsigned mask, unsigned at) {
+        // Kept bytes, the first one on top of the first word. Bytes are removed one at a time, because they are few.
+        unsigned kept[5] = {0, 0, 0, 0, 0}, removed = ~mask & 0xffff;
+        UNROLLED for (int i = 0; i < 4; i++) kept[i] = reversed(piece.of[i]);
+        NOT_UNROLLED while (removed) {
+            const int last = 31 - leading_zeros(removed);
+            removed ^= 1u << last;
+            UNROLLED for (int i = 0; i < 4; i++) {
+                const unsigned shifted = kept[i] << 8 | kept[i + 1] >> 24;
+                // In the word of the removed byte, the bytes before it stay.
+                const unsigned before = i == last / 4 ? ~(~0u >> 8 * (last % 4)) : 0;
+                if (i >= last / 4) kept[i] = (kept[i] & before) | (shifted & ~before);
+            }
+        }
+        UNROLLED for (int i = 0; i < 5; i++) {
+            const unsigned word = joined_right(i ? kept[i - 1] : 0, kept[i], 8 * (at & 3));
+            if (word) SET_BITS(&words[at / 4 + i], word);
+        }
+    }
+};
+
 extern "C" __global__ void jpeg_clean(const Jpeg* images, int count, int, int) {
     if ((int)blockIdx.z >= count) return;
     const Jpeg& jpeg = images[blockIdx.z];
     if (blockIdx.x * CHUNK >= jpeg.data_bytes) return;
-    SHARED unsigned sums[THREADS];
+    SHARED unsigned places[THREADS], kept[THREADS];
+    SHARED Chunk chunk;
+    const unsigned start = blockIdx.x * CHUNK - removed_before(jpeg), first = start & ~3u;
     EACH_THREAD {
-        unsigned removed = 0;
-        for (unsigned chunk = thread; chunk < blockIdx.x; chunk += THREADS) removed += jpeg.counts[chunk] & 0xffff;
-        sums[thread] = removed;
+        kept[thread] = Piece(jpeg, blockIdx.x * THREADS + thread).kept;
+        places[thread] = bits_of(kept[thread]);
+        for (int i = thread; i < (int)(CHUNK / 4 + 1); i += THREADS) chunk.words[i] = 0;
     }
-    const unsigned start = blockIdx.x * CHUNK - sum_before(sums);
-    EACH_THREAD sums[thread] = bits_of(Piece(jpeg, blockIdx.x * THREADS + thread).kept);
-    const unsigned end = start + sum_before(sums);
+    const unsigned end = start + sum_before(places);
     EACH_THREAD {
-        const unsigned number = blockIdx.x * THREADS + thread;
-        const Piece piece(jpeg, number);
-        unsigned at = start + sums[thread];
-        if (number < jpeg.pieces()) jpeg.offsets[number] = at;
-        UNROLLED for (int i = 0; i < (int)PIECE; i++)
-            if (piece.kept >> i & 1) jpeg.clean[at++ ^ 3] = piece.byte(i);
+        const unsigned number = blockIdx.x * THREADS + thread, at = start + places[thread];
+        if (number < jpeg.pieces()) {
+            jpeg.offsets[number] = at;
+            chunk.add(((const Words*)jpeg.data)[number], kept[thread], at - first);
+        }
+    }
+    BARRIER;
+    // Neighbouring blocks write the other bytes of the first and the last word.
+    EACH_THREAD {
+        for (unsigned at = first + 4 * thread; at < end; at += 4 * THREADS) {
+            const unsigned word = chunk.words[(at - first) / 4];
+            if (at >= start && at + 4 <= end) {
+                *(unsigned*)(jpeg.clean + at) = word;
+            } else {
+                for (unsigned i = 0; i < 4; i++)
+                    if (at + i >= start && at + i < end) jpeg.clean[(at + i) ^ 3] = word >> (24 - 8 * i);
+            }
+        }
     }
     if ((blockIdx.x + 1) * CHUNK < jpeg.data_bytes) return;
     EACH_THREAD {
@@ -105,7 +174,7 @@ extern "C" __global__ void jpeg_clean(const Jpeg* images, int count, int, int) {
         if (thread == 0) {
             jpeg.offsets[jpeg.pieces()] = end;
             unsigned markers = 0;
-            for (unsigned chunk = 0; chunk <= blockIdx.x; chunk++) markers += jpeg.counts[chunk] >> 16;
+            for (unsigned before = 0; before <= blockIdx.x; before++) markers += jpeg.counts[before] >> 16;
             if ((int)markers + 1 != jpeg.intervals) jpeg.report(PROBLEM_MARKER);
         }
     }

@@ -30,15 +30,37 @@ struct Tables {
 
     // Finds a code that is longer than INDEX_BITS. Returns 0 if no code begins here.
     __device__ unsigned long_entry(int table, unsigned bits, unsigned kinds) const {
-        NOT_UNROLLED for (int len = INDEX_BITS + 1; len <= 16; len++)
-            if (bits >> 16 < limits[table][len]) return entry(table, bits >> (32 - len), len, kinds);
-        return 0;
+        const unsigned code = bits >> 16;
+        int len = INDEX_BITS + 1;
+        UNROLLED for (int at = INDEX_BITS + 1; at < 16; at++) len += code >= limits[table][at];
+        return code < limits[table][len] ? entry(table, bits >> (32 - len), len, kinds) : 0;
     }
 
-    __device__ unsigned find(int table, unsigned bits, unsigned kinds) const {
-        const unsigned found = entries[table][bits >> (32 - INDEX_BITS)];
-        return found ? found : long_entry(table, bits, kinds);
+    // Returns the entry of the code at the top of `bits`, or 0 if no code begins here. `first` is the first entry of the
+    // table, counted from the first table.
+    __device__ unsigned find(unsigned first, unsigned bits, unsigned kinds) const {
+        const unsigned found = entries[0][first | bits >> (32 - INDEX_BITS)];
+        return found ? found : long_entry(first >> INDEX_BITS, bits, kinds);
     }
+};
+
+// Tables of the blocks of an MCU, 4 bits for each block.
+struct Schedule {
+    unsigned dc, ac;
+    int len;                    // 4 times the number of blocks
+
+    // The schedule repeats after `blocks` blocks.
+    __device__ Schedule(const Jpeg& jpeg, int blocks) : dc(0), ac(0), len(4 * blocks) {
+        for (int block = 0; block < blocks; block++) {
+            const int at = 4 * jpeg.component(block);
+            dc |= (jpeg.dc_tables >> at & 15) << 4 * block;
+            ac |= (jpeg.ac_tables >> at & 15) << 4 * block;
+        }
+    }
+    // First entry of a table, counted from the first table.
+    __device__ unsigned dc_of(int at) const { return (dc >> at & 15) << INDEX_BITS; }
+    __device__ unsigned ac_of(int at) const { return (ac >> at & 15) << INDEX_BITS; }
+    __device__ int after(int at) const { return at + 4 == len ? 0 : at + 4; }
 };
 
 // Bit i is set if table i has codes of DC coefficients.

@@ -120,7 +120,9 @@ struct Jpeg {
     }
     __device__ int all_blocks() const { return across * down * unit(); }
     __device__ unsigned pieces() const { return (data_bytes + 15) / 16; }
-    __device__ void report(Problem what) const { KEEP_LARGEST(problem, (unsigned)what); }
+    __device__ void report(Problem what) const {
+        if (what) KEEP_LARGEST(problem, (unsigned)what);
+    }
 };
 
 static_assert(sizeof(Jpeg) == JPEG_BYTES, "an image is described differently on the host");

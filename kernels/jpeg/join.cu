@@ -12,7 +12,7 @@ extern "C" __global__ void jpeg_join(const Jpeg* images, int count, int, int) {
     SHARED Tables tables;
     SHARED State begun[THREADS], wanted[THREADS];
     SHARED unsigned sums[THREADS];
-    SHARED int changed;
+    SHARED unsigned changed;
     if (groups > 1) build(jpeg, tables);
     EACH_THREAD {
         if (thread < groups) begun[thread] = state_of(jpeg.subsequence_bits * SYNC_THREADS * thread, 0, 0);
@@ -26,7 +26,7 @@ extern "C" __global__ void jpeg_join(const Jpeg* images, int count, int, int) {
         }
         BARRIER;
         EACH_THREAD if (thread < groups && wanted[thread] != begun[thread]) {
-            changed = 1;
+            KEEP_LARGEST(&changed, 1u);
             begun[thread] = wanted[thread];
             Parser parser(jpeg, tables, wanted[thread]);
             const int end = smaller(SYNC_THREADS * (thread + 1), jpeg.subsequences);

@@ -13,67 +13,62 @@ const int MARKS = 8;
 struct Parser {
     const Jpeg& jpeg;
     const Tables& tables;
+    const Schedule schedule;
+    const unsigned kinds;
     Bits bits;
-    unsigned kinds;
-    int period;
-    int in_unit, next, table;
+    int at;                     // in the schedule
+    int next;
+    unsigned table;             // its first entry
     int interval;
     unsigned end;               // of the interval
 
     __device__ Parser(const Jpeg& jpeg, const Tables& tables, State from)
-        : jpeg(jpeg), tables(tables), bits(jpeg, (unsigned)from), kinds(dc_kinds(jpeg)), period(jpeg.period()),
-          in_unit(from >> 40 & 255), next(from >> 32 & 255), interval(0) {
+        : jpeg(jpeg), tables(tables), schedule(jpeg, jpeg.period()), kinds(dc_kinds(jpeg)), bits(jpeg, (unsigned)from),
+          at(4 * (from >> 40 & 255)), next(from >> 32 & 255), interval(0) {
         for (int high = jpeg.intervals; interval + 1 < high;) {
             const int middle = (interval + high) / 2;
             if (start_of(jpeg, middle) <= bits.position) interval = middle;
             else high = middle;
         }
         end = start_of(jpeg, interval + 1);
-        set_table();
+        table = next ? schedule.ac_of(at) : schedule.dc_of(at);
         if (bits.position >= start_of(jpeg, jpeg.intervals)) finish();
     }
     __device__ State state() const {
-        return bits.position == (unsigned)AFTER_ALL ? AFTER_ALL : state_of(bits.position, in_unit, next);
-    }
-    __device__ void set_table() {
-        const int at = 4 * jpeg.component(in_unit);
-        table = (next ? jpeg.ac_tables : jpeg.dc_tables) >> at & 15;
+        return bits.position == (unsigned)AFTER_ALL ? AFTER_ALL : state_of(bits.position, at / 4, next);
     }
     __device__ void finish() {
         bits.position = (unsigned)AFTER_ALL;
-        in_unit = next = 0;
+        at = next = 0;
     }
     // Parses a symbol. Returns the number of blocks that end with it.
     __device__ int step() {
-        const unsigned entry = tables.find(table, bits.next(), kinds), taken = entry & 31;
+        const unsigned entry = tables.find(table, bits.next(), kinds);
+        if (!entry || bits.position + (entry & 31) > end) {
+            pass(entry);
+            return 0;
+        }
+        bits.take(entry & 31);
+        next += entry >> 9;
+        table = schedule.ac_of(at);
+        if (next < 64) return 0;
+        next = 0;
+        at = schedule.after(at);
+        table = schedule.dc_of(at);
+        return 1;
+    }
+    // Passes bits that are no symbol of the interval.
+    __device__ void pass(unsigned entry) {
+        next = 0;
         if (!entry && bits.position + 8 <= end) {
             bits.take(1);
-            next = 0;
-            set_table();
-            return 0;
+        } else {
+            at = 0;
+            if (++interval >= jpeg.intervals) return finish();
+            bits.go_to(end);
+            end = start_of(jpeg, interval + 1);
         }
-        if (!entry || bits.position + taken > end) {
-            in_unit = next = 0;
-            if (++interval >= jpeg.intervals) {
-                finish();
-            } else {
-                bits.go_to(end);
-                end = start_of(jpeg, interval + 1);
-                set_table();
-            }
-            return 0;
-        }
-        bits.take(taken);
-        const bool begins = next == 0;
-        next += entry >> 9;
-        if (next < 64) {
-            if (begins) set_table();
-            return 0;
-        }
-        next = 0;
-        if (++in_unit == period) in_unit = 0;
-        set_table();
-        return 1;
+        table = schedule.dc_of(at);
     }
 };
 
@@ -82,7 +77,7 @@ struct Subsequences {
     State begun[SYNC_THREADS], wanted[SYNC_THREADS], ended[SYNC_THREADS];
     State marks[MARKS][SYNC_THREADS];
     unsigned blocks[MARKS][SYNC_THREADS];   // that end between a mark and the one before it
-    int changed;
+    unsigned changed;
 
     // Parses a subsequence from the state `wanted`, up to the first mark that is as before, or to the end. In the first
     // round there are no marks.
@@ -91,20 +86,21 @@ struct Subsequences {
         Parser parser(jpeg, tables, wanted[thread]);
         begun[thread] = wanted[thread];
         unsigned mark = 0, count = 0, until = start + bits / MARKS;
-        NOT_UNROLLED while (true) {
-            if (parser.bits.position >= until) {
-                const State state = parser.state();
-                blocks[mark][thread] = count;
-                if (!is_first && marks[mark][thread] == state) return;
-                marks[mark][thread] = state;
-                count = 0;
-                if (++mark == MARKS) break;
-                until = mark + 1 == MARKS ? start + bits : until + bits / MARKS;
+        // The loop has one exit, so that the threads of a warp take each step together.
+        NOT_UNROLLED while (mark < MARKS) {
+            if (parser.bits.position < until) {
+                count += parser.step();
                 continue;
             }
-            count += parser.step();
+            const State state = parser.state();
+            const bool is_as_before = !is_first && marks[mark][thread] == state;
+            marks[mark][thread] = state;
+            blocks[mark][thread] = count;
+            count = 0;
+            mark = is_as_before ? MARKS + 1 : mark + 1;
+            until = mark + 1 == MARKS ? start + bits : until + bits / MARKS;
         }
-        ended[thread] = parser.state();
+        if (mark == MARKS) ended[thread] = parser.state();
     }
 };
 
@@ -131,7 +127,7 @@ extern "C" __global__ void jpeg_sync(const Jpeg* images, int count, int, int) {
         BARRIER;
         EACH_THREAD if (thread < here && them.wanted[thread] != them.begun[thread]) {
             them.parse(jpeg, tables, thread, first + thread, false);
-            them.changed = 1;
+            KEEP_LARGEST(&them.changed, 1u);
         }
         BARRIER;
                 if (!them.changed) break;

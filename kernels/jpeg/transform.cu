@@ -1,6 +1,6 @@
 // Dequantization and inverse DCT, one thread per block: a thread has all 64 coefficients in registers, so their order in
 // memory costs nothing. Bit for bit as libjpeg-turbo's vector code: sums of inputs wrap at 16 bits, and results saturate
-// (jidctint.c: Loeffler, Ligtenberg and Moschytz, 1989; jidctred.c for reduced images). The reference on the host is
+// (the last saturation is a part of the conversion to samples; jidctint.c: Loeffler, Ligtenberg and Moschytz, 1989; jidctred.c for reduced images). The reference on the host is
 // src/decode/jpeg/kernels/plain.rs.
 
 // Place of each coefficient in zigzag order (T.81, figure A.6).
@@ -9,18 +9,28 @@
      41, 43, 9,  11, 18, 24, 31, 40, 44, 53, 10, 19, 23, 32, 39, 45, 52, 54, 20, 22, 33, 38,                          \
      46, 51, 55, 60, 21, 34, 37, 47, 50, 56, 59, 61, 35, 36, 48, 49, 57, 58, 62, 63}
 
+#ifdef __CUDACC__
+__device__ inline unsigned magnitude_added(int value, unsigned sum) { return __sad(value, 0, sum); }
+#else
+static inline unsigned magnitude_added(int value, unsigned sum) { return sum + (value < 0 ? -value : value); }
+#endif
+
 __device__ inline int wrapped(int value) { return (short)value; }
 __device__ inline int saturated(int value) { return larger(-32768, smaller(value, 32767)); }
 
-// One dimension of the inverse DCT. The eight values are `step` apart.
-template <int SHIFT> __device__ inline void pass(int* at, int step) {
+// One dimension of the inverse DCT. The eight values are `step` apart. With IS_SMALL, the caller guarantees that no sum of
+// two values overflows 16 bits, and that no result of the first dimension does.
+template <int SHIFT, bool IS_SMALL> __device__ inline void pass(int* at, int step) {
     const int zero = at[0], one = at[step], two = at[2 * step], three = at[3 * step], four = at[4 * step],
               five = at[5 * step], six = at[6 * step], seven = at[7 * step];
     // Factors have 13 fractional bits.
-    const int middle = (int)((unsigned)wrapped(zero + four) << 13), side = (int)((unsigned)wrapped(zero - four) << 13);
+    const int total = IS_SMALL ? zero + four : wrapped(zero + four), rest = IS_SMALL ? zero - four : wrapped(zero - four);
+    const unsigned middle = (unsigned)total << 13, side = (unsigned)rest << 13;
     const int up = two * 4433 + six * (4433 - 15137), down = two * (4433 + 6270) + six * 4433;
-    const unsigned even[4] = {(unsigned)middle + down, (unsigned)side + up, (unsigned)side - up, (unsigned)middle - down};
-    const int left = wrapped(seven + three), right = wrapped(five + one);
+    const unsigned half = 1u << (SHIFT - 1), high = middle + half, low = side + half;
+    const unsigned even[4] = {high + down, low + up, low - up, high - down};
+    const int left = IS_SMALL ? seven + three : wrapped(seven + three);
+    const int right = IS_SMALL ? five + one : wrapped(five + one);
     const unsigned left_turned = (unsigned)(left * (9633 - 16069)) + right * 9633;
     const unsigned right_turned = (unsigned)(left * 9633) + right * (9633 - 3196);
     const unsigned odd[4] = {(unsigned)(one * (12299 - 7373)) + seven * -7373 + right_turned,
@@ -28,10 +38,16 @@ template <int SHIFT> __device__ inline void pass(int* at, int step) {
                              (unsigned)(five * (16819 - 20995)) + three * -20995 + right_turned,
                              (unsigned)(seven * (2446 - 7373)) + one * -7373 + left_turned};
     UNROLLED for (int i = 0; i < 4; i++) {
-        at[i * step] = saturated((int)(even[i] + odd[i] + (1u << (SHIFT - 1))) >> SHIFT);
-        at[(7 - i) * step] = saturated((int)(even[i] - odd[i] + (1u << (SHIFT - 1))) >> SHIFT);
+        const int sum = (int)(even[i] + odd[i]) >> SHIFT, difference = (int)(even[i] - odd[i]) >> SHIFT;
+        // The conversion to samples saturates the results of the second dimension.
+        at[i * step] = IS_SMALL || SHIFT == 18 ? sum : saturated(sum);
+        at[(7 - i) * step] = IS_SMALL || SHIFT == 18 ? difference : saturated(difference);
     }
 }
+
+// Maximum sum of the magnitudes of a column of coefficients for `pass` with IS_SMALL. A result of the first dimension is
+// at most 4 * 1.387 times that sum, and the sum of two of them must fit into 16 bits.
+const unsigned SMALL = 2900;
 
 // One dimension of the transform to four values.
 template <int SHIFT> __device__ inline void pass_to_four(int* at, int step) {
@@ -56,21 +72,29 @@ template <int SHIFT> __device__ inline void pass_to_two(int* at, int step) {
     at[step] = saturated((int)(middle - odd + half) >> (SHIFT + 3));
 }
 
+// Returns four samples as a word. A sample is a value from -128 to 127, plus 128.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 720
+__device__ inline unsigned samples_of(int a, int b, int c, int d) {
+    unsigned word;
+    asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, 0;" : "=r"(word) : "r"(d), "r"(c));
+    asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(b), "r"(a), "r"(word));
+    return word ^ 0x80808080;
+}
+#else
 __device__ inline unsigned sample_of(int value) { return larger(-128, smaller(value, 127)) + 128; }
+__device__ inline unsigned samples_of(int a, int b, int c, int d) {
+    return sample_of(a) | sample_of(b) << 8 | sample_of(c) << 16 | sample_of(d) << 24;
+}
+#endif
 
 // Stores a transformed block of `SIDE` x `SIDE` samples.
 template <int SIDE> __device__ inline void store(const int* values, unsigned char* to, int pitch) {
     UNROLLED for (int y = 0; y < SIDE; y++, to += pitch) {
         const int* row = values + 8 * y;
-        if (SIDE == 8) {
-            unsigned words[2];
-            UNROLLED for (int i = 0; i < 2; i++)
-                words[i] = sample_of(row[4 * i]) | sample_of(row[4 * i + 1]) << 8 | sample_of(row[4 * i + 2]) << 16 |
-                           sample_of(row[4 * i + 3]) << 24;
-            *(Pair*)to = {{words[0], words[1]}};
-        } else {
-            UNROLLED for (int x = 0; x < SIDE; x++) to[x] = (unsigned char)sample_of(row[x]);
-        }
+        if (SIDE == 8)
+            *(Pair*)to = {{samples_of(row[0], row[1], row[2], row[3]), samples_of(row[4], row[5], row[6], row[7])}};
+        else
+            UNROLLED for (int x = 0; x < SIDE; x++) to[x] = (unsigned char)samples_of(row[x], 0, 0, 0);
     }
 }
 
@@ -102,6 +126,66 @@ __device__ inline int dc_of(const Jpeg& jpeg, const Block& block) {
     return (int)(sum - dc_sum(jpeg, block.component, unit - unit % jpeg.interval));
 }
 
+// Transforms a block. Returns whether its coefficients are in range.
+__device__ inline bool transform(const Jpeg& jpeg, const unsigned short* steps, int number) {
+    const Block block(jpeg, number);
+    const Words* from = (const Words*)(jpeg.coefficients + 64ll * (block.unit * jpeg.unit() + block.in_unit));
+    const unsigned short* step = steps + 64 * block.component;
+    const int side = block.component ? jpeg.chroma_side : jpeg.luma_side;
+    const int pitch = block.component ? jpeg.chroma_pitch : jpeg.luma_pitch;
+    unsigned char* to = jpeg.samples + (block.component == 2 ? jpeg.red : block.component ? jpeg.blue : 0) +
+                        (long long)block.y * side * pitch + block.x * side;
+    const int zigzag[64] = ZIGZAG;
+    int in_order[64], values[64];
+    UNROLLED for (int i = 0; i < 8; i++) {
+        const Words words = from[i];
+        UNROLLED for (int j = 0; j < 8; j++)
+            in_order[8 * i + j] = (int)(short)(words.of[j / 2] >> 16 * (j % 2)) * step[8 * i + j];
+    }
+    in_order[0] = (int)(short)dc_of(jpeg, block) * step[0];
+    UNROLLED for (int i = 0; i < 64; i++) values[i] = in_order[zigzag[i]];
+    bool is_sane = true;
+    if (side == 8) {
+        unsigned most = 0;
+        UNROLLED for (int x = 0; x < 8; x++) {
+            unsigned sum = 0;
+            UNROLLED for (int y = 0; y < 8; y++) sum = magnitude_added(values[8 * y + x], sum);
+            most = most < sum ? sum : most;
+        }
+        if (most <= SMALL) {
+            UNROLLED for (int x = 0; x < 8; x++) pass<11, true>(values + x, 8);
+            UNROLLED for (int y = 0; y < 8; y++) pass<18, true>(values + 8 * y, 1);
+        } else {
+            UNROLLED for (int i = 0; i < 64; i++) values[i] = wrapped(values[i]);
+            // Outside of this range, libjpeg-turbo's code paths differ.
+            UNROLLED for (int x = 0; x < 8; x++) is_sane &= values[x] >= -8192 && values[x] < 8192;
+            UNROLLED for (int x = 0; x < 8; x++) pass<11, false>(values + x, 8);
+            UNROLLED for (int y = 0; y < 8; y++) pass<18, false>(values + 8 * y, 1);
+        }
+        store<8>(values, to, pitch);
+    } else if (side == 1) {
+        // libjpeg-turbo has no vector code for blocks of one sample. A table limits the range.
+        const int dc = (int)(short)dc_of(jpeg, block) * step[0];
+        is_sane = dc >= -4096 && dc < 4092;
+        *to = (unsigned char)samples_of((dc + 4) >> 3, 0, 0, 0);
+    } else {
+        UNROLLED for (int i = 0; i < 64; i++) {
+            values[i] = wrapped(values[i]);
+            is_sane &= values[i] >= -2048 && values[i] < 2048;
+        }
+        if (side == 4) {
+            UNROLLED for (int x = 0; x < 8; x++) pass_to_four<10>(values + x, 8);
+            UNROLLED for (int y = 0; y < 4; y++) pass_to_four<17>(values + 8 * y, 1);
+            store<4>(values, to, pitch);
+        } else {
+            UNROLLED for (int x = 0; x < 8; x++) pass_to_two<10>(values + x, 8);
+            UNROLLED for (int y = 0; y < 2; y++) pass_to_two<17>(values + 8 * y, 1);
+            store<2>(values, to, pitch);
+        }
+    }
+    return is_sane;
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS) jpeg_transform(const Jpeg* images, int count, int, int) {
     if ((int)blockIdx.z >= count) return;
     const Jpeg& jpeg = images[blockIdx.z];
@@ -112,48 +196,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) jpeg_transform(const Jpeg*
     BARRIER;
     EACH_THREAD {
         const int number = blockIdx.x * THREADS + thread;
-        if (number >= blocks) continue;
-        const Block block(jpeg, number);
-        const Words* from = (const Words*)(jpeg.coefficients + 64ll * (block.unit * jpeg.unit() + block.in_unit));
-        const unsigned short* step = steps + 64 * block.component;
-        const int side = block.component ? jpeg.chroma_side : jpeg.luma_side;
-        const int pitch = block.component ? jpeg.chroma_pitch : jpeg.luma_pitch;
-        unsigned char* to = jpeg.samples + (block.component == 2 ? jpeg.red : block.component ? jpeg.blue : 0) +
-                            (long long)block.y * side * pitch + block.x * side;
-        const int zigzag[64] = ZIGZAG;
-        int in_order[64], values[64];
-        UNROLLED for (int i = 0; i < 8; i++) {
-            const Words words = from[i];
-            UNROLLED for (int j = 0; j < 8; j++)
-                in_order[8 * i + j] = wrapped((int)(short)(words.of[j / 2] >> 16 * (j % 2)) * step[8 * i + j]);
-        }
-        in_order[0] = wrapped((int)(short)dc_of(jpeg, block) * step[0]);
-        UNROLLED for (int i = 0; i < 64; i++) values[i] = in_order[zigzag[i]];
-        bool is_sane = true;
-        if (side == 8) {
-            // Outside of this range, libjpeg-turbo's code paths differ.
-            UNROLLED for (int x = 0; x < 8; x++) is_sane &= values[x] >= -8192 && values[x] < 8192;
-            UNROLLED for (int x = 0; x < 8; x++) pass<11>(values + x, 8);
-            UNROLLED for (int y = 0; y < 8; y++) pass<18>(values + 8 * y, 1);
-            store<8>(values, to, pitch);
-        } else if (side == 1) {
-            // libjpeg-turbo has no vector code for blocks of one sample. A table limits the range.
-            const int dc = (int)(short)dc_of(jpeg, block) * step[0];
-            is_sane = dc >= -4096 && dc < 4092;
-            *to = (unsigned char)sample_of((dc + 4) >> 3);
-        } else {
-            UNROLLED for (int i = 0; i < 64; i++) is_sane &= values[i] >= -2048 && values[i] < 2048;
-            if (side == 4) {
-                UNROLLED for (int x = 0; x < 8; x++) pass_to_four<10>(values + x, 8);
-                UNROLLED for (int y = 0; y < 4; y++) pass_to_four<17>(values + 8 * y, 1);
-                store<4>(values, to, pitch);
-            } else {
-                UNROLLED for (int x = 0; x < 8; x++) pass_to_two<10>(values + x, 8);
-                UNROLLED for (int y = 0; y < 2; y++) pass_to_two<17>(values + 8 * y, 1);
-                store<2>(values, to, pitch);
-            }
-        }
-        if (!is_sane) jpeg.report(PROBLEM_RANGE);
+        if (number < blocks && !transform(jpeg, steps, number)) jpeg.report(PROBLEM_RANGE);
     }
 }
 

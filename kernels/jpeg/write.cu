@@ -1,4 +1,15 @@
 // Decoding without a row index: a thread per subsequence, from the state that jpeg_sync has found.
+__device__ inline Problem decode_subsequence(const Jpeg& jpeg, const Tables& tables, int at) {
+    const State from = jpeg.states[at];
+    const int block = (int)jpeg.firsts[at];
+    // After a problem, neither states nor numbers of blocks are right.
+    if ((unsigned)block > (unsigned)jpeg.all_blocks()) return PROBLEM_COUNT;
+    if (from != AFTER_ALL && (int)(from >> 40) != block % jpeg.unit() % jpeg.period()) return PROBLEM_COUNT;
+    Walk walk(jpeg, tables, from, block, jpeg.all_blocks());
+    if (Problem problem = walk.run(jpeg.subsequence_bits * (at + 1)); problem) return problem;
+    return walk.state() == jpeg.states[at + 1] ? PROBLEM_NONE : PROBLEM_COUNT;
+}
+
 extern "C" __global__ void jpeg_write(const Jpeg* images, int count, int, int) {
     if ((int)blockIdx.z >= count) return;
     const Jpeg& jpeg = images[blockIdx.z];
@@ -7,18 +18,7 @@ extern "C" __global__ void jpeg_write(const Jpeg* images, int count, int, int) {
     build(jpeg, tables);
     EACH_THREAD {
         const int at = blockIdx.x * blockDim.x + thread;
-        if (at >= jpeg.subsequences) continue;
-        const State from = jpeg.states[at];
-        const int block = (int)jpeg.firsts[at];
-        // After a problem, neither states nor numbers of blocks are right.
-        if (block > jpeg.all_blocks() || (from != AFTER_ALL && (int)(from >> 40) != block % jpeg.unit() % jpeg.period())) {
-            jpeg.report(PROBLEM_COUNT);
-            continue;
-        }
-        Walk walk(jpeg, tables, from, block);
-        Problem problem = walk.run(jpeg.subsequence_bits * (at + 1), jpeg.all_blocks());
-        if (!problem && walk.state() != jpeg.states[at + 1]) problem = PROBLEM_COUNT;
-        if (problem) jpeg.report(problem);
+        if (at < jpeg.subsequences) jpeg.report(decode_subsequence(jpeg, tables, at));
     }
 }
 

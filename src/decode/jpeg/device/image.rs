@@ -19,7 +19,7 @@ const MOST_BYTES: usize = 1 << 28;
 const MOST_BLOCKS: usize = 1 << 19;
 /// Range of the number of bits of a subsequence. With fewer bits, most threads would decode their
 /// subsequence twice. With more bits, a single image would take longer.
-const SUBSEQUENCE_BITS: [usize; 2] = [1024, 16 << 10];
+const SUBSEQUENCE_BITS: [usize; 2] = [1024, 32 << 10];
 /// Maximum number of subsequences: the threads of one block of `jpeg_join` times the threads of a
 /// block of `jpeg_sync`.
 const MOST_SUBSEQUENCES: usize = 256 * 64;
