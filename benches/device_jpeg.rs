@@ -35,7 +35,9 @@ const RATE: f64 = 20_000.0;
 fn main() -> feedwater::Result<()> {
     let folder = std::env::var_os("JPEGS").filter(|_| executes_device_code());
     let Some(folder) = folder else {
-        println!("skipped: set JPEGS to a folder, and run this program by tests/device_code/run.sh");
+        println!(
+            "skipped: set JPEGS to a folder, and run this program by tests/device_code/run.sh"
+        );
         return Ok(());
     };
     let most = std::env::var("JPEGS_MOST").ok().and_then(|it| it.parse().ok()).unwrap_or(64);
@@ -43,7 +45,8 @@ fn main() -> feedwater::Result<()> {
     collect(Path::new(&folder), &mut files);
     files.sort();
     let step = (files.len() / most).max(1);
-    let files: Vec<_> = files.iter().step_by(step).take(most).filter_map(|it| File::read(it)).collect();
+    let files: Vec<_> =
+        files.iter().step_by(step).take(most).filter_map(|it| File::read(it)).collect();
     let bytes: usize = files.iter().map(|it| it.bytes.len()).sum();
     println!("{} images, {} bytes on average\n", files.len(), bytes / files.len().max(1));
     for (name, crops, indexed) in [
@@ -143,7 +146,9 @@ fn counts(name: &str, files: &[File], crops: bool, indexed: bool) -> feedwater::
         let address = staged.device().address();
         let bytes = staged.bytes()?;
         let mut written = vec![0..images.len() * size_of::<JpegParams>()];
-        for (at, ((image, file), (memory, samples))) in images.iter().zip(files).zip(&places).enumerate() {
+        for (at, ((image, file), (memory, samples))) in
+            images.iter().zip(files).zip(&places).enumerate()
+        {
             let of = image.memory();
             let tables = of.tables();
             let end = memory + tables.end;
@@ -208,7 +213,10 @@ fn counts(name: &str, files: &[File], crops: bool, indexed: bool) -> feedwater::
             each(sum.sectors_stored),
         );
     }
-    println!("| all | {all:.0} | | | | | |\n\n{:.2} % of an H100 at {RATE} images/s\n", 100.0 * all * RATE / CYCLES);
+    println!(
+        "| all | {all:.0} | | | | | |\n\n{:.2} % of an H100 at {RATE} images/s\n",
+        100.0 * all * RATE / CYCLES
+    );
     Ok(())
 }
 

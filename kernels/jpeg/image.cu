@@ -11,8 +11,9 @@
 //   jpeg_write      decodes the subsequences, one thread each (write.cu);
 //   in both cases:
 //   jpeg_dc         sums the differences of DC coefficients (dc.cu);
-//   jpeg_transform  dequantizes and transforms blocks to samples (transform.cu).
-// The result are planes of samples, which the fused kernel reads. The names and numbers in comments that begin with T.81
+//   jpeg_transform  dequantizes and transforms blocks to samples (transform.cu);
+//   jpeg_index      makes a row index, if there is none and the host wants one (index.cu).
+// The results are planes of samples, which the fused kernel reads. The names and numbers in comments that begin with T.81
 // refer to the JPEG standard (ITU T.81).
 #ifdef __CUDACC__
 #define EACH_THREAD if (const int thread = threadIdx.x; true)
@@ -83,7 +84,8 @@ struct Jpeg {
     const int* seeds;               // with an index: DC coefficients before each row of the part, 3 each; else null
     unsigned long long* states;     // without an index: state at the start of each subsequence, and at the end
     unsigned* firsts;               // without an index: number of blocks that begin before each subsequence
-    unsigned* row_bits;             // without an index: bit of `data` at which each row of the image begins, or null
+    unsigned* row_bits;             // bit of the clean data at which each row of the image begins; null if no index is made
+    unsigned* made;                 // index that is made: for each row but the first, its bit of `data`, and 3 coefficients
     int* dc;                        // sums of DC differences per component, of the blocks of `dc_rows` rows
     short* coefficients;            // of the blocks of the part, in the order of the data; 64 per block, in zigzag order
     unsigned char* samples;         // planes

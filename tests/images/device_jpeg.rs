@@ -89,6 +89,28 @@ fn every_window_and_reduction_equals_libjpeg() {
     assert!(with_index == equal || with_index == 0, "{with_index} {equal}");
 }
 
+/// The kernels make the same index as the CPU decoder, whatever the window is.
+#[test]
+fn the_kernels_make_the_cpus_row_index() {
+    let kernels = JpegKernels::new();
+    let random = &mut Random(3);
+    let mut made = 0;
+    for recipe in recipes() {
+        let file = recipe.make();
+        let size = Size::new(recipe.width.into(), recipe.height.into());
+        let Some(expected) = index_of(&file) else { continue };
+        for window in [size.window(), random_window(random, size)] {
+            let Some(found) = kernels.index((&file, window, 1), Fingerprint::of(&file, 1)) else {
+                assert_eq!(recipe.most_bits, 10, "{recipe:?}");
+                continue;
+            };
+            assert!(found == **expected.bytes(), "{window:?} {recipe:?}");
+            made += 1;
+        }
+    }
+    assert!(made > 400 || index_of(&Recipe::new(16, 16, S420).make()).is_none(), "{made}");
+}
+
 /// Images that are much larger than a block of threads decodes.
 #[test]
 fn large_images_equal_libjpeg() {

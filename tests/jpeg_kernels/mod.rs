@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use feedwater::internals::decode::{
-    DeviceImage, DeviceProblem, DeviceRefusal, JPEG_KERNELS, JpegParams, Planes, RowIndex,
-    jpeg_kernels_text,
+    DeviceImage, DeviceProblem, DeviceRefusal, Fingerprint, JPEG_KERNELS, JpegParams, Planes,
+    RowIndex, jpeg_kernels_text,
 };
 use feedwater::internals::geometry::Roi;
 use feedwater::internals::gpu::host_kernel::{Guarded, HostCompiler, HostKernel};
@@ -43,12 +43,16 @@ impl Arrays {
     fn new(
         (file, window, reduction): Wanted<'_>,
         index: Option<&RowIndex>,
+        makes_index: bool,
     ) -> Result<Self, Failure> {
         let header = Header::parse_as(file, false).map_err(|_| Failure::Damaged)?;
         let mut layout = JpegLayout::default();
         header.layout(file, true, &mut layout).map_err(|_| Failure::Damaged)?;
-        let image = DeviceImage::new(file, &header, &layout, (window, reduction), index)
+        let mut image = DeviceImage::new(file, &header, &layout, (window, reduction), index)
             .map_err(Failure::Refused)?;
+        if makes_index {
+            image.make_index();
+        }
         let memory = image.memory();
         let mut arrays: Vec<_> = memory
             .arrays()
@@ -72,6 +76,15 @@ impl Arrays {
             }
         }
         Ok(Self { image, arrays, samples, params })
+    }
+
+    /// Returns the row index that the kernels have made, or `None` after a problem.
+    fn index(mut self, file: Fingerprint) -> Option<Vec<u8>> {
+        let results = self.image.memory().results();
+        let parts = self.arrays.iter_mut().filter(|it| results.contains(&it.0));
+        let bytes: Vec<u8> = parts.flat_map(|it| it.1.bytes_mut().to_vec()).collect();
+        let number = u32::from_ne_bytes(*bytes.first_chunk().unwrap());
+        (DeviceProblem::of(number) == None).then(|| self.image.row_index(&bytes, file).unwrap())
     }
 
     fn result(mut self) -> Result<(Planes, Vec<u8>), Failure> {
@@ -99,14 +112,24 @@ impl JpegKernels {
         images: &[(Wanted<'_>, Option<&RowIndex>)],
     ) -> Vec<Result<(Planes, Vec<u8>), Failure>> {
         let mut images: Vec<_> =
-            images.iter().map(|(wanted, index)| Arrays::new(*wanted, *index)).collect();
-        let here: Vec<_> = images.iter().filter_map(|it| it.as_ref().ok()).collect();
+            images.iter().map(|(wanted, index)| Arrays::new(*wanted, *index, false)).collect();
+        self.launch(&images.iter().filter_map(|it| it.as_ref().ok()).collect::<Vec<_>>());
+        images.drain(..).map(|it| it.and_then(Arrays::result)).collect()
+    }
+
+    /// Returns the row index that the kernels make.
+    pub fn index(&self, wanted: Wanted<'_>, file: Fingerprint) -> Option<Vec<u8>> {
+        let image = Arrays::new(wanted, None, true).ok()?;
+        self.launch(&[&image]);
+        image.index(file)
+    }
+
+    fn launch(&self, here: &[&Arrays]) {
         let params: Vec<u8> = here.iter().flat_map(|it| it.params.bytes().to_vec()).collect();
         for kernel in JPEG_KERNELS {
             let blocks = here.iter().map(|it| kernel.blocks(&it.image)).max().unwrap_or(0);
             self.kernel.launch_blocks(kernel.name, &params, (here.len(), blocks), kernel.threads);
         }
-        images.drain(..).map(|it| it.and_then(Arrays::result)).collect()
     }
 
     /// Decodes the pixels of one image.

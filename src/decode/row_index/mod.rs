@@ -263,6 +263,11 @@ impl RowIndexWriter {
         (self.file, &self.bytes)
     }
 
+    /// Returns the bytes of the index.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
     /// Returns the memory held, in bytes.
     pub fn capacity_bytes(&self) -> usize {
         self.bytes.capacity()

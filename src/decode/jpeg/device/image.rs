@@ -8,7 +8,8 @@ use super::super::huffman::Code;
 use super::super::kernels::MOST_STEP;
 use super::super::rows::DecodedPart;
 use crate::decode::jpeg_choice::JpegRefusal;
-use crate::decode::row_index::{RowIndex, RowStart};
+use crate::decode::row_index::{Fingerprint, RowIndex, RowIndexWriter, RowStart};
+use crate::error::DataError;
 use crate::geometry::{Roi, Size};
 use crate::header::{Header, JpegLayout};
 
@@ -81,6 +82,7 @@ pub struct DeviceImage {
     /// Start of each restart interval in bytes, relative to `data`.
     pub(super) intervals: Vec<u32>,
     pub(super) subsequence_bits: usize,
+    makes_index: bool,
 }
 
 impl DeviceImage {
@@ -137,6 +139,7 @@ impl DeviceImage {
             starts: Vec::new(),
             intervals: Vec::new(),
             subsequence_bits: 0,
+            makes_index: false,
         };
         image.set_tables(&frame.components[..shape.component_count()]);
         match index.filter(|_| frame.restart_interval == 0) {
@@ -158,6 +161,37 @@ impl DeviceImage {
     /// Whether rows are decoded from their starts in a row index.
     pub fn has_index(&self) -> bool {
         !self.starts.is_empty()
+    }
+
+    /// Lets the kernels make a row index, unless they decode with one.
+    pub fn make_index(&mut self) {
+        self.makes_index = !self.has_index();
+    }
+
+    /// Whether the kernels make a row index.
+    pub fn makes_index(&self) -> bool {
+        self.makes_index
+    }
+
+    /// Returns the row index that the kernels have made. `results` are the bytes of the range
+    /// [`DeviceMemory::results`](super::DeviceMemory::results), and `file` is the fingerprint of
+    /// the file.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn row_index(&self, results: &[u8], file: Fingerprint) -> Result<Vec<u8>, DataError> {
+        let [_, down] = self.shape.units();
+        let components = self.shape.component_count();
+        let mut writer = RowIndexWriter::default();
+        writer.begin(file, down, components)?;
+        let rows = results[results.len() - 16 * (down - 1)..].as_chunks::<16>().0;
+        for row in rows {
+            let [bit, predictions @ ..] = bytemuck::cast::<[u8; 16], [u32; 4]>(*row);
+            let predictions = predictions.map(|it| it as i32);
+            writer.push(RowStart { position: bit.into(), predictions });
+        }
+        writer.end();
+        Ok(writer.into_bytes())
     }
 
     /// Collects the different tables. A DC table and an AC table are always different tables,

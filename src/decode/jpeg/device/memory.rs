@@ -30,6 +30,7 @@ pub struct JpegParams {
     states: u64,
     firsts: u64,
     row_bits: u64,
+    made: u64,
     dc: u64,
     coefficients: u64,
     samples: u64,
@@ -69,6 +70,8 @@ impl JpegParams {
 pub struct DeviceMemory {
     /// Number of the [problem](super::DeviceProblem), 4 bytes that must be 0 at the start.
     pub problem: usize,
+    /// [Row index](DeviceImage::row_index) that the kernels make. Empty if they make none.
+    made: usize,
     codes: usize,
     steps: usize,
     starts: usize,
@@ -80,6 +83,7 @@ pub struct DeviceMemory {
     offsets: usize,
     states: usize,
     firsts: usize,
+    row_bits: usize,
     dc: usize,
     coefficients: usize,
     /// Size of all arrays.
@@ -98,6 +102,7 @@ impl DeviceMemory {
         let subsequences = image.subsequences();
         Self {
             problem: take(4),
+            made: take(if image.makes_index() { 16 * (image.shape.units()[1] - 1) } else { 0 }),
             codes: take(MOST_TABLES * Code::BYTES),
             steps: take(size_of_val(&image.steps)),
             starts: take(4 * image.starts.len().max(image.intervals.len())),
@@ -108,6 +113,7 @@ impl DeviceMemory {
             offsets: take(4 * (len.div_ceil(PIECE_BYTES) + 1)),
             states: take(8 * (subsequences + 1)),
             firsts: take(4 * subsequences),
+            row_bits: take(if image.makes_index() { 4 * image.shape.units()[1] } else { 0 }),
             dc: take(4 * image.units_of(image.dc_rows()) * image.unit()),
             coefficients: take(128 * image.part_units() * image.unit()),
             bytes: end,
@@ -119,10 +125,16 @@ impl DeviceMemory {
         0..self.data
     }
 
+    /// Range of the bytes that the host reads: the problem and the row index.
+    pub fn results(&self) -> Range<usize> {
+        0..self.codes
+    }
+
     /// Ranges of all arrays that are not empty.
     pub fn arrays(&self) -> Vec<Range<usize>> {
         let mut starts = vec![
             self.problem,
+            self.made,
             self.codes,
             self.steps,
             self.starts,
@@ -133,6 +145,7 @@ impl DeviceMemory {
             self.offsets,
             self.states,
             self.firsts,
+            self.row_bits,
             self.dc,
             self.coefficients,
             self.bytes,
@@ -210,7 +223,8 @@ impl DeviceImage {
             seeds: if has_index { at(memory.seeds) } else { 0 },
             states: at(memory.states),
             firsts: at(memory.firsts),
-            row_bits: 0,
+            row_bits: if self.makes_index() { at(memory.row_bits) } else { 0 },
+            made: at(memory.made),
             dc: at(memory.dc),
             coefficients: at(memory.coefficients),
             samples,

@@ -27,6 +27,7 @@ impl JpegKernel {
             "jpeg_clean" => image.data().len().div_ceil(CHUNK_BYTES),
             "jpeg_rows" if image.has_index() => rows.div_ceil(threads),
             "jpeg_sync" | "jpeg_write" => image.subsequences().div_ceil(threads),
+            "jpeg_index" => usize::from(image.makes_index()),
             "jpeg_join" => usize::from(!image.has_index()),
             "jpeg_dc" => image.shape.component_count(),
             "jpeg_transform" => (image.part_units() * image.unit()).div_ceil(THREADS as usize),
@@ -44,7 +45,7 @@ const THREADS: u32 = 256;
 const ENTROPY_THREADS: u32 = 64;
 
 /// All kernels, in the order of their launches.
-pub const JPEG_KERNELS: [JpegKernel; 8] = {
+pub const JPEG_KERNELS: [JpegKernel; 9] = {
     const fn kernel(name: &'static str, threads: u32) -> JpegKernel {
         JpegKernel { name, threads }
     }
@@ -57,6 +58,7 @@ pub const JPEG_KERNELS: [JpegKernel; 8] = {
         kernel("jpeg_write", ENTROPY_THREADS),
         kernel("jpeg_dc", THREADS),
         kernel("jpeg_transform", THREADS),
+        kernel("jpeg_index", THREADS),
     ]
 };
 
@@ -74,6 +76,7 @@ pub fn jpeg_kernels_text() -> String {
         ("write", include_str!("../../../../kernels/jpeg/write.cu")),
         ("dc", include_str!("../../../../kernels/jpeg/dc.cu")),
         ("transform", include_str!("../../../../kernels/jpeg/transform.cu")),
+        ("index", include_str!("../../../../kernels/jpeg/index.cu")),
     ] {
         // Writing into a String cannot fail.
         let _ = writeln!(text, "#line 1 \"jpeg/{file}.cu\"\n{}", content.trim_end());
