@@ -1,14 +1,18 @@
-//! Prints Markdown tables about the kernels of the JPEG decoder, for the photographs in a folder. The
-//! PTX interpreter counts instructions and memory accesses; NVIDIA's assembler reports registers
-//! and stack. Times are not measured. Needs no GPU:
+//! Prints Markdown tables about the kernels of the JPEG decoder, for the photographs in a folder
+//! (`JPEGS`, at most `JPEGS_MOST` of them). The PTX interpreter counts instructions and memory
+//! accesses; NVIDIA's assembler reports registers and stack. Times are not measured. Needs no GPU:
 //!
 //! ```text
 //! JPEGS=folder tests/device_code/run.sh cargo bench -p feedwater-tests --profile dev --bench device_jpeg
 //! ```
 
-use std::path::Path;
+#[path = "common/assembler.rs"]
+mod assembler;
+
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use assembler::facts;
 use feedwater::footprint::{Footprint, Memory};
 use feedwater::gpu::{Device, Stream, compile};
 use feedwater::internals::decode::{
@@ -60,7 +64,7 @@ fn main() -> feedwater::Result<()> {
     machine_code()
 }
 
-fn collect(folder: &Path, files: &mut Vec<std::path::PathBuf>) {
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.is_dir() { collect(&path, files) } else { files.push(path) }
@@ -234,13 +238,19 @@ fn add(sum: &mut SimTotals, before: &SimTotals, after: &SimTotals) {
 /// Prints the registers, stack and spills of each kernel.
 fn machine_code() -> feedwater::Result<()> {
     let machine = in_process();
+    println!("| kernel | architecture | registers | stack | spill stores | spill loads |");
+    println!("|---|---|---|---|---|---|");
     for architecture in [75, 80, 89, 90, 100] {
         machine.restart();
         machine.architecture(architecture, true);
         let cache = std::env::temp_dir().join(format!("feedwater-code-{}", std::process::id()));
         let device = Device::open_with(0, &runtime().with_cache_directory(&cache))?;
         compile(&device, &jpeg_kernels_text())?;
-        println!("{}", machine.compiler_log());
+        for (kernel, [registers, stack, stores, loads]) in facts(&machine.compiler_log()) {
+            println!(
+                "| {kernel} | sm_{architecture} | {registers} | {stack} B | {stores} B | {loads} B |"
+            );
+        }
         let _ = std::fs::remove_dir_all(cache);
     }
     Ok(())
