@@ -105,7 +105,7 @@ impl File {
         let crop: Arc<dyn Operator> = Arc::new(RandomResizedCrop::to(224, 224));
         let key = SampleKey { seed: 1, epoch: 0, index };
         let mut actions = Actions::default();
-        let output = actions.draw([&*crop].into_iter(), key, size, &mut Trace::new(size));
+        let output = actions.draw([&*crop], key, size, &mut Trace::new(size));
         actions.demand(output.window())
     }
 }
@@ -149,7 +149,8 @@ fn counts(name: &str, files: &[File], crops: bool, indexed: bool) -> feedwater::
         let mut staged = Staged::new(host, buffer)?;
         let address = staged.device().address();
         let bytes = staged.bytes()?;
-        let mut written = vec![0..images.len() * size_of::<JpegParams>()];
+        let mut written = Vec::new();
+        written.push(0..images.len() * size_of::<JpegParams>());
         for (at, ((image, file), (memory, samples))) in
             images.iter().zip(files).zip(&places).enumerate()
         {

@@ -135,7 +135,10 @@ impl DeviceImage {
             data: coded.clone(),
             places: [[0; 2]; 3],
             codes: Vec::with_capacity(MOST_TABLES),
-            steps: frame.components.each_ref().map(|it| ZIGZAG.map(|at| it.quantization[usize::from(at)])),
+            steps: frame
+                .components
+                .each_ref()
+                .map(|it| ZIGZAG.map(|at| it.quantization[usize::from(at)])),
             starts: Vec::new(),
             intervals: Vec::new(),
             subsequence_bits: 0,

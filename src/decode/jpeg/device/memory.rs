@@ -185,15 +185,10 @@ impl DeviceImage {
         if self.has_index() { 0 } else { (8 * self.data().len()).div_ceil(self.subsequence_bits) }
     }
 
-    /// Writes the tables of the image to `tables`, the range [`DeviceMemory::tables`] of the memory.
-    /// Returns the parameters of the kernels, which write the planes at the address `samples`. `at`
-    /// returns the address of an offset of [`DeviceMemory`].
-    pub fn write(
-        &self,
-        tables: &mut [u8],
-        at: impl Fn(usize) -> u64,
-        samples: u64,
-    ) -> JpegParams {
+    /// Writes the tables of the image to `tables`, the range [`DeviceMemory::tables`] of the
+    /// memory. Returns the parameters of the kernels, which write the planes at the address
+    /// `samples`. `at` returns the address of an offset of [`DeviceMemory`].
+    pub fn write(&self, tables: &mut [u8], at: impl Fn(usize) -> u64, samples: u64) -> JpegParams {
         let memory = self.memory();
         tables.fill(0);
         let mut put = |at: usize, bytes: &[u8]| tables[at..][..bytes.len()].copy_from_slice(bytes);

@@ -27,8 +27,7 @@ impl DeviceImage {
     /// Planes of the part.
     pub fn planes(&self) -> Planes {
         let [luma, chroma] = self.shape.sides(self.reduction);
-        let [columns, rows] =
-            [self.columns, self.rows].map(|[from, to]| to - from);
+        let [columns, rows] = [self.columns, self.rows].map(|[from, to]| to - from);
         let [h, v] = self.shape.sampling;
         let wide = [columns * h * luma, columns * chroma];
         let high = [rows * v * luma, rows * chroma];
