@@ -196,11 +196,8 @@ template <class Src> struct Tile {
         const int count = smaller(4 * groups, rows.end - rows.first - 4 * first), plane = loaded * line;
         NOT_UNROLLED for (int i = thread; i < count * by.by; i += blockDim.x) {
             const int row = by.of(i), place = i - row * by.by;
-            const Sixteen piece = pieces.at(place, 4 * first + row);
             unsigned* to = shared + planes + 3 * plane * (row & 3) + line * (row >> 2) + 4 * place;
-            *(Words*)to = piece.r;
-            *(Words*)(to + plane) = piece.g;
-            *(Words*)(to + 2 * plane) = piece.b;
+            pieces.store(place, 4 * first + row, to, plane);
         }
     }
 
