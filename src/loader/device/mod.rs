@@ -47,10 +47,12 @@ use crate::footprint::Memory;
 use crate::geometry::{Orientation, Roi, Size};
 use crate::gpu::{self, DeviceBuffer, Event, PinnedBuffer, Stopwatch, Stream, TensorSlot, Upload};
 use crate::header::{FrameKind, Header, Sampling};
+use crate::image::Planes;
 use crate::loader::sample::record::SampleRecord;
 use crate::loader::slot::column::{HostCell, HostColumns};
 use crate::loader::slot::feed::Job;
 use crate::loader::slot::{BatchInfo, BatchSlot};
+use crate::op::kernel_text::RoiParams;
 use crate::plan::{ColumnPlan, ColumnRole, Plan, SamplePlan};
 use crate::ring::{Filling, Slot};
 
@@ -316,6 +318,22 @@ struct Pixels {
     orientation: Orientation,
     /// Index of the first operator that is still to run.
     first: usize,
+    /// Layout of the planes of samples, from the start of `pixels`, that a decoder has written in
+    /// place of interleaved pixels. They cover the window. `first` is then 0.
+    planes: Option<Planes>,
+}
+
+impl Pixels {
+    /// Description of the pixels for the kernels. They begin at `address`, and are bytes.
+    fn leaf(&self, address: u64) -> RoiParams {
+        let Self { window, stored, orientation, .. } = *self;
+        match &self.planes {
+            Some(planes) => {
+                RoiParams::planes(planes.addresses(address), planes, stored, orientation)
+            }
+            None => RoiParams::new(address, window.pitch_bytes(), window, stored, orientation),
+        }
+    }
 }
 
 /// Page on its way to a gatherer thread.
