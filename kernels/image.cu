@@ -95,20 +95,30 @@ struct Roi {
     int across, down;                   // luma samples per chroma sample: 2^across in a row, 2^down in a column
     int chroma_pitch;                   // bytes per row of chroma
     int chroma_columns, chroma_rows;    // size of the planes of chroma, without samples outside of the image
+    // Position in the window.
+    struct Position {
+        int column, row;
+    };
     __device__ Bytes at(int px, int py) const {
+        const Position it = position(px, py);
+        return format == INTERLEAVED ? of_interleaved(it) : of_planes(it);
+    }
+
+    __device__ Position position(int px, int py) const {
         const bool transpose = orientation & 1;
         if (orientation & 2) px = (transpose ? stored_height : stored_width) - 1 - px;
         if (orientation & 4) py = (transpose ? stored_width : stored_height) - 1 - py;
-        const int column = (transpose ? py : px) - x, row = (transpose ? px : py) - y;
-        if (format != INTERLEAVED) return of_planes(column, row);
-        const unsigned char* at = pixels + (long long)row * pitch + 3 * column;
+        const Position it = {(transpose ? py : px) - x, (transpose ? px : py) - y};
+        return it;
+    }
+    __device__ Bytes of_interleaved(Position it) const {
+        const unsigned char* at = pixels + (long long)it.row * pitch + 3 * it.column;
         const Bytes pixel = {at[0], at[1], at[2]};
         return pixel;
     }
-
-    // Returns a pixel of the planes. Not inlined, so that reading of interleaved pixels needs no
-    // more registers.
-    NOT_INLINE __device__ Bytes of_planes(int column, int row) const {
+    // Not inlined, so that reading of interleaved pixels needs no more registers.
+    NOT_INLINE __device__ Bytes of_planes(Position it) const {
+        const int column = it.column, row = it.row;
         const int luma = pixels[(long long)row * pitch + column];
         const int cb = format == CHROMA ? chroma_at(blue, column, row) - 128 : 0;
         const int cr = format == CHROMA ? chroma_at(red, column, row) - 128 : 0;
@@ -142,6 +152,14 @@ struct Roi {
                              (unsigned char)larger(0, smaller(b, 255))};
         return pixel;
     }
+};
+
+// The same image, if its format is known. In loops, this is faster than `Roi`.
+struct InterleavedRoi : Roi {
+    __device__ Bytes at(int px, int py) const { return of_interleaved(position(px, py)); }
+};
+struct PlanesRoi : Roi {
+    __device__ Bytes at(int px, int py) const { return of_planes(position(px, py)); }
 };
 
 // Upright window of floats, which operators on the host have computed.

@@ -131,7 +131,7 @@ struct Sixteen {
         g.of[word] = quad.g;
         b.of[word] = quad.b;
     }
-    // Stores the words of the channels `plane` words apart.
+    // Stores four words of each channel, `plane` words from channel to channel.
     __device__ void store(unsigned* to, int plane) const {
         *(Words*)to = r;
         *(Words*)(to + plane) = g;
@@ -148,14 +148,13 @@ template <class Src> struct Pieces {
     static __device__ int start(const Src&) { return 0; }
     __device__ Pieces(const Src& src, int x, int y, int, int, int first, int end)
         : src(src), x(x), y(y), first(first), end(end) {}
-    // Stores the piece number `place` of a row in shared memory: for each channel four words, with
-    // `plane` words from channel to channel.
-    __device__ void store(int place, int row, unsigned* to, int plane) const {
+    __device__ Sixteen at(int place, int row) const {
         Sixteen it;
         for (int word = 0; word < 4; word++)
             it.put(word, quad_of_pixels(src, x + 16 * place + 4 * word, y + row, first, end));
-        it.store(to, plane);
+        return it;
     }
+    __device__ bool reads_planes() const { return false; }
 };
 
 // Splits the 12 bytes of four pixels into channels.
@@ -166,41 +165,30 @@ __device__ inline Quad quad_of_words(unsigned low, unsigned middle, unsigned hig
     return quad;
 }
 
-// Reads 16 pixels of planes (planes.cu).
-__device__ inline Sixteen sixteen_of_planes(const Roi& src, int column, int line);
-
 // Reads 48 bytes for 16 upright pixels. If all rows begin at multiples of 16 bytes, as in
-// feedwater's buffers, `store` loads 16 bytes at once. Otherwise it loads aligned words, up to four
+// feedwater's buffers, `at` loads 16 bytes at once. Otherwise it loads aligned words, up to four
 // bytes more than needed, and shifts them together. If some of these bytes lie outside the memory
-// (before the first row or after the last one), it reads the pixels one by one.
-//
-// Of planes, it reads 16 samples of luma at once, and the samples of chroma that they need
-// (planes.cu), if all rows begin at multiples of 16 bytes. Otherwise it reads the pixels one by one.
+// (before the first row or after the last one), it reads the pixels one by one. Pixels of planes are
+// also read one by one, unless `reads_planes` returns true: then planes.cu reads them.
 template <> struct Pieces<Roi> {
     const Roi& src;
     int x, y, first, end;
     const unsigned char* pixels;
     int pitch, whole;           // bytes per row; number of rows that can be read in words
-    bool aligned, planes;       // whether 16 bytes are loaded at once: of interleaved pixels, of planes
+    bool aligned;
     static __device__ int start(const Roi& src) { return src.orientation ? 0 : src.x; }
     __device__ Pieces(const Roi& src, int x, int y, int rows, int count, int first, int end)
-        : src(src), x(x), y(y), first(first), end(end), pixels(global(src.pixels) + (long long)(y - src.y) * src.pitch),
-          pitch(src.pitch), whole(0), planes(src.format != INTERLEAVED) {
-        pixels += (planes ? 1 : 3) * (x - src.x);
-        aligned = ((unsigned long long)pixels | (unsigned)pitch) % 16 == 0;
-        if (planes) {
-            planes = aligned && !src.orientation;
-            aligned = false;
-            whole = planes ? rows : 0;
-            return;
-        }
+        : src(src), x(x), y(y), first(first), end(end),
+          pixels(global(src.pixels) + (long long)(y - src.y) * src.pitch + 3 * (x - src.x)), pitch(src.pitch), whole(0),
+          aligned(((unsigned long long)pixels | (unsigned)pitch) % 16 == 0) {
         const unsigned char* after = src.pixels + (long long)src.pitch * src.height;
-        if (src.orientation || pixels - (unsigned long long)pixels % 4 < src.pixels) return;
+        if (src.format != INTERLEAVED || src.orientation) return;
+        if (pixels - (unsigned long long)pixels % 4 < src.pixels) return;
         for (whole = rows; whole > 0; whole--)
             if (pixels + (long long)pitch * (whole - 1) + 48 * count + (aligned ? 0 : 4) <= after) return;
     }
-    __device__ void store(int place, int row, unsigned* to, int plane) const {
-        if (planes) return store_planes(place, row, to, plane);
+    __device__ bool reads_planes() const { return src.format != INTERLEAVED && !src.orientation; }
+    __device__ Sixteen at(int place, int row) const {
         Sixteen it;
         if (aligned && row < whole) {
             const Words* from = (const Words*)global(pixels + (long long)pitch * row + 48 * place);
@@ -209,10 +197,10 @@ template <> struct Pieces<Roi> {
             it.put(1, quad_of_words(a.of[3], b.of[0], b.of[1]));
             it.put(2, quad_of_words(b.of[2], b.of[3], c.of[0]));
             it.put(3, quad_of_words(c.of[1], c.of[2], c.of[3]));
-        } else {
-            for (int word = 0; word < 4; word++) it.put(word, quad(4 * place + word, row));
+            return it;
         }
-        it.store(to, plane);
+        for (int word = 0; word < 4; word++) it.put(word, quad(4 * place + word, row));
+        return it;
     }
     NOT_INLINE __device__ Quad quad(int word, int row) const {
         if (row >= whole) return quad_of_pixels(src, x + 4 * word, y + row, first, end);
@@ -220,10 +208,5 @@ template <> struct Pieces<Roi> {
         const unsigned* aligned = global((const unsigned*)(from & ~3ull));
         const unsigned bits = 8 * ((unsigned)from & 3), b = aligned[1], c = aligned[2];
         return quad_of_words(shifted(aligned[0], b, bits), shifted(b, c, bits), shifted(c, aligned[3], bits));
-    }
-    // Not inlined, so that reading of interleaved pixels needs no more registers.
-    NOT_INLINE __device__ void store_planes(int place, int row, unsigned* to, int plane) const {
-        const Sixteen it = sixteen_of_planes(src, x - src.x + 16 * place, y - src.y + row);
-        it.store(in_shared(to), plane);
     }
 };

@@ -45,17 +45,20 @@ struct Eight {
     }
 };
 
+// Returns row `row` of a plane of chroma, or the nearest row of the image.
+__device__ inline const unsigned char* chroma_row(const Roi& src, const unsigned char* plane, int row) {
+    return global(plane + (long long)larger(0, smaller(row, src.chroma_rows - 1)) * src.chroma_pitch);
+}
+
 // Returns the chroma values of 16 pixels. `column` is a multiple of 16.
 __device__ inline Words chroma_of_plane(const Roi& src, const unsigned char* plane, int column, int line) {
-    const int y = line >> src.down;
+    const int y = line >> src.down, next = line & 1 ? y + 1 : y - 1;
     const unsigned char* near = global(plane + (long long)y * src.chroma_pitch);
-    const int next = larger(0, smaller(line & 1 ? y + 1 : y - 1, src.chroma_rows - 1));
-    const unsigned char* far = global(plane + (long long)next * src.chroma_pitch);
     if (src.across == 1) {
         const int x = column >> 1;
         Eight eight(near, x, src.chroma_columns);
         if (src.down == 0) return eight.doubled(1, 2, 2);
-        eight.blend(Eight(far, x, src.chroma_columns));
+        eight.blend(Eight(chroma_row(src, plane, next), x, src.chroma_columns));
         return eight.doubled(8, 7, 4);
     }
     Words words;
@@ -66,12 +69,12 @@ __device__ inline Words chroma_of_plane(const Roi& src, const unsigned char* pla
     }
     words = *(const Words*)(near + column);
     if (src.down == 1) {
-        const Words others = *(const Words*)(far + column);
-        const unsigned half = (1 + (line & 1)) * 0x10001;
+        const Words others = *(const Words*)(chroma_row(src, plane, next) + column);
+        const unsigned rounding = (1 + (line & 1)) * 0x10001;
         for (int i = 0; i < 4; i++) {
             const unsigned a = words.of[i], b = others.of[i];
-            const unsigned evens = (3 * (a & LOWER_BYTES) + (b & LOWER_BYTES) + half) >> 2 & LOWER_BYTES;
-            const unsigned odds = (3 * (a >> 8 & LOWER_BYTES) + (b >> 8 & LOWER_BYTES) + half) >> 2 & LOWER_BYTES;
+            const unsigned evens = (3 * (a & LOWER_BYTES) + (b & LOWER_BYTES) + rounding) >> 2 & LOWER_BYTES;
+            const unsigned odds = (3 * (a >> 8 & LOWER_BYTES) + (b >> 8 & LOWER_BYTES) + rounding) >> 2 & LOWER_BYTES;
             words.of[i] = evens | odds << 8;
         }
     }
@@ -108,7 +111,7 @@ __device__ inline Quad quad_of_planes(unsigned luma, unsigned blue, unsigned red
     return quad;
 }
 
-// Reads 16 pixels of planes. `column`, a multiple of 16, and `line` are counted from the first sample
+// Reads 16 pixels. `column`, a multiple of 16, and `line` are counted from the first sample
 // of luma.
 __device__ inline Sixteen sixteen_of_planes(const Roi& src, int column, int line) {
     Sixteen it;
@@ -120,4 +123,30 @@ __device__ inline Sixteen sixteen_of_planes(const Roi& src, int column, int line
     const Words blue = chroma_of_plane(src, src.blue, column, line), red = chroma_of_plane(src, src.red, column, line);
     for (int word = 0; word < 4; word++) it.put(word, quad_of_planes(luma.of[word], blue.of[word], red.of[word]));
     return it;
+}
+
+// Where a tile stores source rows in shared memory (tile.cu), and how many pieces of 16 pixels there
+// are: `by.by` in each row.
+struct LoadedRows {
+    unsigned* shared;
+    int plane, line;
+    Divisor by;
+    int pieces;
+    __device__ unsigned* at(int row, int place) const {
+        return shared + 3 * plane * (row & 3) + line * (row >> 2) + 4 * place;
+    }
+};
+
+// Loads rows of planes, from row `first` of the pieces on. Not inlined, so that tiles of interleaved
+// pixels need no more registers.
+NOT_INLINE __device__ void load_rows_of_planes(const Roi& src, int column, int line, int thread, LoadedRows to) {
+    NOT_UNROLLED for (int i = thread; i < to.pieces; i += blockDim.x) {
+        const int row = to.by.of(i), place = i - row * to.by.by;
+        sixteen_of_planes(src, column + 16 * place, line + row).store(in_shared(to.at(row, place)), to.plane);
+    }
+}
+template <class Src> __device__ void load_planes(const Pieces<Src>&, int, int, const LoadedRows&) {}
+template <> __device__ inline void load_planes(const Pieces<Roi>& pieces, int first, int thread, const LoadedRows& to) {
+    const Roi& src = pieces.src;
+    load_rows_of_planes(src, pieces.x - src.x, pieces.y - src.y + first, thread, to);
 }

@@ -136,6 +136,11 @@ impl RoiParams {
             ..interleaved
         }
     }
+
+    /// Whether the parameters with these bytes describe planes.
+    pub(super) fn has_planes(bytes: &[u8]) -> bool {
+        bytemuck::pod_read_unaligned::<Self>(bytes).format != format::INTERLEAVED
+    }
 }
 
 /// A window of floats in memory that the kernel can read. It has the layout of `Floats` in
