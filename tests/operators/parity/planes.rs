@@ -125,24 +125,39 @@ fn chains_on_every_subsampling_size_and_orientation() {
 }
 
 /// Resizes the image by several factors, and keeps each corner, the middle of each edge, and the
-/// middle.
+/// middle. The last pixels of some images need chroma beyond their edges, and those of others do
+/// not.
 #[test]
 fn windows_at_every_edge() {
     for (number, sampling) in SAMPLINGS.into_iter().enumerate() {
-        let jpeg = Jpeg::new((150, 103), sampling, 1).expect("not refused");
-        for (width, height) in
-            some_if_interpreted(vec![(150, 80), (97, 103), (61, 44), (301, 250)], number)
-        {
-            for place in 0..9 {
-                let (right, bottom) = (width - 29, height - 23);
-                let (x, y) = (place % 3 * right / 2, place / 3 * bottom / 2);
-                let chain: Operators = vec![
-                    Arc::new(Resize::to(width, height)),
-                    Arc::new(op::Crop { x, y, width: 29, height: 23 }),
-                ];
-                let layout = Layout::ALL[place as usize % 2];
-                jpeg.check(Case { layout, ..case(&chain, &jpeg.stored) });
+        for size in [(150, 103), (126, 58)] {
+            let jpeg = Jpeg::new(size, sampling, 1).expect("not refused");
+            let outputs = vec![(size.0, 80), (97, size.1), (61, 44), (301, 250)];
+            for (width, height) in some_if_interpreted(outputs, number) {
+                for place in 0..9 {
+                    let (right, bottom) = (width - 29, height - 23);
+                    let (x, y) = (place % 3 * right / 2, place / 3 * bottom / 2);
+                    let chain: Operators = vec![
+                        Arc::new(Resize::to(width, height)),
+                        Arc::new(op::Crop { x, y, width: 29, height: 23 }),
+                    ];
+                    let layout = Layout::ALL[place as usize % 2];
+                    jpeg.check(Case { layout, ..case(&chain, &jpeg.stored) });
+                }
             }
+        }
+    }
+}
+
+/// Whole images of all widths and heights, up to a whole MCU.
+#[test]
+fn every_size() {
+    for (number, sampling) in SAMPLINGS.into_iter().enumerate() {
+        for more in some_if_interpreted((0..32).collect(), number) {
+            let (width, height) = (33 + more, 49 - more % 16);
+            let jpeg = Jpeg::new((width, height), sampling, 1).expect("not refused");
+            let chain: Operators = vec![Arc::new(Resize::to(width, 2 * height))];
+            jpeg.check(case(&chain, &jpeg.stored));
         }
     }
 }
