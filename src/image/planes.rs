@@ -9,8 +9,9 @@ use crate::geometry::Roi;
 /// sample and the next row, belongs to the planes: it is readable and has any values.
 ///
 /// The planes hold every sample that a window of the image needs, with the neighbours that
-/// upsampling needs, unless a neighbour is outside of the image. The part is larger than this window.
-/// It consists of whole MCUs, so it may reach beyond the right and the lower edge of the image.
+/// upsampling needs, unless a neighbour is outside of the image. The part is larger than this
+/// window. It consists of whole MCUs, so it may reach beyond the right and the lower edge of the
+/// image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Planes {
     /// Part of the stored image, which is reduced if the decoder reduces it, in luma samples. Its

@@ -439,12 +439,9 @@ fn planes_leaf(
     turn: Orientation,
 ) -> Result<Vec<u8>, Error> {
     let mut addresses = [0; 3];
-    let [blue, red] = planes.chroma;
-    let parts = match planes.is_gray {
-        true => vec![0..planes.bytes],
-        false => vec![0..blue, blue..red, red..planes.bytes],
-    };
-    for (address, part) in addresses.iter_mut().zip(parts) {
+    let [blue, red] = if planes.is_gray { [planes.bytes; 2] } else { planes.chroma };
+    let parts = [0..blue, blue..red, red..planes.bytes];
+    for (address, part) in addresses.iter_mut().zip(parts).filter(|(_, part)| !part.is_empty()) {
         *address = executor.put(&samples[part])?;
     }
     let leaf = RoiParams::planes(addresses, planes, stored, turn);

@@ -85,7 +85,7 @@ impl Arrays {
         let parts = self.arrays.iter_mut().filter(|it| results.contains(&it.0));
         let bytes: Vec<u8> = parts.flat_map(|it| it.1.bytes_mut().to_vec()).collect();
         let number = u32::from_ne_bytes(*bytes.first_chunk().unwrap());
-        (DeviceProblem::of(number) == None).then(|| self.image.row_index(&bytes, file).unwrap())
+        DeviceProblem::of(number).is_none().then(|| self.image.row_index(&bytes, file).unwrap())
     }
 
     fn result(mut self) -> Result<(Planes, Vec<u8>), Failure> {

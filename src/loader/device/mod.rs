@@ -382,3 +382,32 @@ impl HeaderClass {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernels read the planes that a decoder has written, at their offsets in the page, and
+    /// the pixels if there are no planes.
+    #[test]
+    fn a_page_may_hold_planes() {
+        let planes = Planes {
+            part: Roi::new(16, 32, 48, 64),
+            pitches: [48, 32],
+            chroma: [48 * 64, 48 * 64 + 32 * 32],
+            ratio: [2, 2],
+            is_gray: false,
+            chroma_size: [50, 50],
+            bytes: 48 * 64 + 2 * 32 * 32,
+        };
+        let (window, stored) = (Roi::new(20, 40, 30, 40), Size::new(100, 99));
+        let orientation = Orientation::from_exif(6);
+        let pixels = Pixels { window, stored, orientation, first: 0, planes: Some(planes) };
+        let addresses = [4096, 4096 + 3072, 4096 + 3072 + 1024];
+        let expected = RoiParams::planes(addresses, &planes, stored, orientation);
+        assert_eq!(pixels.leaf(4096), expected);
+        let interleaved = Pixels { planes: None, ..pixels };
+        let expected = RoiParams::new(4096, window.pitch_bytes(), window, stored, orientation);
+        assert_eq!(interleaved.leaf(4096), expected);
+    }
+}

@@ -33,7 +33,8 @@ struct Jpeg {
 
 impl Jpeg {
     /// Returns a JPEG with random coefficients, or `None` if the kernels refuse it: chroma has at
-    /// most two columns and half as many columns as luma, or a reduction by 8 enlarges it otherwise.
+    /// most two columns and half as many columns as luma, or a reduction by 8 enlarges it
+    /// otherwise.
     fn new((width, height): (u32, u32), sampling: &[(u8, u8)], reduction: u32) -> Option<Self> {
         let recipe = Recipe::new(width as u16, height as u16, sampling);
         let file = Recipe { seed: u64::from(width + height), step: 11, ..recipe }.make();
