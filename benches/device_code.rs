@@ -36,6 +36,8 @@ struct Job {
     chain: Vec<Arc<dyn Operator>>,
     size: Size,
     output: (DType, Layout),
+    /// Number of luma samples per chroma sample, if the kernels read planes of samples.
+    ratio: Option<[usize; 2]>,
 }
 
 fn jobs() -> Vec<Job> {
@@ -73,12 +75,19 @@ fn jobs() -> Vec<Job> {
     ];
     let pointwise: Vec<Arc<dyn Operator>> =
         vec![Arc::new(CenterCrop::to(224, 224)), Arc::new(Normalize::IMAGENET)];
+    let whole: Vec<Arc<dyn Operator>> =
+        vec![Arc::new(Resize::to(224, 224)), Arc::new(Normalize::IMAGENET)];
     let (usual, large) = (Size::new(500, 375), Size::new(2048, 1536));
     let job = |name, chain: &Vec<_>, size, dtype, layout| Job {
         name,
         chain: chain.clone(),
         size,
         output: (dtype, layout),
+        ratio: None,
+    };
+    let of_planes = |name, chain: &Vec<_>, ratio| Job {
+        ratio: Some(ratio),
+        ..job(name, chain, usual, DType::F16, Layout::Nchw)
     };
     vec![
         job("training", &training, usual, DType::F16, Layout::Nchw),
@@ -102,6 +111,13 @@ fn jobs() -> Vec<Job> {
         ),
         job("evaluation", &evaluation, usual, DType::F16, Layout::Nchw),
         job("crop and normalize", &pointwise, usual, DType::F16, Layout::Nchw),
+        job("whole image", &whole, usual, DType::F16, Layout::Nchw),
+        of_planes("whole image from 4:4:4 planes", &whole, [1, 1]),
+        of_planes("whole image from 4:2:2 planes", &whole, [2, 1]),
+        of_planes("whole image from 4:2:0 planes", &whole, [2, 2]),
+        of_planes("training from 4:4:4 planes", &training, [1, 1]),
+        of_planes("training from 4:2:0 planes", &training, [2, 2]),
+        of_planes("crop and normalize from 4:2:0 planes", &pointwise, [2, 2]),
     ]
 }
 
@@ -161,7 +177,7 @@ fn kernel_by_kernel() -> feedwater::Result<()> {
     for (name, chain) in programs() {
         machine.restart();
         let device = Device::open_with(0, &runtime())?;
-        let samples = DeviceSamples::new(&device, &chain, output, size, SAMPLES)?;
+        let samples = DeviceSamples::new(&device, &chain, output, (size, None), SAMPLES)?;
         for (kernel, part) in samples.parts(&device)? {
             let goals = [(LaunchGoal::Throughput, "high"), (LaunchGoal::Latency, "low")];
             let goals = if kernel == "fused" { &goals[..] } else { &goals[..1] };
@@ -206,7 +222,13 @@ fn executed() -> feedwater::Result<()> {
         for (goal, tiles) in [(LaunchGoal::Throughput, "high"), (LaunchGoal::Latency, "low")] {
             machine.restart();
             let device = Device::open_with(0, &runtime())?;
-            let samples = DeviceSamples::new(&device, &job.chain, job.output, job.size, SAMPLES)?;
+            let samples = DeviceSamples::new(
+                &device,
+                &job.chain,
+                job.output,
+                (job.size, job.ratio),
+                SAMPLES,
+            )?;
             samples.launch(goal, 0, SAMPLES)?;
             samples.stream.synchronize()?;
             let it = machine.totals();
@@ -248,13 +270,14 @@ fn machine_code() -> feedwater::Result<()> {
         "| chain | output | kernel | architecture | registers | stack | spill stores | spill loads |"
     );
     println!("|---|---|---|---|---|---|---|---|");
-    for job in jobs().into_iter().filter(|job| job.size.width == 500) {
+    for job in jobs().into_iter().filter(|job| job.size.width == 500 && job.ratio.is_none()) {
         for architecture in ARCHITECTURES {
             machine.restart();
             machine.architecture(architecture, true);
             let cache = std::env::temp_dir().join(format!("feedwater-code-{}", std::process::id()));
             let device = Device::open_with(0, &runtime().with_cache_directory(&cache))?;
-            let samples = DeviceSamples::new(&device, &job.chain, job.output, Size::new(8, 8), 1)?;
+            let samples =
+                DeviceSamples::new(&device, &job.chain, job.output, (Size::new(8, 8), None), 1)?;
             for source in &samples.sources {
                 compile(&device, source)?;
             }

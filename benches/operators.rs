@@ -119,7 +119,8 @@ struct Training {
 
 impl Training {
     fn new(device: &Arc<Device>, size: Size, count: usize) -> feedwater::Result<Self> {
-        let samples = DeviceSamples::new(device, &training_chain(), TRAINING_OUTPUT, size, count)?;
+        let samples =
+            DeviceSamples::new(device, &training_chain(), TRAINING_OUTPUT, (size, None), count)?;
         let mut footprint = Footprint::default();
         footprint.add(Memory::Device, "copy", samples.bytes as u64 / 2, 2, "");
         let pool = DevicePool::take(device, &footprint)?;

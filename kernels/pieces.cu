@@ -3,7 +3,6 @@
 #ifdef __CUDACC__
 #define EACH_THREAD if (const int thread = threadIdx.x; true)
 #define BARRIER __syncthreads()
-#define NOT_INLINE __noinline__
 #define NOT_UNROLLED _Pragma("unroll 1")
 #define UNROLLED _Pragma("unroll")
 #else
@@ -11,13 +10,9 @@
 // so a barrier does nothing.
 #define EACH_THREAD for (int thread = 0; thread < (int)blockDim.x; thread++)
 #define BARRIER (void)0
-#define NOT_INLINE
 #define NOT_UNROLLED
 #define UNROLLED
 #endif
-
-__device__ inline int smaller(int a, int b) { return a < b ? a : b; }
-__device__ inline int larger(int a, int b) { return a < b ? b : a; }
 
 #ifdef __CUDACC__
 // Clamps `low` and `high` to 0..255 and packs them as the lowest bytes of a word. The upper half of
@@ -34,10 +29,33 @@ __device__ inline unsigned picked(unsigned low, unsigned high, unsigned places) 
     return __byte_perm(low, high, places);
 }
 __device__ inline unsigned high_product(unsigned a, unsigned b) { return __umulhi(a, b); }
+// Returns the upper half of the 64-bit product of `a` and `b`, plus `c`.
+__device__ inline int high_sum(int a, int b, int c) {
+    int sum;
+    asm("mad.hi.s32 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+    return sum;
+}
+// Returns a signed byte times 2^16, plus `low`, which is below 2^16. The byte has number `place` in
+// `word`.
+__device__ inline int signed_byte(unsigned word, unsigned low, int place) {
+    int value;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(value) : "r"(word), "r"(low), "r"(0x8054 + 0x1100 * place));
+    return value;
+}
+// Returns `c` plus the products of two signed 16-bit factors with the signed bytes 0 and 1 of
+// `word`, or with the bytes 2 and 3 if `UPPER`.
+template <bool UPPER> __device__ inline int two_products(unsigned factors, unsigned word, int c) {
+    return UPPER ? __dp2a_hi((int)factors, (int)word, c) : __dp2a_lo((int)factors, (int)word, c);
+}
 // Casts a generic address to an address in global memory, because the compiler cannot infer the
 // address space.
 template <class T> __device__ inline T* global(T* address) {
     __builtin_assume(__isGlobal(address));
+    return address;
+}
+// Casts a generic address to an address in shared memory.
+template <class T> __device__ inline T* in_shared(T* address) {
+    __builtin_assume(__isShared(address));
     return address;
 }
 // Adds `offset` bytes to an address in shared memory by a bitwise OR. So the address must have none
@@ -63,7 +81,16 @@ static inline unsigned picked(unsigned low, unsigned high, unsigned places) {
 }
 template <class T> T* global(T* address) { return address; }
 static inline const void* within(const void* shared, unsigned offset) { return (const char*)shared + offset; }
+template <class T> T* in_shared(T* address) { return address; }
 static inline unsigned high_product(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
+static inline int high_sum(int a, int b, int c) { return (int)((long long)a * b >> 32) + c; }
+static inline int signed_byte(unsigned word, unsigned low, int place) {
+    return (signed char)byte_of(word, place) * 65536 + (int)low;
+}
+template <bool UPPER> int two_products(unsigned factors, unsigned word, int c) {
+    const int a = (signed char)byte_of(word, UPPER ? 2 : 0), b = (signed char)byte_of(word, UPPER ? 3 : 1);
+    return c + (short)factors * a + (short)(factors >> 16) * b;
+}
 #endif
 
 // Exact division of numbers below 2^16: a multiplication by the inverse, which is rounded up to a
@@ -104,6 +131,12 @@ struct Sixteen {
         g.of[word] = quad.g;
         b.of[word] = quad.b;
     }
+    // Stores four words of each channel, `plane` words from channel to channel.
+    __device__ void store(unsigned* to, int plane) const {
+        *(Words*)to = r;
+        *(Words*)(to + plane) = g;
+        *(Words*)(to + 2 * plane) = b;
+    }
 };
 
 // Reader of a rectangle: `rows` rows from row `y` on, each with `count` pieces of 16 pixels from
@@ -121,6 +154,7 @@ template <class Src> struct Pieces {
             it.put(word, quad_of_pixels(src, x + 16 * place + 4 * word, y + row, first, end));
         return it;
     }
+    __device__ bool reads_planes() const { return false; }
 };
 
 // Splits the 12 bytes of four pixels into channels.
@@ -134,7 +168,8 @@ __device__ inline Quad quad_of_words(unsigned low, unsigned middle, unsigned hig
 // Reads 48 bytes for 16 upright pixels. If all rows begin at multiples of 16 bytes, as in
 // feedwater's buffers, `at` loads 16 bytes at once. Otherwise it loads aligned words, up to four
 // bytes more than needed, and shifts them together. If some of these bytes lie outside the memory
-// (before the first row or after the last one), it reads the pixels one by one.
+// (before the first row or after the last one), it reads the pixels one by one. Pixels of planes are
+// also read one by one, unless `reads_planes` returns true: then planes.cu reads them.
 template <> struct Pieces<Roi> {
     const Roi& src;
     int x, y, first, end;
@@ -147,10 +182,12 @@ template <> struct Pieces<Roi> {
           pixels(global(src.pixels) + (long long)(y - src.y) * src.pitch + 3 * (x - src.x)), pitch(src.pitch), whole(0),
           aligned(((unsigned long long)pixels | (unsigned)pitch) % 16 == 0) {
         const unsigned char* after = src.pixels + (long long)src.pitch * src.height;
-        if (src.orientation || pixels - (unsigned long long)pixels % 4 < src.pixels) return;
+        if (src.format != INTERLEAVED || src.orientation) return;
+        if (pixels - (unsigned long long)pixels % 4 < src.pixels) return;
         for (whole = rows; whole > 0; whole--)
             if (pixels + (long long)pitch * (whole - 1) + 48 * count + (aligned ? 0 : 4) <= after) return;
     }
+    __device__ bool reads_planes() const { return src.format != INTERLEAVED && !src.orientation; }
     __device__ Sixteen at(int place, int row) const {
         Sixteen it;
         if (aligned && row < whole) {

@@ -30,17 +30,25 @@
 // values as `Stage` in src/op/program/launches.rs.
 enum Stage { STAGE_COUNT, STAGE_TABLE, STAGE_MAKE };
 
-// Reads the pixel at (x, y) of the image that the pass reads. If that position is outside the part
-// that can be read, `value` stays unchanged, because a step of the pass fills it later.
-static __device__ inline void read(const Pass& pass, int x, int y, Value& value) {
+// Reads a pixel of bytes, or with a formula.
+template <class Leaf> static __device__ inline void read_bytes(const Pass& pass, int x, int y, Value& value) {
+    if (pass.reader == READ_BYTES) value.bytes = pass.as<Leaf>().at(x, y);
+    else read_formula<Leaf>(pass, x, y, value);
+}
+// Not inlined, so that reading of interleaved pixels needs no more registers.
+static NOT_INLINE __device__ Value read_planes(const Pass& pass, int x, int y, Value value) {
+    read_bytes<PlanesRoi>(pass, x, y, value);
+    return value;
+}
+
+// Reads the pixel at (x, y) of the image that the pass reads. `planes` is `pass.planes`. If the
+// position is outside the part that can be read, `value` stays unchanged, because a step of the pass
+// fills it later.
+static __device__ inline void read(const Pass& pass, bool planes, int x, int y, Value& value) {
     if (x < pass.left || y < pass.top || x >= pass.right || y >= pass.bottom) return;
-    if (pass.reader == READ_BYTES) {
-        value.bytes = pass.as<Roi>().at(x, y);
-    } else if (pass.reader == READ_FLOATS) {
-        value.floats = pass.as<Floats>().at(x, y);
-    } else {
-        read_formula(pass, x, y, value);
-    }
+    if (pass.reader == READ_FLOATS) value.floats = pass.as<Floats>().at(x, y);
+    else if (planes) value = read_planes(pass, x, y, value);
+    else read_bytes<InterleavedRoi>(pass, x, y, value);
 }
 
 // Applies a step to `value`, which is the pixel at (x, y) of the step's image. `made` is the
@@ -107,12 +115,14 @@ struct Tile {
 // adds the counts to the sample's histograms.
 static __device__ inline void count_pixels(const Pass& pass, Histograms& part, Histograms& sample) {
     const int columns = pass.right - pass.left;
+    const bool planes = pass.planes;
     const Tile tile = Tile::of(columns * (pass.bottom - pass.top), COUNTED_PIXELS);
     if (tile.first == tile.end) return;
     EACH_THREAD for (int i = thread; i < HISTOGRAM_BINS; i += blockDim.x) part.bin(i) = 0;
     BARRIER;
     EACH_THREAD for (int i = tile.first + thread; i < tile.end; i += blockDim.x) {
-        const Bytes pixel = pass.as<Roi>().at(pass.left + i % columns, pass.top + i / columns);
+        const int x = pass.left + i % columns, y = pass.top + i / columns;
+        const Bytes pixel = planes ? pass.as<PlanesRoi>().at(x, y) : pass.as<InterleavedRoi>().at(x, y);
         COUNT(part.channel[0][pixel.r], 1u);
         COUNT(part.channel[1][pixel.g], 1u);
         COUNT(part.channel[2][pixel.b], 1u);
@@ -136,11 +146,12 @@ static __device__ inline void make_table(const Pass& pass, const Step& step, His
 // Computes this block's tile of the pass's image.
 static __device__ inline void make_tile(const Program& program, const Pass& pass) {
     const Tile tile = Tile::of(pass.width * pass.height, TILE_PIXELS);
+    const bool planes = pass.planes;
     const float* made = pass.statistics >= 0 ? program.statistics->made : (const float*)0;
     EACH_THREAD for (int at = tile.first + thread; at < tile.end; at += blockDim.x) {
         const int i = at % pass.width, j = at / pass.width;
         Value value = {{0, 0, 0}, {0.0f, 0.0f, 0.0f}};
-        read(pass, pass.x + pass.dx * i, pass.y + pass.dy * j, value);
+        read(pass, planes, pass.x + pass.dx * i, pass.y + pass.dy * j, value);
         for (int k = pass.begin; k < pass.end; k++) {
             const Step& step = program.steps[k];
             take(step, step.x + step.dx * i, step.y + step.dy * j, made, value);

@@ -41,6 +41,7 @@ struct Pass {
     int width, height;
     int left, top, right, bottom;       // part of the input image that can be read; a step fills the rest
     int whole_width, whole_height;      // size of the input image
+    int planes, unused;                 // whether the input image is planes of samples
     // Parameters of the reader: those of the input image come first, then those of the reader
     // itself.
     unsigned long long source[(LEAF_BYTES + MAX_PARAMS_BYTES) / 8];
@@ -63,31 +64,33 @@ struct Program {
 
 static_assert(sizeof(Step) == 24 + MAX_PARAMS_BYTES, "steps are laid out differently on the host");
 static_assert(sizeof(Statistics) == STATISTICS_BYTES, "histograms and tables are laid out differently on the host");
-static_assert(sizeof(Pass) == 80 + LEAF_BYTES + MAX_PARAMS_BYTES, "passes are laid out differently on the host");
+static_assert(sizeof(Pass) == 88 + LEAF_BYTES + MAX_PARAMS_BYTES, "passes are laid out differently on the host");
+
+// In the following functions, `Leaf` is InterleavedRoi or PlanesRoi.
 
 // Both passes of a resampling. `sum_across` computes the horizontal weighted sum for output column
 // `x` of source row `y`. `sum_down` computes the vertical weighted sum of such results. Together
 // they equal `Resample::at`.
-static __device__ inline Bytes sum_across(const Resample<Roi>& resample, int x, int y) {
+template <class Leaf> __device__ Bytes sum_across(const Resample<Leaf>& resample, int x, int y) {
     const ResampleParams& p = resample.p;
     const int *bounds = p.table + p.h_bounds + 2 * (x - p.x), *taps = p.table + p.h_coefs + p.h_taps * (x - p.x);
-    Resample<Roi>::Sums sums = {1 << 21, 1 << 21, 1 << 21};
+    typename Resample<Leaf>::Sums sums = {1 << 21, 1 << 21, 1 << 21};
     for (int i = 0; i < bounds[1]; i++) sums.add(taps[i], resample.src.at(bounds[0] + i, y));
     return sums.rounded();
 }
-static __device__ inline Bytes sum_down(const Resample<Roi>& resample, int x, int y) {
+template <class Leaf> __device__ Bytes sum_down(const Resample<Leaf>& resample, int x, int y) {
     const ResampleParams& p = resample.p;
     const int *bounds = p.table + p.v_bounds + 2 * (y - p.y), *taps = p.table + p.v_coefs + p.v_taps * (y - p.y);
-    Resample<Roi>::Sums sums = {1 << 21, 1 << 21, 1 << 21};
+    typename Resample<Leaf>::Sums sums = {1 << 21, 1 << 21, 1 << 21};
     for (int i = 0; i < bounds[1]; i++) sums.add(taps[i], resample.src.at(x, bounds[0] + i));
     return sums.rounded();
 }
 
 // Returns a pixel of a stencil's result. The parameters in `pass` are those of the input image,
 // followed by those of the stencil. Pixels at the border are not changed.
-template <class Formula, class Params> __device__ Bytes stencil_at(const Pass& pass, int x, int y) {
+template <class Leaf, class Formula, class Params> __device__ Bytes stencil_at(const Pass& pass, int x, int y) {
     struct Image {
-        Roi src;
+        Leaf src;
         Params p;
     };
     const Image& image = pass.as<Image>();

@@ -194,13 +194,14 @@ template <class Src> struct Tile {
     // Loads `groups` groups of four source rows, beginning with group `first`. Omits rows past the last one.
     __device__ void load(int thread, const Pieces<Src>& pieces, const Divisor& by, int first, int groups) const {
         const int count = smaller(4 * groups, rows.end - rows.first - 4 * first), plane = loaded * line;
+        if (pieces.reads_planes()) {
+            const LoadedRows to = {shared + planes, plane, line, by, count * by.by};
+            return load_planes(pieces, 4 * first, thread, to);
+        }
         NOT_UNROLLED for (int i = thread; i < count * by.by; i += blockDim.x) {
             const int row = by.of(i), place = i - row * by.by;
             const Sixteen piece = pieces.at(place, 4 * first + row);
-            unsigned* to = shared + planes + 3 * plane * (row & 3) + line * (row >> 2) + 4 * place;
-            *(Words*)to = piece.r;
-            *(Words*)(to + plane) = piece.g;
-            *(Words*)(to + 2 * plane) = piece.b;
+            piece.store(shared + planes + 3 * plane * (row & 3) + line * (row >> 2) + 4 * place, plane);
         }
     }
 

@@ -6,6 +6,10 @@ use crate::error::{DataError, reserve};
 use crate::geometry::Roi;
 use crate::tensor::CHANNELS;
 
+pub use planes::Planes;
+
+mod planes;
+
 /// Element type of a pixel: bytes before `normalize`, floats after it. Images of 16 bits and of
 /// floats ([`PixelFormat`]) have floats from the decoder on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

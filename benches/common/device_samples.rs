@@ -9,7 +9,7 @@ use feedwater::gpu::{Device, Stream};
 use feedwater::internals::geometry::{Orientation, Roi, Size};
 use feedwater::internals::gpu::LaunchGoal;
 use feedwater::internals::gpu::{DeviceBuffer, DevicePool, PinnedPool, Staged, Upload};
-use feedwater::internals::image::{HostImage, Image};
+use feedwater::internals::image::{HostImage, Image, Planes};
 use feedwater::internals::op::Actions;
 use feedwater::internals::op::device_chain::{Block, DeviceChain, Sample};
 use feedwater::internals::op::kernel_text::{Leaf, RoiParams};
@@ -48,6 +48,34 @@ pub fn image(size: Size) -> Image<u8> {
     Image::from_data(size.window(), data)
 }
 
+/// Returns the planes that a decoder makes for a window of an image of this size.
+fn planes(window: Roi, size: Size, ratio: [usize; 2]) -> Planes {
+    let axis = |first: u32, end: u32, image: u32, ratio: usize| {
+        let unit = 8 * ratio as u32;
+        let first = first.saturating_sub(1) / unit * unit;
+        let end = (end + 1).min(image).next_multiple_of(unit);
+        (first, end - first)
+    };
+    let (x, width) = axis(window.x, window.right(), size.width, ratio[0]);
+    let (y, height) = axis(window.y, window.bottom(), size.height, ratio[1]);
+    let wide = [width as usize, width as usize / ratio[0]];
+    let high = [height as usize, height as usize / ratio[1]];
+    let pitches = wide.map(|wide| wide.next_multiple_of(16));
+    let [luma, chroma] = [0, 1].map(|plane| pitches[plane] * high[plane]);
+    Planes {
+        part: Roi::new(x, y, width, height),
+        pitches,
+        chroma: [luma, luma + chroma],
+        ratio,
+        is_gray: false,
+        chroma_size: [
+            (size.width as usize).div_ceil(ratio[0]),
+            (size.height as usize).div_ceil(ratio[1]),
+        ],
+        bytes: luma + 2 * chroma,
+    }
+}
+
 /// A sample whose actions are drawn, but whose kernel parameters are not yet written.
 struct Drawn {
     actions: Actions,
@@ -66,12 +94,13 @@ impl Drawn {
 
 impl DeviceSamples {
     /// Prepares `count` samples of upright images of one size, and compiles the kernels of the
-    /// chain.
+    /// chain. With `ratio`, the images are planes of samples. `ratio` is the number of luma samples
+    /// per chroma sample, horizontally and vertically.
     pub fn new(
         device: &Arc<Device>,
         chain: &[Arc<dyn Operator>],
         (dtype, layout): (DType, Layout),
-        size: Size,
+        (size, ratio): (Size, Option<[usize; 2]>),
         count: usize,
     ) -> feedwater::Result<Self> {
         const ALIGN: usize = 256;
@@ -100,7 +129,7 @@ impl DeviceSamples {
             let mut one = Drawn { actions, window, at: [0; 4], scratch_bytes: 0 };
             one.scratch_bytes = texts.scratch_bytes(&one.sample(size, &[])) as usize;
             let lens = [
-                window.pitched_bytes(),
+                ratio.map_or(window.pitched_bytes(), |ratio| planes(window, size, ratio).bytes),
                 texts.passes_bytes() + size_of_val(&one.actions.table[..]),
                 shape(output).bytes(),
                 2 * one.scratch_bytes.next_multiple_of(ALIGN),
@@ -115,7 +144,7 @@ impl DeviceSamples {
         }
         let [pixel_bytes, sample_bytes, out_bytes, scratch_bytes] = ends.map(|end| end.max(ALIGN));
         let rows = [
-            ("image", size.window().pitched_bytes()),
+            ("image", size.window().pitched_bytes().max(4 * size.pixels() as usize + 4096)),
             ("samples", sample_bytes),
             ("pixels", pixel_bytes),
             ("out", out_bytes),
@@ -142,11 +171,24 @@ impl DeviceSamples {
         let mut extent = Extent::default();
         for (place, one) in drawn.iter().enumerate() {
             let (window, [pixels_at, passes_at, out_at, scratch_at]) = (one.window, one.at);
-            let decoded = Image::from_data(window, image(window.size()).data().to_vec());
-            HostImage::U8(decoded).write_for_device(upload.bytes()?);
-            upload.copy(&stream, 0..window.pitched_bytes(), &pixels, pixels_at)?;
-            let (address, pitch) = (pixels.address() + pixels_at as u64, window.pitch_bytes());
-            let leaf = RoiParams::new(address, pitch, window, size, Orientation::UPRIGHT);
+            let address = pixels.address() + pixels_at as u64;
+            let upright = Orientation::UPRIGHT;
+            let leaf = match ratio {
+                None => {
+                    let decoded = Image::from_data(window, image(window.size()).data().to_vec());
+                    HostImage::U8(decoded).write_for_device(upload.bytes()?);
+                    upload.copy(&stream, 0..window.pitched_bytes(), &pixels, pixels_at)?;
+                    RoiParams::new(address, window.pitch_bytes(), window, size, upright)
+                }
+                Some(ratio) => {
+                    let planes = planes(window, size, ratio);
+                    let samples = image(Size::new(planes.bytes as u32, 1));
+                    upload.bytes()?[..planes.bytes]
+                        .copy_from_slice(&samples.data()[..planes.bytes]);
+                    upload.copy(&stream, 0..planes.bytes, &pixels, pixels_at)?;
+                    RoiParams::planes(planes.addresses(address), &planes, size, upright)
+                }
+            };
             let tables_at = passes_at + texts.passes_bytes();
             let images = [0, one.scratch_bytes.next_multiple_of(ALIGN)];
             let at = Addresses {

@@ -29,7 +29,7 @@ use crate::tensor::CHANNELS;
 pub use floats::{FloatPart, FloatSink};
 pub use jpeg::device::{
     DeviceImage, DeviceMemory, DeviceProblem, DeviceRefusal, JPEG_KERNELS, JpegKernel, JpegParams,
-    Planes, jpeg_kernels_text,
+    jpeg_kernels_text,
 };
 pub use jpeg::{is_indexable, refusal};
 pub use jpeg_choice::{JpegBy, JpegDecoder, JpegRefusal};

@@ -15,7 +15,7 @@ use std::ops::Range;
 use bytemuck::{Pod, Zeroable};
 
 use crate::geometry::{Orientation, Roi, Size};
-use crate::image::PixelType;
+use crate::image::{PixelType, Planes};
 use crate::tensor::{DType, Layout, TensorShape};
 
 use super::kind::Tiling;
@@ -77,6 +77,19 @@ pub struct RoiParams {
     stored_width: i32,
     stored_height: i32,
     orientation: i32,
+    chroma: [u64; 2],
+    format: i32,
+    /// Binary logarithms of the number of luma samples per chroma sample.
+    ratio: [i32; 2],
+    chroma_pitch: i32,
+    chroma_size: [i32; 2],
+}
+
+/// Values of `RoiParams::format`: those of `RoiFormat` in `kernels/image.cu`.
+mod format {
+    pub const INTERLEAVED: i32 = 0;
+    pub const GRAY: i32 = 1;
+    pub const CHROMA: i32 = 2;
 }
 
 impl RoiParams {
@@ -97,7 +110,36 @@ impl RoiParams {
             orientation: i32::from(turn.transpose)
                 | i32::from(turn.mirror_x) << 1
                 | i32::from(turn.mirror_y) << 2,
+            format: format::INTERLEAVED,
+            ..Self::zeroed()
         }
+    }
+
+    /// The part of an image of size `stored` that `planes` cover. `addresses` are those of luma,
+    /// blue chroma and red chroma ([`Planes::addresses`]), multiples of 16. Kernels read whole
+    /// rows with their padding, whose bytes may have any value. A kernel may read only the pixels
+    /// of the window for which the planes were decoded: other pixels of the part may need chroma
+    /// outside of it.
+    pub fn planes(addresses: [u64; 3], planes: &Planes, stored: Size, turn: Orientation) -> Self {
+        let [luma, blue, red] = addresses;
+        let [pitch, chroma_pitch] = planes.pitches.map(|pitch| pitch as i32);
+        let interleaved = Self::new(luma, pitch as u32, planes.part, stored, turn);
+        if planes.is_gray {
+            return Self { format: format::GRAY, ..interleaved };
+        }
+        Self {
+            chroma: [blue, red],
+            format: format::CHROMA,
+            ratio: planes.ratio.map(|samples| samples.ilog2() as i32),
+            chroma_pitch,
+            chroma_size: planes.chroma_in_part().map(|len| len as i32),
+            ..interleaved
+        }
+    }
+
+    /// Whether the parameters with these bytes describe planes.
+    pub(super) fn has_planes(bytes: &[u8]) -> bool {
+        bytemuck::pod_read_unaligned::<Self>(bytes).format != format::INTERLEAVED
     }
 }
 
@@ -176,6 +218,7 @@ pub fn kernel_text(leaf: Leaf, kinds: &[Kind], shape: TensorShape) -> KernelText
     if tiled {
         text.source.push_str(TILES_SINCE);
         text.add("pieces", include_str!("../../kernels/pieces.cu"));
+        text.add("planes", include_str!("../../kernels/planes.cu"));
         text.add("matrix", include_str!("../../kernels/matrix.cu"));
         text.add("tile_axis", include_str!("../../kernels/tile_axis.cu"));
         text.add("tile", include_str!("../../kernels/tile.cu"));

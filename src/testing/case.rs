@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::geometry::{Orientation, Roi, Size};
 use crate::gpu::host_kernel::Tiles;
 use crate::header::{Header, PnmHead};
-use crate::image::{HostImage, Image, PixelType};
+use crate::image::{HostImage, Image, PixelType, Planes};
 use crate::op::device_chain::{Block, DeviceChain, Sample};
 use crate::op::kernel_text::{FloatsParams, Leaf, RoiParams};
 use crate::op::kind::{self, mix::Mixer};
@@ -45,6 +45,9 @@ pub struct Case<'a> {
     pub key: SampleKey,
     /// Where the compared kernels run: nowhere, on the host, or on a GPU.
     pub kernels: Kernels<'a>,
+    /// Returns planes of samples for a window of the stored image, and their layout. The kernels
+    /// then read these planes in place of the stored image, which must have the same pixels.
+    pub planes: Option<&'a dyn Fn(Roi) -> (Planes, Vec<u8>)>,
     /// Kinds of actions that the program kernel supports besides those of this chain. One compiled
     /// kernel can then serve many chains, which saves compile time.
     pub known: &'a [Kind],
@@ -364,6 +367,10 @@ impl Case<'_> {
             HostImage::U8(_) if self.on_host == 0 => {
                 let stored = self.stored.window().size();
                 let window = self.orientation.stored_window(stored, window);
+                if let Some(planes) = self.planes {
+                    let (planes, samples) = planes(window);
+                    return planes_leaf(executor, &planes, &samples, stored, self.orientation);
+                }
                 bytes_leaf(&cut(self.stored, window), stored, self.orientation)
             }
             HostImage::U8(image) => {
@@ -420,6 +427,25 @@ fn cut(image: &Image<u8>, window: Roi) -> Image<u8> {
         }
     }
     out
+}
+
+/// Copies each plane to memory of its own, which ends before unreadable memory, and returns the
+/// kernel parameters that describe the planes.
+fn planes_leaf(
+    executor: &mut dyn Executor,
+    planes: &Planes,
+    samples: &[u8],
+    stored: Size,
+    turn: Orientation,
+) -> Result<Vec<u8>, Error> {
+    let mut addresses = [0; 3];
+    let [blue, red] = if planes.is_gray { [planes.bytes; 2] } else { planes.chroma };
+    let parts = [0..blue, blue..red, red..planes.bytes];
+    for (address, part) in addresses.iter_mut().zip(parts).filter(|(_, part)| !part.is_empty()) {
+        *address = executor.put(&samples[part])?;
+    }
+    let leaf = RoiParams::planes(addresses, planes, stored, turn);
+    Ok(bytemuck::bytes_of(&leaf).to_vec())
 }
 
 /// Bytes of an image whose rows begin `pitch` bytes apart.

@@ -172,6 +172,7 @@ impl Parity {
                     layout,
                     key: SampleKey { seed: self.seed, epoch: 0, index },
                     kernels,
+                    planes: None,
                     known: &[],
                 };
                 case.check()?;

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use feedwater::internals::decode::{
-    DeviceImage, DeviceProblem, DeviceRefusal, Fingerprint, JPEG_KERNELS, JpegParams, Planes,
-    RowIndex, jpeg_kernels_text,
+    DeviceImage, DeviceProblem, DeviceRefusal, Fingerprint, JPEG_KERNELS, JpegParams, RowIndex,
+    jpeg_kernels_text,
 };
 use feedwater::internals::geometry::Roi;
 use feedwater::internals::gpu::host_kernel::{Guarded, HostCompiler, HostKernel};
 use feedwater::internals::header::{Header, JpegLayout};
+use feedwater::internals::image::Planes;
 
 /// Result of the kernels for an image that is not decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,9 @@ mod combinators;
 mod formulas;
 #[allow(dead_code, reason = "each module reads its own tables")]
 mod golden;
+#[allow(dead_code, reason = "tests of images write more kinds of files")]
+#[path = "../images/jpeg.rs"]
+mod jpeg;
 mod parity;
 mod testing;
 

@@ -24,6 +24,8 @@ use feedwater::op::custom::Wanted;
 use feedwater::op::{self, CenterCrop, Flip, Grayscale, Kind, Normalize, Operator, RandomCrop};
 use feedwater::op::{RandomResizedCrop, Resize};
 
+mod planes;
+
 type Operators = Vec<Arc<dyn Operator>>;
 
 /// Image sizes: one pixel, one column, one row, primes, and ordinary sizes.
@@ -72,6 +74,7 @@ fn case<'a>(operators: &'a [Arc<dyn Operator>], stored: &'a Image<u8>) -> Case<'
         layout: Layout::Nchw,
         key: SampleKey { seed: 11, epoch: 1, index: 3 },
         kernels: *KERNELS,
+        planes: None,
         known: &KNOWN,
     }
 }

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::gpu::{self, DeviceBuffer, LaunchGoal, Staged, Stopwatch, Stream};
 use crate::loader::slot::feed::{Done, Feed, Job};
 use crate::measure::Stage;
-use crate::op::kernel_text::{FloatsParams, Leaf, RoiParams};
+use crate::op::kernel_text::{FloatsParams, Leaf};
 use crate::op::program::{Addresses, Extent};
 use crate::plan::{ColumnRole, DevicePlan, LaunchBlock};
 use crate::ring::{Consumer, Using};
@@ -254,12 +254,12 @@ impl Launcher {
         &mut self,
         (device, cut): (&DevicePlan, usize),
         page: &DevicePage,
-        (cell, Pixels { window, stored, orientation, .. }): (&Cell, Pixels),
+        (cell, pixels): (&Cell, Pixels),
         count: usize,
     ) -> Result<()> {
         let address = page.pixels.address();
-        let bytes_leaf = RoiParams::new(address, window.pitch_bytes(), window, stored, orientation);
-        let floats_leaf = FloatsParams::new(address, 3 * window.width, window);
+        let bytes_leaf = pixels.leaf(address);
+        let floats_leaf = FloatsParams::new(address, 3 * pixels.window.width, pixels.window);
         let split = &device.splits[cut];
         let leaf = match split.chain.leaf {
             Leaf::Roi => bytemuck::bytes_of(&bytes_leaf),

@@ -47,10 +47,12 @@ use crate::footprint::Memory;
 use crate::geometry::{Orientation, Roi, Size};
 use crate::gpu::{self, DeviceBuffer, Event, PinnedBuffer, Stopwatch, Stream, TensorSlot, Upload};
 use crate::header::{FrameKind, Header, Sampling};
+use crate::image::Planes;
 use crate::loader::sample::record::SampleRecord;
 use crate::loader::slot::column::{HostCell, HostColumns};
 use crate::loader::slot::feed::Job;
 use crate::loader::slot::{BatchInfo, BatchSlot};
+use crate::op::kernel_text::RoiParams;
 use crate::plan::{ColumnPlan, ColumnRole, Plan, SamplePlan};
 use crate::ring::{Filling, Slot};
 
@@ -316,6 +318,22 @@ struct Pixels {
     orientation: Orientation,
     /// Index of the first operator that is still to run.
     first: usize,
+    /// Layout of the planes of samples, from the start of `pixels`, that a decoder has written in
+    /// place of interleaved pixels. They cover the window. `first` is then 0.
+    planes: Option<Planes>,
+}
+
+impl Pixels {
+    /// Description of the pixels for the kernels. They begin at `address`, and are bytes.
+    fn leaf(&self, address: u64) -> RoiParams {
+        let Self { window, stored, orientation, .. } = *self;
+        match &self.planes {
+            Some(planes) => {
+                RoiParams::planes(planes.addresses(address), planes, stored, orientation)
+            }
+            None => RoiParams::new(address, window.pitch_bytes(), window, stored, orientation),
+        }
+    }
 }
 
 /// Page on its way to a gatherer thread.
@@ -362,5 +380,34 @@ impl HeaderClass {
             reduction,
             windowed,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernels read the planes that a decoder has written, at their offsets in the page, and
+    /// the pixels if there are no planes.
+    #[test]
+    fn a_page_may_hold_planes() {
+        let planes = Planes {
+            part: Roi::new(16, 32, 48, 64),
+            pitches: [48, 32],
+            chroma: [48 * 64, 48 * 64 + 32 * 32],
+            ratio: [2, 2],
+            is_gray: false,
+            chroma_size: [50, 50],
+            bytes: 48 * 64 + 2 * 32 * 32,
+        };
+        let (window, stored) = (Roi::new(20, 40, 30, 40), Size::new(100, 99));
+        let orientation = Orientation::from_exif(6);
+        let pixels = Pixels { window, stored, orientation, first: 0, planes: Some(planes) };
+        let addresses = [4096, 4096 + 3072, 4096 + 3072 + 1024];
+        let expected = RoiParams::planes(addresses, &planes, stored, orientation);
+        assert_eq!(pixels.leaf(4096), expected);
+        let interleaved = Pixels { planes: None, ..pixels };
+        let expected = RoiParams::new(4096, window.pitch_bytes(), window, stored, orientation);
+        assert_eq!(interleaved.leaf(4096), expected);
     }
 }

@@ -193,10 +193,10 @@ impl MakeImage for Params {
 }
 
 /// Adds calls of the type's function `at`. The type is a C++ template over the image that it reads:
-/// `Roi` for bytes, `Floats` for floats.
+/// `Leaf` for bytes (a type of window in `kernels/image.cu`), `Floats` for floats.
 fn cases(codes: &Codes, cases: &mut Cases) {
     let name = codes.type_name;
-    for (code, leaf) in [(codes.bytes, "Roi"), (codes.floats, "Floats")] {
+    for (code, leaf) in [(codes.bytes, "Leaf"), (codes.floats, "Floats")] {
         if let Some(code) = code {
             let call = format!("pass.as<{name}<{leaf}>>().at(x, y)");
             cases.reads.push_str(&format!("    case {code}: value.set({call}); break;\n"));

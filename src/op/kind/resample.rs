@@ -107,7 +107,7 @@ impl ActionKind for Params {
 /// of a row's pixels, the second weighted sums of a column's pixels.
 fn cases(_: &Codes, cases: &mut Cases) {
     cases.reads.push_str(
-        "    case READ_ACROSS: value.bytes = sum_across(pass.as<Resample<Roi>>(), x, y); break;\n    \
-         case READ_DOWN: value.bytes = sum_down(pass.as<Resample<Roi>>(), x, y); break;\n",
+        "    case READ_ACROSS: value.bytes = sum_across(pass.as<Resample<Leaf>>(), x, y); break;\n    \
+         case READ_DOWN: value.bytes = sum_down(pass.as<Resample<Leaf>>(), x, y); break;\n",
     );
 }

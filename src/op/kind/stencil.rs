@@ -204,7 +204,7 @@ impl MakeRow for Params {
 fn cases(codes: &Codes, cases: &mut Cases) {
     if let Some(code) = codes.bytes {
         let name = codes.type_name;
-        let call = format!("stencil_at<{name}, {name}Params>(pass, x, y)");
+        let call = format!("stencil_at<Leaf, {name}, {name}Params>(pass, x, y)");
         cases.reads.push_str(&format!("    case {code}: value.bytes = {call}; break;\n"));
     }
 }

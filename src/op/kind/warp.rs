@@ -127,5 +127,5 @@ impl MakeRow for Params {
 fn cases(_: &Codes, cases: &mut Cases) {
     cases
         .reads
-        .push_str("    case READ_WARP: value.bytes = pass.as<Warp<Roi>>().at(x, y); break;\n");
+        .push_str("    case READ_WARP: value.bytes = pass.as<Warp<Leaf>>().at(x, y); break;\n");
 }

@@ -44,6 +44,9 @@ pub struct Pass {
     /// Left, top, right and bottom edges of the region that the pass can read.
     pub readable: [i32; 4],
     pub whole: [i32; 2],
+    /// Whether the image that the pass reads is planes of samples.
+    pub planes: i32,
+    pub unused: i32,
     /// Parameters of the image that the pass reads, then those of the action that reads this image.
     pub source: SourceBytes,
 }

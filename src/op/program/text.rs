@@ -138,7 +138,7 @@ fn functions(formulas: &[Kind]) -> String {
     }
     let Cases { reads, changes, entries } = cases;
     format!(
-        "static __device__ void read_formula(const Pass& pass, int x, int y, Value& value) {{\n    (void)x, (void)y, (void)value;\n    \
+        "template <class Leaf> static __device__ void read_formula(const Pass& pass, int x, int y, Value& value) {{\n    (void)x, (void)y, (void)value;\n    \
          switch (pass.reader) {{\n{reads}    default: break;\n    }}\n}}\n\
          static __device__ void change(const Step& step, int x, int y, Value& value) {{\n    (void)x, (void)y, (void)value;\n    \
          switch (step.code) {{\n{changes}    default: break;\n    }}\n}}\n\

@@ -130,6 +130,8 @@ impl ProgramText {
             readable: [readable.x, readable.y, readable.right(), readable.bottom()]
                 .map(|at| at as i32),
             whole: [source.whole.width, source.whole.height].map(|len| len as i32),
+            planes: (source.pixels == PixelType::U8 && RoiParams::has_planes(leaf.as_bytes()))
+                .into(),
             source: source_bytes,
             ..data
         }

@@ -47,6 +47,7 @@ fn check(operators: &[Arc<dyn Operator>], stored: &Image<u8>, exif: u16, seed: u
         layout: Layout::Nchw,
         key,
         kernels: Kernels::HostPrograms(&COMPILER),
+        planes: None,
         known: &KNOWN,
     };
     case.check().unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -26,6 +26,8 @@ struct Sample {
     stored_width: i32,
     stored_height: i32,
     orientation: i32,
+    /// Chroma planes, which the image does not have.
+    chroma: [i32; 10],
     warp: Warp,
 }
 
@@ -65,6 +67,7 @@ pub fn warped(warp: &Warp, table: &[i32], src: &Image<u8>, input: Size, output: 
         stored_width: input.width as i32,
         stored_height: input.height as i32,
         orientation: 0,
+        chroma: [0; 10],
         warp,
     };
     KERNEL.launch(bytemuck::bytes_of(&sample), 1, output, (32, 8));

@@ -10,6 +10,5 @@ mod text;
 
 pub use image::{DeviceImage, DeviceRefusal};
 pub use memory::{DeviceMemory, JpegParams};
-pub use planes::Planes;
 pub use problem::DeviceProblem;
 pub use text::{JPEG_KERNELS, JpegKernel, jpeg_kernels_text};

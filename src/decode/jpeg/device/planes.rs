@@ -3,25 +3,7 @@
 use super::image::DeviceImage;
 use super::memory::ALIGN_BYTES;
 use crate::geometry::Roi;
-
-/// Planes of samples: luma, then both chroma components.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Planes {
-    /// Part of the reduced image, in luma samples.
-    pub part: Roi,
-    /// Bytes per row of luma and of chroma.
-    pub pitches: [usize; 2],
-    /// Offsets of both chroma planes.
-    pub chroma: [usize; 2],
-    /// Luma samples per chroma sample, horizontally and vertically.
-    pub ratio: [usize; 2],
-    /// Whether there is only luma.
-    pub is_gray: bool,
-    /// Number of chroma samples of the whole image, horizontally and vertically.
-    pub chroma_size: [usize; 2],
-    /// Size of all planes.
-    pub bytes: usize,
-}
+use crate::image::Planes;
 
 impl DeviceImage {
     /// Planes of the part.

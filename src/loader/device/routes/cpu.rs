@@ -66,7 +66,7 @@ impl DeviceDecoder for Cpu {
         worker.meter.add(Stage::Upload, begin, len as u64);
         let stored = Size::new(window.right(), window.bottom());
         let orientation = Orientation::UPRIGHT;
-        Ok(Submission::Running(Pixels { window, stored, orientation, first }))
+        Ok(Submission::Running(Pixels { window, stored, orientation, first, planes: None }))
     }
 }
 

@@ -57,7 +57,7 @@ pub(super) fn open_backend(opening: &Opening<'_>, backend: Backend) -> Result<Ar
 /// Description of the pixels that nvJPEG writes into a page.
 pub(super) fn pixels(window: Window, sample: &SamplePlan) -> Pixels {
     let SamplePlan { stored, orientation, .. } = *sample;
-    Pixels { window: window.decoded, stored, orientation, first: 0 }
+    Pixels { window: window.decoded, stored, orientation, first: 0, planes: None }
 }
 
 impl DeviceDecoder for NvjpegPage {
