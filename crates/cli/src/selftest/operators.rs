@@ -65,6 +65,7 @@ fn parity(
         key: SampleKey { seed: 1, epoch: 0, index },
         kernels: Kernels::None,
         known: &[],
+        planes: None,
     };
     case.check().map_err(|error| error.to_string())
 }
