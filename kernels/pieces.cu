@@ -29,17 +29,16 @@ __device__ inline unsigned picked(unsigned low, unsigned high, unsigned places) 
     return __byte_perm(low, high, places);
 }
 __device__ inline unsigned high_product(unsigned a, unsigned b) { return __umulhi(a, b); }
-// Returns the upper half of the 64-bit product of `a` and `b`, plus `c`.
-__device__ inline int high_sum(int a, int b, int c) {
+// Returns the upper half of the 64-bit product of `a` and FACTOR, plus `b`.
+template <int FACTOR> __device__ inline int high_sum(int a, int b) {
     int sum;
-    asm("mad.hi.s32 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+    asm("mad.hi.s32 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "n"(FACTOR), "r"(b));
     return sum;
 }
-// Returns a signed byte times 2^16, plus `low`, which is below 2^16. The byte has number `place` in
-// `word`.
-__device__ inline int signed_byte(unsigned word, unsigned low, int place) {
+// Returns the signed byte number PLACE of `word` times 2^16, plus LOW, which is below 2^16.
+template <int PLACE, int LOW> __device__ inline int signed_byte(unsigned word) {
     int value;
-    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(value) : "r"(word), "r"(low), "r"(0x8054 + 0x1100 * place));
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(value) : "r"(word), "n"(LOW), "n"(0x8054 + 0x1100 * PLACE));
     return value;
 }
 // Returns `c` plus the products of two signed 16-bit factors with the signed bytes 0 and 1 of
@@ -83,9 +82,9 @@ template <class T> T* global(T* address) { return address; }
 static inline const void* within(const void* shared, unsigned offset) { return (const char*)shared + offset; }
 template <class T> T* in_shared(T* address) { return address; }
 static inline unsigned high_product(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
-static inline int high_sum(int a, int b, int c) { return (int)((long long)a * b >> 32) + c; }
-static inline int signed_byte(unsigned word, unsigned low, int place) {
-    return (signed char)byte_of(word, place) * 65536 + (int)low;
+template <int FACTOR> int high_sum(int a, int b) { return (int)((long long)a * FACTOR >> 32) + b; }
+template <int PLACE, int LOW> int signed_byte(unsigned word) {
+    return (signed char)byte_of(word, PLACE) * 65536 + LOW;
 }
 template <bool UPPER> int two_products(unsigned factors, unsigned word, int c) {
     const int a = (signed char)byte_of(word, UPPER ? 2 : 0), b = (signed char)byte_of(word, UPPER ? 3 : 1);

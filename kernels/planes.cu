@@ -90,10 +90,10 @@ template <int PLACE> struct Converted {
     int r, g, b;
     __device__ Converted(unsigned luma, unsigned blue, unsigned red, unsigned both) {
         const int y = (int)picked(luma, 0, 0x4440 + PLACE);
-        r = high_sum(signed_byte(red, 23372, PLACE), 91881, y);
-        b = high_sum(signed_byte(blue, 18492, PLACE), 116130, y);
+        r = high_sum<91881>(signed_byte<PLACE, 23372>(red), y);
+        b = high_sum<116130>(signed_byte<PLACE, 18492>(blue), y);
         const unsigned factors = (unsigned)-23401 << 16 | (unsigned short)-11277;
-        g = high_sum(two_products<PLACE % 2 == 1>(factors, both, 1 << 14), 1 << 17, y);
+        g = high_sum<1 << 17>(two_products<PLACE % 2 == 1>(factors, both, 1 << 14), y);
     }
 };
 

@@ -111,23 +111,31 @@ struct Tile {
     }
 };
 
-// Counts the levels of the pixels that belong to this block, in the image that the pass reads. Then
-// adds the counts to the sample's histograms.
-static __device__ inline void count_pixels(const Pass& pass, Histograms& part, Histograms& sample) {
-    const int columns = pass.right - pass.left;
-    const bool planes = pass.planes;
-    const Tile tile = Tile::of(columns * (pass.bottom - pass.top), COUNTED_PIXELS);
-    if (tile.first == tile.end) return;
-    EACH_THREAD for (int i = thread; i < HISTOGRAM_BINS; i += blockDim.x) part.bin(i) = 0;
-    BARRIER;
+// Counts the levels of the pixels of a tile.
+template <class Leaf>
+static __device__ inline void count_tile(const Pass& pass, const Tile& tile, int columns, Histograms& part) {
     EACH_THREAD for (int i = tile.first + thread; i < tile.end; i += blockDim.x) {
-        const int x = pass.left + i % columns, y = pass.top + i / columns;
-        const Bytes pixel = planes ? pass.as<PlanesRoi>().at(x, y) : pass.as<InterleavedRoi>().at(x, y);
+        const Bytes pixel = pass.as<Leaf>().at(pass.left + i % columns, pass.top + i / columns);
         COUNT(part.channel[0][pixel.r], 1u);
         COUNT(part.channel[1][pixel.g], 1u);
         COUNT(part.channel[2][pixel.b], 1u);
         COUNT(part.gray[luma(pixel)], 1u);
     }
+}
+static NOT_INLINE __device__ void count_planes(const Pass& pass, Tile tile, int columns, Histograms& part) {
+    count_tile<PlanesRoi>(pass, tile, columns, part);
+}
+
+// Counts the levels of the pixels that belong to this block, in the image that the pass reads. Then
+// adds the counts to the sample's histograms.
+static __device__ inline void count_pixels(const Pass& pass, Histograms& part, Histograms& sample) {
+    const int columns = pass.right - pass.left;
+    const Tile tile = Tile::of(columns * (pass.bottom - pass.top), COUNTED_PIXELS);
+    if (tile.first == tile.end) return;
+    EACH_THREAD for (int i = thread; i < HISTOGRAM_BINS; i += blockDim.x) part.bin(i) = 0;
+    BARRIER;
+    if (pass.planes) count_planes(pass, tile, columns, part);
+    else count_tile<InterleavedRoi>(pass, tile, columns, part);
     BARRIER;
     EACH_THREAD for (int i = thread; i < HISTOGRAM_BINS; i += blockDim.x)
         if (part.bin(i) > 0) COUNT(sample.bin(i), part.bin(i));
