@@ -478,7 +478,7 @@ fn run_case(arguments: &Arguments, set: &Path) {
     }
     let stats = loader.stats();
     let nvjpeg = |memory| {
-        let rows = Route::ALL.map(rows::nvjpeg);
+        let rows = Route::ALL.map(rows::decoder);
         let all = loader.footprint().rows.iter().filter(|row| row.memory == memory);
         all.filter(|row| rows.contains(&&*row.name)).map(|row| row.total_bytes()).sum::<u64>()
     };

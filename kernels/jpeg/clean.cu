@@ -42,17 +42,26 @@ __device__ inline unsigned zeros(unsigned word) {
     return (top >> 7) * 0x10204080 >> 28;
 }
 
+// Loads a piece. No byte after the data is read.
+__device__ inline Words load_piece(const Jpeg& jpeg, unsigned number) {
+    const unsigned first = PIECE * number;
+    if (first + PIECE <= jpeg.data_bytes) return *(const Words*)(jpeg.data + first);
+    Words words = {{0, 0, 0, 0}};
+    UNROLLED for (unsigned i = 0; i < PIECE; i++)
+        if (first + i < jpeg.data_bytes) words.of[i / 4] |= (unsigned)jpeg.data[first + i] << 8 * (i % 4);
+    return words;
+}
+
 // A piece, with one bit per byte: bytes inside of the data, bytes that stay, and first bytes of markers.
 struct Piece {
-    Words words;
     unsigned all, kept, markers;
 
-    __device__ Piece(const Jpeg& jpeg, unsigned number) : words{{0, 0, 0, 0}}, all(0), kept(0), markers(0) {
+    __device__ Piece(const Jpeg& jpeg, unsigned number) : all(0), kept(0), markers(0) {
         const unsigned first = PIECE * number;
         if (first >= jpeg.data_bytes) return;
         const unsigned len = jpeg.data_bytes - first;
         all = len < PIECE ? (1u << len) - 1 : 0xffff;
-        words = *(const Words*)(jpeg.data + first);
+        const Words words = load_piece(jpeg, number);
         unsigned ff = 0, zero = 0;
         UNROLLED for (int i = 0; i < 4; i++) {
             ff |= zeros(~words.of[i]) << 4 * i;
@@ -152,7 +161,7 @@ extern "C" __global__ void jpeg_clean(const Jpeg* images, int count, int, int) {
         const unsigned number = blockIdx.x * THREADS + thread, at = start + places[thread];
         if (number < jpeg.pieces()) {
             jpeg.offsets[number] = at;
-            chunk.add(((const Words*)jpeg.data)[number], kept[thread], at - first);
+            chunk.add(load_piece(jpeg, number), kept[thread], at - first);
         }
     }
     BARRIER;

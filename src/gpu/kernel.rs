@@ -81,7 +81,30 @@ impl Kernel {
         function_name: &str,
         sample_bytes: usize,
     ) -> Result<Self> {
+        Self::from_code(device, &compile(device, source)?, function_name, sample_bytes)
+    }
+
+    /// Compiles a source like [`load`](Self::load), once for all these functions.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`load`](Self::load).
+    pub fn load_all(
+        device: &Arc<Device>,
+        source: &str,
+        function_names: impl IntoIterator<Item = &'static str>,
+        sample_bytes: usize,
+    ) -> Result<Vec<Self>> {
         let code = compile(device, source)?;
+        let load = |name| Self::from_code(device, &code, name, sample_bytes);
+        function_names.into_iter().map(load).collect()
+    }
+
+    fn from_code(
+        device: &Arc<Device>,
+        code: &[u8],
+        function_name: &str,
+        sample_bytes: usize,
+    ) -> Result<Self> {
         let (function_name, blocks) = match function_name {
             TILED if device.capability() < PRODUCTS_SINCE => (FUSED, Blocks::Pixels),
             TILED => (TILED, Blocks::Tile(device.multiprocessors()?)),
@@ -216,17 +239,48 @@ impl Kernel {
         (count, blocks): (u32, u32),
         numbers: [c_int; 2],
     ) -> Result<()> {
+        let shape = Shape::program(blocks, count);
+        self.launch_grid(stream, (samples, samples_offset), count, numbers, shape)
+    }
+
+    /// Enqueues a launch of `blocks` blocks of `threads` threads for each of `count` samples, which
+    /// are described as for [`launch`](Self::launch). The kernel's last two arguments are 0.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`launch`](Self::launch).
+    pub fn launch_blocks(
+        &self,
+        stream: &Stream,
+        samples: &DeviceBuffer,
+        samples_offset: usize,
+        (count, blocks): (u32, u32),
+        threads: u32,
+    ) -> Result<()> {
+        let shape = Shape { grid: (blocks, 1, count), block: (threads, 1), shared_bytes: 0 };
+        self.launch_grid(stream, (samples, samples_offset), count, [0; 2], shape)
+    }
+
+    /// Enqueues a launch whose grid has blocks in a row for each of `count` samples.
+    fn launch_grid(
+        &self,
+        stream: &Stream,
+        (samples, offset): (&DeviceBuffer, usize),
+        count: u32,
+        numbers: [c_int; 2],
+        shape: Shape,
+    ) -> Result<()> {
+        let blocks = shape.grid.0;
         if count == 0 || blocks == 0 {
             return Ok(());
         }
-        let address = self.address_of(samples, samples_offset, count)?;
+        let address = self.address_of(samples, offset, count)?;
         if count > MAX_GRID || blocks > i32::MAX as u32 {
             let count = counted(count, "sample");
             let problem =
                 format!("a launch of {count}, {blocks} blocks each, exceeds CUDA's limits");
             return Err(Error::Internal { problem });
         }
-        self.enqueue(stream, address, count, numbers, Shape::program(blocks, count))
+        self.enqueue(stream, address, count, numbers, shape)
     }
 
     /// Returns the address of the descriptions of `count` samples. Returns an error if the

@@ -38,7 +38,7 @@ pub(crate) use pool::{DeviceBuffer, DevicePool, PinnedBuffer, PinnedPool};
 pub(crate) use shape::{BLOCK, LaunchGoal, Multiprocessors, PROGRAM_THREADS, Shape};
 pub(crate) use slot::TensorSlot;
 pub(crate) use stopwatch::{Lap, Stopwatch};
-pub(crate) use transfer::{Download, Staged, Upload, copy_within, fill, read_back};
+pub(crate) use transfer::{Download, Staged, Upload, copy_from_page, copy_within, fill, read_back};
 
 mod arena;
 mod cache;

@@ -203,6 +203,31 @@ impl Staged {
     }
 }
 
+/// Enqueues a copy of the bytes `range` of a page to byte `offset` of a device buffer. Until the
+/// copy has ended, the caller must neither write nor free the page.
+pub(crate) fn copy_from_page(
+    stream: &Stream,
+    page: &PinnedBuffer,
+    range: Range<usize>,
+    destination: &DeviceBuffer,
+    offset: usize,
+) -> Result<()> {
+    let host = page.get(range.clone()).ok_or_else(|| out_of_bounds(&range, page.len()))?;
+    let target = offset..offset.saturating_add(host.len());
+    if target.end > destination.len() {
+        return Err(out_of_bounds(&target, destination.len()));
+    }
+    if host.is_empty() {
+        return Ok(());
+    }
+    let _entered = stream.device().enter()?;
+    let address = destination.address() + offset as u64;
+    // SAFETY: the range is within the page and the target within the destination. The caller keeps
+    // the page unchanged until the copy has ended.
+    let copy = unsafe { result::memcpy_htod_async(address, host, stream.handle()) };
+    driver("cuMemcpyHtoDAsync", copy)
+}
+
 /// Copies bytes from the device to the host, after all work that is in the stream now. Blocks until
 /// the bytes are copied.
 pub fn read_back(

@@ -111,8 +111,8 @@ pub mod rows {
     /// and `mix_masks`.
     pub const PAIRS: &str = "pair parameters";
 
-    /// Row for nvJPEG's buffers on a route. The route `cpu` has none.
-    pub const fn nvjpeg(route: Route) -> &'static str {
+    /// Row for the buffers of a route's decoder. The route `cpu` has none.
+    pub const fn decoder(route: Route) -> &'static str {
         route.row()
     }
 }
@@ -364,10 +364,14 @@ impl DevicePlan {
             format!("{} x ({} B + tables)", counted(self.group, "sample"), self.sample_bytes());
         let launch_bytes = self.launch_bytes();
         let states = |route: &RoutePlan| {
-            let known = if route.is_measured { "measured" } else { "estimated" };
+            let known = match (route.route.is_exact(), route.is_measured) {
+                (true, _) => "",
+                (_, true) => ", measured",
+                _ => ", estimated",
+            };
             match route.route.batches() {
-                true => format!("{} in a call, {known}", counted(self.hardware_group, "image")),
-                false => format!("decode states, {known}"),
+                true => format!("{} in a call{known}", counted(self.hardware_group, "image")),
+                false => format!("decode states{known}"),
             }
         };
 
@@ -417,7 +421,10 @@ impl DevicePlan {
             device_bytes: device_bytes.saturating_sub(DEVICE_SLACK_BYTES / 2),
             pinned_bytes: pinned_bytes.saturating_sub(PINNED_SLACK_BYTES / 2),
         };
-        let buffers = measured.map_or_else(estimated, |it| it.buffers);
+        let buffers = match route.is_exact() {
+            true => DecoderMemory { device_bytes, pinned_bytes },
+            false => measured.map_or_else(estimated, |it| it.buffers),
+        };
         let is_measured = measured.is_some();
         RoutePlan { route, decoders, device_bytes, pinned_bytes, buffers, is_measured }
     }

@@ -48,7 +48,7 @@ pub(crate) use mask::MaskPlan;
 pub(crate) use memory::{PAIR_BYTES, PART_BYTES, RECORD_BYTES};
 pub(crate) use route::AssumedCost;
 pub use route::Route;
-pub(crate) use route::{DecoderMemory, MeasuredMemory};
+pub(crate) use route::{DecoderMemory, FeedwaterCall, MeasuredMemory, PROBLEM_BYTES};
 pub use row_index::RowIndexGain;
 pub use settings::{
     BoxFormat, CacheSettings, ColumnKind, ColumnSettings, DecodeSettings, Limits, LoaderSettings,

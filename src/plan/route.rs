@@ -14,6 +14,8 @@ use crate::header::Header;
 
 pub(super) mod nvjpeg;
 
+pub(crate) use feedwater::{FeedwaterCall, PROBLEM_BYTES};
+
 macro_rules! routes {
     ($(
         $(#[doc = $about:literal])+
@@ -59,6 +61,8 @@ routes! {
     /// The GPU's JPEG engines; many images in one call.
     #[serde(alias = "hardware")]
     NvjpegHardware = nvjpeg_hardware,
+    /// feedwater's own decoder in GPU kernels, with the pixels of the CPU; many images in one call.
+    Feedwater = feedwater,
     /// All steps, entropy decoding included, in GPU kernels.
     #[serde(alias = "cuda")]
     NvjpegGpu = nvjpeg_gpu,
@@ -78,6 +82,10 @@ struct RouteSpec {
     former_name: Option<&'static str>,
     /// Name of the footprint's row for the decoder's own buffers.
     row: &'static str,
+    /// See [`Route::is_default`].
+    is_default: bool,
+    /// See [`Route::is_exact`].
+    is_exact: bool,
     /// See [`Route::on_device`].
     on_device: bool,
     /// See [`Route::batches`].
@@ -172,6 +180,22 @@ impl Route {
     /// Name in settings and reports.
     pub const fn name(self) -> &'static str {
         self.spec().name
+    }
+
+    /// Whether settings without `decode.routes` allow the route.
+    pub const fn is_default(self) -> bool {
+        self.spec().is_default
+    }
+
+    /// Whether the memory of a decode state is known exactly. Otherwise a library allocates memory,
+    /// which is measured or estimated.
+    pub const fn is_exact(self) -> bool {
+        self.spec().is_exact
+    }
+
+    /// Routes that settings without `decode.routes` allow.
+    pub fn all_default() -> impl Iterator<Item = Route> {
+        Self::ALL.into_iter().filter(|route| route.is_default())
     }
 
     /// Whether the GPU decodes, with decode states whose memory the plan counts. Otherwise the CPU

@@ -127,7 +127,8 @@ impl Default for LoaderSettings {
 pub struct DecodeSettings {
     /// Where images are decoded. Default `auto`: on the GPU if it supports one of `routes`.
     pub placement: Placement,
-    /// Decode routes allowed when decoding is on the GPU, in any order. Default all.
+    /// Decode routes allowed when decoding is on the GPU, in any order. Default: all except
+    /// `feedwater`, which no GPU has run yet.
     ///
     /// Without `cpu`, images are decoded on the CPU only if no listed route supports them or nvJPEG
     /// rejects them. Each such fallback is counted.
@@ -178,7 +179,7 @@ impl Default for DecodeSettings {
     fn default() -> Self {
         Self {
             placement: Placement::Auto,
-            routes: Route::ALL.to_vec(),
+            routes: Route::all_default().collect(),
             max_cpu_threads: None,
             hardware_group: None,
             pixels: PixelFormat::U8x3,

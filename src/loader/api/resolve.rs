@@ -161,7 +161,8 @@ impl LoaderBuilder {
             );
             return Err(Error::config("device", problem));
         }
-        let nvjpeg = offered_routes(&device).map_err(|error| error.to_string());
+        let allowed = &self.settings.decode.routes;
+        let nvjpeg = offered_routes(&device, allowed).map_err(|error| error.to_string());
         let (major, minor) = device.capability();
         let (number, name, why) = (device.ordinal(), device.name(), &pick.why);
         let line = format!("gpu {number}: {name} (sm_{major}{minor}), {why}");

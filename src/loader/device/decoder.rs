@@ -64,6 +64,11 @@ pub(in crate::loader) trait GroupDecoder: Send {
     /// have a multiple of this number.
     fn lanes(&self) -> usize;
 
+    /// Whether a call may have images of different chroma subsamplings, and whether calls of several
+    /// images are as reliable as calls of one image. Otherwise the images of a call have the same
+    /// subsampling, and after an image has failed, calls have one image.
+    fn trusts_groups(&self) -> bool;
+
     /// Tells the decoder that the only image of a call was rejected because its file is not
     /// supported.
     fn refused(&self, waiting: &Waiting);
@@ -85,8 +90,8 @@ pub(in crate::loader) trait GroupDecoder: Send {
     ) -> Result<(), DecodeError>;
 
     /// Blocks until the earliest unfinished call is over. Returns for each image of the call
-    /// whether the decoder wrote its pixels.
-    fn finish(&mut self) -> Result<Vec<bool>>;
+    /// whether the decoder wrote its pixels, or the reason why not.
+    fn finish(&mut self) -> Result<Vec<Result<(), &'static str>>>;
 }
 
 /// An image to decode.

@@ -20,8 +20,8 @@ use crate::plan::Route;
 use crate::ring::Producer;
 
 /// Decodes waiting pages in groups. A group is gathered only when the decoder can begin a call, so
-/// groups grow while the decoder is busy. All images of a group have the same chroma subsampling.
-/// Usually the subsampling of most waiting images is chosen. If too many calls have passed over the
+/// groups grow while the decoder is busy. Unless the decoder accepts any group, all images of a
+/// group have the same chroma subsampling. Usually the subsampling of most waiting images is chosen. If too many calls have passed over the
 /// oldest waiting image, the subsampling of that image is chosen.
 ///
 /// A page is published only after the decoder's call has ended and the host has checked that the
@@ -58,9 +58,6 @@ impl From<Waiting> for Next {
 /// Maximum number of calls that may pass over an image. The image's batch waits for all these
 /// calls.
 const MOST_PASSED: u32 = 3;
-
-/// Reason for processing an image on the CPU although its call reported no error.
-const SKIPPED: &str = "nvJPEG skipped it and reported success";
 
 impl Gatherer {
     /// Creates a gatherer of up to `group` images per call, for the decoder of a route.
@@ -126,7 +123,9 @@ impl Gatherer {
     /// wait than the decoder has lanes (images that it decodes at the same time), the group gets a
     /// multiple of the lanes.
     fn gather(&mut self, group: &mut Vec<Waiting>) {
-        let sampling = |it: &Next| it.waiting.gathered.class.map(|class| class.sampling);
+        let is_any = self.decoder.trusts_groups();
+        let class = |it: &Next| it.waiting.gathered.class.filter(|_| !is_any);
+        let sampling = |it: &Next| class(it).map(|class| class.sampling);
         let like = |one: &Next| self.next.iter().filter(|it| sampling(it) == sampling(one)).count();
         let late = self.next.front().filter(|it| it.passed >= MOST_PASSED);
         // Search from the newest image to the oldest: `max_by_key` returns the last of equal
@@ -202,23 +201,25 @@ impl Gatherer {
     /// Waits for the earliest call and publishes its pages. Returns false if the loader ends.
     fn finish(&mut self) -> Result<bool> {
         let begin = Instant::now();
-        let written = self.decoder.finish()?;
+        let outcomes = self.decoder.finish()?;
         self.parts.meter.waited_for_room(Stage::DeviceDecode, begin.elapsed());
         let group = self.running.pop_front().unwrap_or_default();
-        let mut skipped = Vec::new();
-        for (waiting, written) in group.into_iter().zip(written) {
-            if written {
-                self.decoder.decoded(&waiting);
-                waiting.gathered.submitted.finish();
-                waiting.page.publish()?;
-            } else {
-                skipped.push(waiting);
+        let mut failed = Vec::new();
+        for (waiting, outcome) in group.into_iter().zip(outcomes) {
+            if let Err(why) = outcome {
+                failed.push((waiting, why));
+                continue;
             }
+            self.decoder.decoded(&waiting);
+            waiting.gathered.submitted.finish();
+            waiting.page.publish()?;
         }
-        for waiting in skipped {
+        for (waiting, why) in failed {
             // nvJPEG was seen to skip images only in calls with several images.
-            self.group = 1;
-            if !self.make_on_cpu(waiting, SKIPPED)? {
+            if !self.decoder.trusts_groups() {
+                self.group = 1;
+            }
+            if !self.make_on_cpu(waiting, why)? {
                 return Ok(false);
             }
         }

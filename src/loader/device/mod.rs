@@ -42,6 +42,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::decode::DeviceImage;
 use crate::error::{Result, SampleError};
 use crate::footprint::Memory;
 use crate::geometry::{Orientation, Roi, Size};
@@ -352,6 +353,8 @@ struct Gathered {
     class: Option<HeaderClass>,
     wanted: Roi,
     reduction: u32,
+    /// Description of the image for the kernels of the route `feedwater`.
+    jpeg: Option<Box<DeviceImage>>,
 }
 
 /// Properties of an image's header that mostly determine whether a decoder supports the file.

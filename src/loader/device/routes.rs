@@ -24,6 +24,7 @@ macro_rules! decoders {
 
 decoders! {
     NvjpegHardware = nvjpeg_hardware,
+    Feedwater = feedwater,
     NvjpegGpu = nvjpeg_gpu,
     NvjpegHybrid = nvjpeg_hybrid,
     Cpu = cpu,
@@ -59,13 +60,18 @@ pub(super) fn backend(route: Route) -> Option<Backend> {
     entry(route).backend
 }
 
-/// The routes whose decoders a device supports.
+/// The routes whose decoders a device supports, without those that only settings can allow and
+/// `allowed` does not.
 ///
 /// # Errors
 /// Errors of [`offered`], if no route is supported.
-pub(in crate::loader) fn offered_routes(device: &Arc<Device>) -> Result<Vec<Route>> {
+pub(in crate::loader) fn offered_routes(
+    device: &Arc<Device>,
+    allowed: &[Route],
+) -> Result<Vec<Route>> {
     let (mut routes, mut missing) = (Vec::new(), None);
-    for route in Route::all_on_device() {
+    let asked = |route: &Route| route.is_default() || allowed.contains(route);
+    for route in Route::all_on_device().filter(asked) {
         match offered(device, route) {
             Ok(Ok(())) => routes.push(route),
             Ok(Err(_)) => {}

@@ -7,6 +7,8 @@ pub(super) const SPEC: &RouteSpec = &RouteSpec {
     name: "cpu",
     former_name: None,
     row: "nvjpeg none",
+    is_default: true,
+    is_exact: true,
     on_device: false,
     batches: false,
     uses_worker_cpu: true,

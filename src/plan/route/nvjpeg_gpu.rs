@@ -9,6 +9,8 @@ pub(super) const SPEC: &RouteSpec = &RouteSpec {
     name: "nvjpeg-gpu",
     former_name: Some("cuda"),
     row: "nvjpeg cuda",
+    is_default: true,
+    is_exact: false,
     on_device: true,
     batches: false,
     uses_worker_cpu: false,

@@ -14,6 +14,8 @@ pub(super) const SPEC: &RouteSpec = &RouteSpec {
     name: "nvjpeg-hardware",
     former_name: Some("hardware"),
     row: "nvjpeg hardware",
+    is_default: true,
+    is_exact: false,
     on_device: true,
     batches: true,
     uses_worker_cpu: false,

@@ -7,6 +7,8 @@ pub(super) const SPEC: &RouteSpec = &RouteSpec {
     name: "nvjpeg-hybrid",
     former_name: Some("host"),
     row: "nvjpeg host",
+    is_default: true,
+    is_exact: false,
     on_device: true,
     batches: false,
     uses_worker_cpu: true,

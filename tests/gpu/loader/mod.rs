@@ -17,6 +17,7 @@ mod held;
 mod launches;
 mod masks;
 mod one_hot;
+mod own_decoder;
 mod passes;
 mod programs;
 mod routes;

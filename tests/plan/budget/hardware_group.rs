@@ -12,7 +12,7 @@ fn hardware_group(image: Size, wanted: Option<usize>, batch: usize) -> (usize, u
     let plan = Plan::new(&chain, &settings, &facts(image, pixels / 2)).unwrap();
     let row =
         |name| plan.footprint.rows.iter().find(|it| it.memory == Memory::Device && it.name == name);
-    let (pages, states) = (row(rows::PIXELS), row(rows::nvjpeg(Route::NvjpegHardware)));
+    let (pages, states) = (row(rows::PIXELS), row(rows::decoder(Route::NvjpegHardware)));
     let group = device(&plan).hardware_group;
     let pages = 3 * group as u64 * pages.unwrap().each_bytes;
     (group, pages + states.unwrap().total_bytes())

@@ -131,7 +131,7 @@ fn pages_suffice_for_all_threads() {
     let plan = Plan::new(&chain, &settings, &facts).unwrap();
     let host = device(&plan);
     assert_eq!((host.pages, host.hardware_group), (16 + host.group, 0));
-    assert!(plan.footprint.row(rows::nvjpeg(Route::NvjpegHardware)).is_none());
+    assert!(plan.footprint.row(rows::decoder(Route::NvjpegHardware)).is_none());
     settings.decode.placement = Placement::Cpu;
     let plan = Plan::new(&chain, &settings, &facts).unwrap();
     assert_eq!(device(&plan).encoded_bytes, 0, "no encoded bytes are uploaded");
@@ -277,7 +277,7 @@ fn too_small_a_limit_is_an_error_with_the_rows_and_the_smallest_limit() {
     assert_eq!(error.key, "limits.device_memory");
     let text = error.to_string();
     for row in
-        [rows::OUTPUT_SLOTS, rows::PIXELS, rows::LAUNCHES, rows::nvjpeg(Route::NvjpegHardware)]
+        [rows::OUTPUT_SLOTS, rows::PIXELS, rows::LAUNCHES, rows::decoder(Route::NvjpegHardware)]
     {
         assert!(text.contains(row), "{row} is missing in {text}");
     }

@@ -91,7 +91,7 @@ impl DeviceImage {
         Self::shape(header, reduction).map(|_| ())
     }
 
-    fn shape(header: &Header, reduction: u32) -> Result<Shape, DeviceRefusal> {
+    pub(super) fn shape(header: &Header, reduction: u32) -> Result<Shape, DeviceRefusal> {
         let shape = Shape::of(header).map_err(DeviceRefusal::Jpeg)?;
         if shape.is_progressive {
             return Err(DeviceRefusal::Progressive);

@@ -76,7 +76,7 @@ pub struct DeviceMemory {
     steps: usize,
     starts: usize,
     seeds: usize,
-    /// Coded data. The bytes from here to the next multiple of 16 after the data must be written.
+    /// Coded data.
     pub data: usize,
     clean: usize,
     counts: usize,
@@ -88,6 +88,37 @@ pub struct DeviceMemory {
     coefficients: usize,
     /// Size of all arrays.
     pub bytes: usize,
+}
+
+/// Memory that a call of the kernels reserves for each of its images, in bytes. All sizes are
+/// multiples of 256.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceRoom {
+    /// Tables of an image ([`DeviceMemory::tables`]).
+    pub tables: usize,
+    /// All other arrays.
+    pub arrays: usize,
+}
+
+impl DeviceRoom {
+    /// Room for images of at most `pixels` pixels, in files of at most `encoded_bytes` bytes. Very
+    /// narrow images, and those with very many restart markers, need more.
+    pub fn of(pixels: usize, encoded_bytes: usize) -> Self {
+        // Up to 16 columns and rows fill the last MCUs.
+        let padded = pixels + 32 * pixels.isqrt() + 1024;
+        // Without subsampling, a pixel has three coefficients of 2 bytes, and 3/64 DC coefficients
+        // of 4 bytes.
+        let coefficients = 6 * padded + padded.div_ceil(5);
+        // The data, the clean data, 4 bytes for each piece and chunk, and 12 for each subsequence.
+        let data = 2 * encoded_bytes + encoded_bytes.div_ceil(3);
+        let aligned = |bytes: usize| bytes.next_multiple_of(256);
+        Self { tables: aligned(4096 + pixels / 64), arrays: aligned(coefficients + data + 2048) }
+    }
+
+    /// Checks that an image fits.
+    pub fn holds(&self, memory: &DeviceMemory) -> bool {
+        memory.data <= self.tables && memory.bytes - memory.data <= self.arrays
+    }
 }
 
 impl DeviceMemory {

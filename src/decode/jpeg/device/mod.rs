@@ -9,6 +9,6 @@ mod problem;
 mod text;
 
 pub use image::{DeviceImage, DeviceRefusal};
-pub use memory::{DeviceMemory, JpegParams};
+pub use memory::{DeviceMemory, DeviceRoom, JpegParams};
 pub use problem::DeviceProblem;
 pub use text::{JPEG_KERNELS, JpegKernel, jpeg_kernels_text};

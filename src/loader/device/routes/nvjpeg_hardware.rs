@@ -21,6 +21,9 @@ use crate::plan::SamplePlan;
 /// Reason for decoding an image on the CPU if the engines do not support its kind of file.
 const UNSUPPORTED: &str = "nvJPEG's engines do not support it";
 
+/// Reason for processing an image on the CPU although its call reported no error.
+const SKIPPED: &str = "nvJPEG skipped it and reported success";
+
 /// For each class of headers: whether the engines decode files of the class. nvJPEG is queried for
 /// the first file of a class. If calls then reject several files of the class, without decoding one
 /// in between, the engines get no more files of the class.
@@ -160,7 +163,8 @@ impl DeviceDecoder for NvjpegHardware {
         let len = image.bytes().len();
         let part = window.decoded != size.reduced(reduction).window();
         let class = HeaderClass::of(image.header(), reduction, part);
-        let gathered = Gathered { submitted, len, image: size, class, wanted, reduction };
+        let gathered =
+            Gathered { submitted, len, image: size, class, wanted, reduction, jpeg: None };
         Ok(Submission::Gathered(pixels(window, sample), gathered))
     }
 
@@ -180,6 +184,10 @@ impl GroupDecoder for Engines {
 
     fn lanes(&self) -> usize {
         self.lanes
+    }
+
+    fn trusts_groups(&self) -> bool {
+        false
     }
 
     fn refused(&self, waiting: &Waiting) {
@@ -223,12 +231,12 @@ impl GroupDecoder for Engines {
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<Vec<bool>> {
+    fn finish(&mut self) -> Result<Vec<Result<(), &'static str>>> {
         let running = self.running.checked_sub(1).zip(self.decoders.front_mut());
         let Some((others, decoder)) = running else { return Ok(Vec::new()) };
         let written = decoder.written()?;
         self.running = others;
         self.decoders.rotate_left(1);
-        Ok(written)
+        Ok(written.into_iter().map(|it| if it { Ok(()) } else { Err(SKIPPED) }).collect())
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn open(opening: &Opening<'_>, backend: Backend) -> Result<Opened> {
 /// Opens nvJPEG with a backend and the route's memory in the pools.
 pub(super) fn open_backend(opening: &Opening<'_>, backend: Backend) -> Result<Arc<Jpeg>> {
     let (device, pinned) = (opening.device_pool.clone(), opening.pinned_pool.clone());
-    let row = rows::nvjpeg(opening.route.route).into();
+    let row = rows::decoder(opening.route.route).into();
     Jpeg::open(opening.device, backend, &nvjpeg::Memory { device, pinned, row })
 }
 

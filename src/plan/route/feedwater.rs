@@ -1,0 +1,65 @@
+//! Route `feedwater`: feedwater's own decoder in kernels. Its pixels are those of the CPU decoder.
+
+use super::{AssumedCost, DecoderMemory, RouteSpec};
+use crate::decode::{DeviceImage, DeviceRefusal, DeviceRoom, JpegParams};
+
+/// Bytes of an image's problem.
+pub const PROBLEM_BYTES: usize = 16;
+
+pub(super) const SPEC: &RouteSpec = &RouteSpec {
+    name: "feedwater",
+    former_name: None,
+    row: "feedwater decoder",
+    is_default: false,
+    is_exact: true,
+    on_device: true,
+    batches: true,
+    uses_worker_cpu: false,
+    reduces: true,
+    accepts: |header| DeviceImage::check(header, 1).map_err(DeviceRefusal::reason),
+    memory: |sizes| {
+        let call = FeedwaterCall::new(sizes.pixels, sizes.encoded_bytes, sizes.group);
+        DecoderMemory {
+            device_bytes: call.tables_bytes + call.arrays_bytes,
+            pinned_bytes: call.tables_bytes + call.problems_bytes,
+        }
+    },
+    // An image of 500x375 executes about 300,000 issue cycles of one of the GPU's multiprocessors,
+    // of which many decode at the same time.
+    cost: AssumedCost { image: 50e-6, byte: 1e-9, pixel: 0.5e-9, window_pixel: 0.5e-9 },
+};
+
+/// Memory of a call of the decoder for a group of images. All sizes are multiples of 256 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FeedwaterCall {
+    /// Room for each image.
+    pub room: DeviceRoom,
+    /// Offset of the images' problems in the tables. The parameters of the images precede them.
+    pub problems: usize,
+    /// Size of the images' problems.
+    pub problems_bytes: usize,
+    /// Offset of the images' own tables in the tables.
+    pub own_tables: usize,
+    /// Size of everything that the host writes, apart from files.
+    pub tables_bytes: usize,
+    /// Size of the other arrays of all images.
+    pub arrays_bytes: usize,
+}
+
+impl FeedwaterCall {
+    /// Memory for `group` images of at most `pixels` pixels, in files of at most `encoded_bytes`.
+    pub fn new(pixels: usize, encoded_bytes: usize, group: usize) -> Self {
+        let room = DeviceRoom::of(pixels, encoded_bytes);
+        let problems = (group * size_of::<JpegParams>()).next_multiple_of(256);
+        let problems_bytes = (group * PROBLEM_BYTES).next_multiple_of(256);
+        let own_tables = problems + problems_bytes;
+        Self {
+            room,
+            problems,
+            problems_bytes,
+            own_tables,
+            tables_bytes: own_tables + group * room.tables,
+            arrays_bytes: group * room.arrays,
+        }
+    }
+}
