@@ -233,15 +233,19 @@ impl Route {
     /// | progressive JPEG | `nvjpeg-hybrid`, `cpu` |
     /// | lossless or hierarchical JPEG, arithmetic coding, or not 8 bits per sample | `cpu` |
     /// | gray, YCbCr 4:4:4, 4:2:2, 4:2:0, 4:4:0 | all routes |
-    /// | gray, YCbCr 4:4:4, 4:2:2, 4:2:0, 4:4:0, with unusual sampling factors | `nvjpeg-hybrid`, `cpu` |
-    /// | YCbCr 4:1:1, 4:1:0 | all routes but `nvjpeg-hardware` |
+    /// | gray with unusual sampling factors | `feedwater`, `nvjpeg-hybrid`, `cpu` |
+    /// | YCbCr 4:4:4, 4:2:2, 4:2:0, 4:4:0, with unusual sampling factors | `nvjpeg-hybrid`, `cpu` |
+    /// | YCbCr 4:1:1 | all routes but `nvjpeg-hardware` |
+    /// | YCbCr 4:1:0 | all routes but `nvjpeg-hardware` and `feedwater` |
     /// | chroma subsamplings other than 4:4:4, 4:2:2, 4:2:0, 4:4:0, 4:1:1, 4:1:0 | `cpu` |
     /// | JPEG with RGB, CMYK or YCCK colors, or with two components | `cpu` |
     /// | JPEG with restart markers, or with any orientation | all routes |
-    /// | width or height below 16 pixels | `nvjpeg-hybrid`, `cpu` |
+    /// | width or height below 16 pixels | `feedwater`, `nvjpeg-hybrid`, `cpu` |
+    /// | 4:2:2 or 4:2:0, at most 4 pixels wide | `nvjpeg-hybrid`, `cpu` |
     /// | width or height above 16000 pixels | all routes but `nvjpeg-hardware` |
-    /// | width or height above 16384 pixels | `cpu` |
-    /// | image that is reduced by 2, 4 or 8 while it is decoded | `nvjpeg-hardware`, `cpu` |
+    /// | width or height above 16384 pixels | `feedwater`, `cpu` |
+    /// | 2^19 or more blocks of luma | all routes but `feedwater` |
+    /// | image that is reduced by 2, 4 or 8 while it is decoded | `nvjpeg-hardware`, `feedwater`, `cpu` |
     /// | PNG, WebP, PNM | `cpu` |
     ///
     /// `cpu` accepts every image, and returns an error for images that it cannot decode. The limits

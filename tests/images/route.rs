@@ -15,7 +15,8 @@ const NO: Option<&str> = Some("");
 
 fn takes(bytes: &[u8], reduction: u32) -> [Option<&'static str>; 4] {
     let header = Header::parse(bytes).unwrap();
-    Route::ALL.map(|route| route.takes(&header, reduction).err())
+    let routes = [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid, Route::Cpu];
+    routes.map(|route| route.takes(&header, reduction).err())
 }
 
 /// Checks which of the routes `nvjpeg-hardware`, `nvjpeg-gpu` and `nvjpeg-hybrid` accept a file. If
@@ -170,4 +171,41 @@ fn other_formats_use_the_cpu() {
     {
         nowhere_but_on_the_cpu(&fs::read(folder.join(name)).unwrap(), "JPEG");
     }
+}
+
+/// The route `feedwater` takes what the CPU's own decoder takes, except progressive images and very
+/// large ones.
+#[test]
+fn feedwater_takes_sequential_images() {
+    let takes = |file: &[u8]| Route::Feedwater.takes(&Header::parse(file).unwrap(), 1);
+    let samplings: [&[(u8, u8)]; 7] = [
+        &[(1, 1)],
+        &[(2, 2)],
+        &[(1, 1), (1, 1), (1, 1)],
+        &[(2, 1), (1, 1), (1, 1)],
+        &[(1, 2), (1, 1), (1, 1)],
+        &[(4, 1), (1, 1), (1, 1)],
+        &[(2, 2), (1, 1), (1, 1)],
+    ];
+    for sampling in samplings {
+        for (width, height) in [(40, 30), (5, 1), (9000, 9), (9, 20_000)] {
+            for restart in [0, 2] {
+                let recipe = Recipe { restart, ..Recipe::new(width, height, sampling) };
+                assert_eq!(takes(&recipe.make()), Ok(()), "{recipe:?}");
+            }
+        }
+    }
+    let colors = [(1, 1), (1, 1), (1, 1)];
+    for (recipe, word) in [
+        (Recipe { scans: Scans::Progressive, ..recipe(&colors) }, "progressive"),
+        (Recipe { scans: Scans::Separate, ..recipe(&colors) }, "scans"),
+        (Recipe { adobe: Some(0), ..recipe(&colors) }, "YCbCr"),
+        (recipe(&[(2, 2), (2, 2), (2, 2)]), "sampling"),
+        (Recipe::new(4, 30, &[(2, 1), (1, 1), (1, 1)]), "sampling"),
+        (recipe(&[(1, 1); 4]), "YCbCr"),
+    ] {
+        let why = takes(&recipe.make()).unwrap_err();
+        assert!(has_words(why, &[word]), "{why}: {recipe:?}");
+    }
+    assert!(takes(&crate::common::png(1, 20, 20)).is_err());
 }

@@ -69,6 +69,14 @@ pub(in crate::loader) trait GroupDecoder: Send {
     /// subsampling, and after an image has failed, calls have one image.
     fn trusts_groups(&self) -> bool;
 
+    /// Prepares calls in this stream, so that the first call allocates nothing.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the driver fails.
+    fn warm_up(&mut self, _: &Stream) -> Result<()> {
+        Ok(())
+    }
+
     /// Tells the decoder that the only image of a call was rejected because its file is not
     /// supported.
     fn refused(&self, waiting: &Waiting);

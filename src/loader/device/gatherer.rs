@@ -64,9 +64,10 @@ impl Gatherer {
     pub fn new(
         parts: Parts,
         stream: Stream,
-        (route, decoder): (Route, Box<dyn GroupDecoder>),
+        (route, mut decoder): (Route, Box<dyn GroupDecoder>),
         group: usize,
     ) -> Result<Self> {
+        decoder.warm_up(&stream)?;
         let Parts { source, plan, meter, caches, large, clocks, .. } = parts.clone();
         let fields = FieldReader::new(&plan, caches.clone(), meter.clone());
         let pipeline = SamplePipeline::new(source, plan, meter, caches, large);

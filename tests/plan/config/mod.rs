@@ -203,7 +203,7 @@ fn former_names_of_decode_routes_are_accepted() {
     let text =
         "[source]\nlist = \"/a\"\n[decode]\nroutes = [\"hardware\", \"cuda\", \"host\", \"cpu\"]";
     let pipeline = Pipeline::from_toml(text, "/").unwrap();
-    assert_eq!(pipeline.settings.decode.routes, Route::ALL);
+    assert_eq!(pipeline.settings.decode.routes, Route::all_default().collect::<Vec<_>>());
     assert!(pipeline.to_toml().unwrap().contains("\"nvjpeg-hardware\""));
 }
 

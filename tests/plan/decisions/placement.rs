@@ -34,8 +34,10 @@ fn in_use(plan: &Plan) -> Vec<Route> {
 #[test]
 fn routes_in_use_are_allowed_and_offered() {
     use Route::{NvjpegGpu, NvjpegHardware, NvjpegHybrid};
+    let default: Vec<_> = Route::all_default().collect();
     for (allowed, offered, used) in [
-        (&Route::ALL[..], &ENGINES[..], &Route::ALL[..]),
+        (&Route::ALL[..], &ENGINES[..], &default[..]),
+        (&[NvjpegGpu, Route::Feedwater], &Route::ALL, &[Route::Feedwater, NvjpegGpu]),
         (
             &[Route::Cpu, NvjpegHybrid, NvjpegHardware],
             &ENGINES,

@@ -60,8 +60,6 @@ fn open(opening: &Opening<'_>) -> Result<Opened> {
     let names = JPEG_KERNELS.iter().map(|kernel| kernel.name);
     let (text, params) = (jpeg_kernels_text(), size_of::<JpegParams>());
     let kernels = Kernel::load_all(opening.device, &text, names, params)?;
-    let stream = Stream::new(opening.device)?;
-    kernels.iter().try_for_each(|kernel| kernel.warm_up(&stream))?;
     let row = rows::decoder(planned.route);
     let call = || {
         let tables = opening.device_pool.buffer(row, memory.tables_bytes)?;
@@ -134,6 +132,10 @@ impl GroupDecoder for Calls {
 
     fn trusts_groups(&self) -> bool {
         true
+    }
+
+    fn warm_up(&mut self, stream: &Stream) -> Result<()> {
+        self.kernels.iter().try_for_each(|kernel| kernel.warm_up(stream))
     }
 
     fn refused(&self, _: &Waiting) {}
