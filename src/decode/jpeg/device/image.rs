@@ -11,7 +11,7 @@ use crate::decode::jpeg_choice::JpegRefusal;
 use crate::decode::row_index::{Fingerprint, RowIndex, RowIndexWriter, RowStart};
 use crate::error::DataError;
 use crate::geometry::{Roi, Size};
-use crate::header::{Header, JpegLayout};
+use crate::header::{Format, Header, JpegLayout};
 
 /// Maximum size of the coded data in bytes. Positions in bits must fit into 32 bits.
 const MOST_BYTES: usize = 1 << 28;
@@ -33,6 +33,8 @@ pub(super) const MOST_TABLES: usize = 6;
 /// Why the kernels do not decode an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceRefusal {
+    /// Not a JPEG.
+    Format,
     /// The CPU decoder refuses it too.
     Jpeg(JpegRefusal),
     /// Progressive.
@@ -49,6 +51,7 @@ impl DeviceRefusal {
     /// Reason in reports.
     pub const fn reason(self) -> &'static str {
         match self {
+            Self::Format => "not a JPEG",
             Self::Jpeg(refusal) => refusal.reason(),
             Self::Progressive => "progressive",
             Self::Size => "too many blocks or too much coded data",
@@ -92,6 +95,9 @@ impl DeviceImage {
     }
 
     pub(super) fn shape(header: &Header, reduction: u32) -> Result<Shape, DeviceRefusal> {
+        if header.format != Format::Jpeg {
+            return Err(DeviceRefusal::Format);
+        }
         let shape = Shape::of(header).map_err(DeviceRefusal::Jpeg)?;
         if shape.is_progressive {
             return Err(DeviceRefusal::Progressive);
