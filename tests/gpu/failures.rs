@@ -81,14 +81,13 @@ fn a_failure_at_any_call_is_an_error_and_leaks_nothing() {
     assert!(failed > least, "{failed} failures");
 }
 
-/// For each function, lets its first, middle or last call fail, on each nvJPEG route that calls the
-/// function.
+/// For each function, lets its first, middle or last call fail, on each route of the device that
+/// calls the function.
 #[test]
 fn a_failure_of_any_function_is_an_error_and_leaks_nothing() {
     let Some(machine) = exclusive() else { return };
     let mut reached = 0;
-    let routes = [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid];
-    for (by, route) in routes.into_iter().enumerate() {
+    for (by, route) in Route::all_on_device().enumerate() {
         restart(&machine, 1);
         epoch(&[route], 1).unwrap();
         let calls = FUNCTIONS.map(|name| machine.calls(name));
