@@ -364,7 +364,7 @@ impl DevicePlan {
             format!("{} x ({} B + tables)", counted(self.group, "sample"), self.sample_bytes());
         let launch_bytes = self.launch_bytes();
         let states = |route: &RoutePlan| {
-            let known = match (route.route.is_exact(), route.is_measured) {
+            let known = match (route.route.is_own(), route.is_measured) {
                 (true, _) => "",
                 (_, true) => ", measured",
                 _ => ", estimated",
@@ -421,7 +421,7 @@ impl DevicePlan {
             device_bytes: device_bytes.saturating_sub(DEVICE_SLACK_BYTES / 2),
             pinned_bytes: pinned_bytes.saturating_sub(PINNED_SLACK_BYTES / 2),
         };
-        let buffers = match route.is_exact() {
+        let buffers = match route.is_own() {
             true => DecoderMemory { device_bytes, pinned_bytes },
             false => measured.map_or_else(estimated, |it| it.buffers),
         };

@@ -84,8 +84,8 @@ struct RouteSpec {
     row: &'static str,
     /// See [`Route::is_default`].
     is_default: bool,
-    /// See [`Route::is_exact`].
-    is_exact: bool,
+    /// See [`Route::is_own`].
+    is_own: bool,
     /// See [`Route::on_device`].
     on_device: bool,
     /// See [`Route::batches`].
@@ -94,9 +94,9 @@ struct RouteSpec {
     uses_worker_cpu: bool,
     /// See [`Route::reduces`].
     reduces: bool,
-    /// Checks that the decoder supports an image with this header, without reduction. The error
-    /// names the unsupported property.
-    accepts: fn(&Header) -> Result<(), &'static str>,
+    /// Checks that the decoder supports an image with this header at this reduction, if it
+    /// [reduces](Route::reduces) at all. The error names the unsupported property.
+    accepts: fn(&Header, u32) -> Result<(), &'static str>,
     /// Maximum size of a decode state's buffers.
     memory: fn(&DecoderSizes) -> DecoderMemory,
     /// Assumed time to decode an image, until times are measured.
@@ -187,10 +187,11 @@ impl Route {
         self.spec().is_default
     }
 
-    /// Whether the memory of a decode state is known exactly. Otherwise a library allocates memory,
-    /// which is measured or estimated.
-    pub const fn is_exact(self) -> bool {
-        self.spec().is_exact
+    /// Whether only code of feedwater decodes, or on the CPU also libjpeg-turbo. Its pixels are
+    /// those of the CPU, and its memory is known exactly. Otherwise nvJPEG decodes, whose pixels
+    /// differ slightly, and whose memory is measured or estimated.
+    pub const fn is_own(self) -> bool {
+        self.spec().is_own
     }
 
     /// Routes that settings without `decode.routes` allow.
@@ -255,7 +256,7 @@ impl Route {
     /// not support them. A wrong assumption costs only speed, because another route decodes the
     /// image.
     pub fn takes(self, header: &Header, reduction: u32) -> Result<(), &'static str> {
-        (self.spec().accepts)(header)?;
+        (self.spec().accepts)(header, reduction)?;
         if reduction > 1 && !self.reduces() { Err("a reduction while decoding") } else { Ok(()) }
     }
 

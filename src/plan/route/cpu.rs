@@ -8,12 +8,12 @@ pub(super) const SPEC: &RouteSpec = &RouteSpec {
     former_name: None,
     row: "nvjpeg none",
     is_default: true,
-    is_exact: true,
+    is_own: true,
     on_device: false,
     batches: false,
     uses_worker_cpu: true,
     reduces: true,
-    accepts: |_| Ok(()),
+    accepts: |_, _| Ok(()),
     // The decoder's memory is counted as memory of the workers and of the upload buffers.
     memory: |_| DecoderMemory { device_bytes: 0, pinned_bytes: 0 },
     // libjpeg-turbo takes about 6 ns per pixel, more than half of it for entropy decoding.

@@ -11,12 +11,14 @@ pub(super) const SPEC: &RouteSpec = &RouteSpec {
     former_name: None,
     row: "feedwater decoder",
     is_default: false,
-    is_exact: true,
+    is_own: true,
     on_device: true,
     batches: true,
     uses_worker_cpu: false,
     reduces: true,
-    accepts: |header| DeviceImage::check(header, 1).map_err(DeviceRefusal::reason),
+    accepts: |header, reduction| {
+        DeviceImage::check(header, reduction).map_err(DeviceRefusal::reason)
+    },
     memory: |sizes| {
         let call = FeedwaterCall::new(sizes.pixels, sizes.encoded_bytes, sizes.group);
         DecoderMemory {

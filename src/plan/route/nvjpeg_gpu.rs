@@ -10,12 +10,12 @@ pub(super) const SPEC: &RouteSpec = &RouteSpec {
     former_name: Some("cuda"),
     row: "nvjpeg cuda",
     is_default: true,
-    is_exact: false,
+    is_own: false,
     on_device: true,
     batches: false,
     uses_worker_cpu: false,
     reduces: false,
-    accepts: |header| {
+    accepts: |header, _| {
         let jpeg = check_entropy_decoding_on_gpu(header, MAX_SIDE)?;
         if jpeg.frame == FrameKind::Baseline { Ok(()) } else { Err("extended sequential") }
     },

@@ -15,12 +15,12 @@ pub(super) const SPEC: &RouteSpec = &RouteSpec {
     former_name: Some("hardware"),
     row: "nvjpeg hardware",
     is_default: true,
-    is_exact: false,
+    is_own: false,
     on_device: true,
     batches: true,
     uses_worker_cpu: false,
     reduces: true,
-    accepts: |header| {
+    accepts: |header, _| {
         let jpeg = check_entropy_decoding_on_gpu(header, MAX_SIDE)?;
         match jpeg.sampling() {
             Sampling::S411 | Sampling::S410 => Err("4:1:1 or 4:1:0"),

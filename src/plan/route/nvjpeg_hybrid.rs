@@ -8,12 +8,12 @@ pub(super) const SPEC: &RouteSpec = &RouteSpec {
     former_name: Some("host"),
     row: "nvjpeg host",
     is_default: true,
-    is_exact: false,
+    is_own: false,
     on_device: true,
     batches: false,
     uses_worker_cpu: true,
     reduces: false,
-    accepts: |header| check(header, MAX_SIDE).map(|_| ()),
+    accepts: |header, _| check(header, MAX_SIDE).map(|_| ()),
     // Coefficients are decoded into page-locked memory and copied to the device.
     memory: |sizes| DecoderMemory {
         device_bytes: decoded_bytes(sizes.pixels),

@@ -172,8 +172,8 @@ impl Compared {
 
     /// Returns the bound for this kind of JPEG. It is 0 for images that the CPU decodes.
     fn bound(&self, route: Route) -> Bound {
-        match (route.on_device(), self.left) {
-            (true, None) => BOUND,
+        match (route.is_own(), self.left) {
+            (false, None) => BOUND,
             _ => Bound { most: 0, mean: 0.0 },
         }
     }
@@ -219,9 +219,8 @@ fn prescale(gpu: &Gpu, route: Route) -> Found {
     let mut by_resizing = Difference::default();
     for (width, height) in REDUCED {
         let chain = Chain::new().then(Resize::to(width, height));
-        let files = files()?
-            .iter()
-            .filter(|file| Header::parse(file).is_ok_and(|header| route.takes(&header, 2).is_ok()));
+        let takes = |header: Header| [2, 4, 8].iter().all(|by| route.takes(&header, *by).is_ok());
+        let files = files()?.iter().filter(|file| Header::parse(file).is_ok_and(takes));
         let files = files.map(|file| (file.clone(), 0)).collect();
         let source = Arc::new(Memory::new(files).map_err(message)?);
         let on_cpu = |prescale| {
@@ -249,7 +248,7 @@ fn prescale(gpu: &Gpu, route: Route) -> Found {
         return Err("the decoder does not downscale on the CPU".into());
     }
     let exact = Bound { most: 0, mean: 0.0 };
-    let found = difference.within(if route.on_device() { BOUND_REDUCED } else { exact })?;
+    let found = difference.within(if route.is_own() { exact } else { BOUND_REDUCED })?;
     let (most, mean) = (by_resizing.most(), by_resizing.mean());
     Ok(format!(
         "{found}; for comparison, decoding at full size and then resizing differs by up to {most} \

@@ -170,6 +170,10 @@ fn the_kernels_checks_pass_with_device_code() {
 
 /// Whether a check compares the output of nvJPEG, which is only a pattern, with the image.
 fn shows_a_pattern(name: &str) -> bool {
+    // The route `feedwater` does not use nvJPEG.
+    if name.contains("/route=feedwater/") {
+        return false;
+    }
     // Some of the checks that compare pixels of nvJPEG pass although it writes a pattern: the CPU
     // decodes their images, or the checks ignore pixels.
     let well = ["route=cpu/", "route=nvjpeg-hardware/progressive", "route=nvjpeg-gpu/progressive"];
