@@ -20,7 +20,7 @@ __all__ = ["Cache", "Decode", "Limits", "LoaderSettings", "Output", "Storage", "
 Path = str | os.PathLike[str]
 #: A size: a number of bytes, or a text such as ``"64 MiB"``.
 Bytes = int | str
-Route = Literal["nvjpeg-hardware", "nvjpeg-gpu", "nvjpeg-hybrid", "cpu"]
+Route = Literal["nvjpeg-hardware", "feedwater", "nvjpeg-gpu", "nvjpeg-hybrid", "cpu"]
 
 
 class Section(_Settings):
@@ -45,7 +45,8 @@ class Decode(Section):
 
     * ``placement``: ``"cpu"``, ``"gpu"`` or ``"auto"`` (default: the GPU, if it supports one of
       ``routes``).
-    * ``routes``: decode routes that are allowed on a GPU, in any order. Default: all four.
+    * ``routes``: decode routes that are allowed on a GPU, in any order. Default: all
+      except ``feedwater``, which no GPU has run yet.
     * ``max_cpu_threads``: maximum number of workers that decode on the CPU at the same time if a
       GPU is used. Default: all workers, or one less while the GPU or its JPEG engines decode.
     * ``hardware_group``: maximum number of images per call of the JPEG engines, 1 to 1024.

@@ -139,9 +139,10 @@ pub struct DecodeSettings {
     /// routes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cpu_threads: Option<usize>,
-    /// Maximum number of images per call of the JPEG engines (route `nvjpeg-hardware`), 1 to 1024.
-    /// A memory limit may reduce it. Default: as many as fit into 64 MiB of device memory, at most
-    /// half of the samples of all slots, but at least 7 and at most 32.
+    /// Maximum number of images per call of the JPEG engines (route `nvjpeg-hardware`) and of
+    /// feedwater's own decoder (route `feedwater`), 1 to 1024. A memory limit may reduce it.
+    /// Default: as many as fit into 64 MiB of device memory, at most half of the samples of all
+    /// slots, but at least 7 and at most 32.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hardware_group: Option<usize>,
     /// Pixel format of the decoded images. Default `u8x3`. Other formats are decoded and

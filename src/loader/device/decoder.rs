@@ -64,9 +64,9 @@ pub(in crate::loader) trait GroupDecoder: Send {
     /// have a multiple of this number.
     fn lanes(&self) -> usize;
 
-    /// Whether a call may have images of different chroma subsamplings, and whether calls of several
-    /// images are as reliable as calls of one image. Otherwise the images of a call have the same
-    /// subsampling, and after an image has failed, calls have one image.
+    /// Whether a call may have images of different chroma subsamplings, and whether calls of
+    /// several images are as reliable as calls of one image. Otherwise the images of a call have
+    /// the same subsampling, and after an image has failed, calls have one image.
     fn trusts_groups(&self) -> bool;
 
     /// Prepares calls in this stream, so that the first call allocates nothing.

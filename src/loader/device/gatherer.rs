@@ -21,8 +21,9 @@ use crate::ring::Producer;
 
 /// Decodes waiting pages in groups. A group is gathered only when the decoder can begin a call, so
 /// groups grow while the decoder is busy. Unless the decoder accepts any group, all images of a
-/// group have the same chroma subsampling. Usually the subsampling of most waiting images is chosen. If too many calls have passed over the
-/// oldest waiting image, the subsampling of that image is chosen.
+/// group have the same chroma subsampling. Usually the subsampling of most waiting images is
+/// chosen. If too many calls have passed over the oldest waiting image, the subsampling of that
+/// image is chosen.
 ///
 /// A page is published only after the decoder's call has ended and the host has checked that the
 /// pixels were written. So a kernel launch never waits for the decoder.
