@@ -243,7 +243,7 @@ impl DeviceChain {
 /// Reason why a fused kernel does not execute an operator with these kinds.
 fn unfused(kinds: &Kinds) -> &'static str {
     match kinds.list().iter().all(|kind| kind.facts().nests) {
-        _ if !kinds.is_own() => "draws different actions for different samples",
+        _ if !kinds.is_exact() => "draws different actions for different samples",
         true => "resamples a second time",
         false => "is of a kind that only the second kernel has",
     }

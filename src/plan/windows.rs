@@ -88,7 +88,7 @@ impl Bound {
         // An operator inside a combinator may run after another one that turned the image, for
         // example by an expanding rotation. So the bound covers the image and the image turned by
         // 90 degrees.
-        let turns = !kinds.is_own()
+        let turns = !kinds.is_exact()
             && operator.fixed_output(None).is_none()
             && of_one(1, 2 * LINE).width.saturating_sub(of_one(1, LINE).width) > LINE / 256;
         let of = |width, height| match turns {
@@ -101,7 +101,7 @@ impl Bound {
         let around = |output, [w, h]: [u32; 2]| larger(larger(output, of(w, height)), of(width, h));
         if exact {
             let fixed = operator.fixed_output(Some(size));
-            let certain = certain && (kinds.is_own() || around(largest, lines) == largest);
+            let certain = certain && (kinds.is_exact() || around(largest, lines) == largest);
             let output = fixed.unwrap_or(largest);
             return (Self { size: output, exact: fixed.is_some(), certain }, larger(size, largest));
         }
@@ -129,7 +129,7 @@ impl Stage {
             let largest;
             (bound, largest) = before.behind(step);
             let (input, output) = (before.size, bound.size);
-            if step.kinds.is_own() {
+            if step.kinds.is_exact() {
                 let first = stages.len();
                 let (key, trace) = (SampleKey::default(), &mut Trace::default());
                 actions.draw([&*step.operator], key, input, trace);

@@ -135,7 +135,7 @@ impl Case<'_> {
     fn check_kinds(&self, op: &dyn Operator, drawn: &[Action]) -> Result<(), ParityError> {
         let kinds = op.kinds();
         let same = |kind: &Kind, action: &Action| kind.is(action.params.kind());
-        let declared = match kinds.is_own() {
+        let declared = match kinds.is_exact() {
             true => {
                 kinds.list().len() == drawn.len()
                     && kinds.list().iter().zip(drawn).all(|(kind, action)| same(kind, action))

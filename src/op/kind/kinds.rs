@@ -29,7 +29,7 @@ impl Kinds {
     }
 
     /// Whether the operator draws one action of each kind for every sample, in this order.
-    pub fn is_own(&self) -> bool {
+    pub fn is_exact(&self) -> bool {
         self.most.is_none()
     }
 
@@ -48,7 +48,7 @@ impl Kinds {
     /// kernel's text has that order.
     #[doc(hidden)]
     pub fn fuses(&self) -> bool {
-        self.is_own() && self.kinds.iter().all(|kind| kind.facts().nests)
+        self.is_exact() && self.kinds.iter().all(|kind| kind.facts().nests)
     }
 
     /// Whether all kinds are [pointwise](Kind::is_pointwise).
@@ -58,7 +58,7 @@ impl Kinds {
 
     /// Output pixel type for an input pixel type. `None` if a kind does not accept its input.
     pub fn pixels(&self, input: PixelType) -> Option<PixelType> {
-        if self.is_own() {
+        if self.is_exact() {
             return self.kinds.iter().try_fold(input, |pixels, kind| kind.pixels(pixels));
         }
         let keeps = |kind: &Kind| kind.pixels(input) == Some(input);

@@ -38,7 +38,7 @@ impl ProgramText {
         let (mut formulas, mut passes, mut steps) = (Vec::<Kind>::new(), 1, 0);
         for kinds in operators {
             let each = kinds.list().iter().map(|&kind| Passes::most(kind));
-            passes += match kinds.is_own() {
+            passes += match kinds.is_exact() {
                 true => each.sum(),
                 false => kinds.most() * each.max().unwrap_or(0),
             };

@@ -166,7 +166,13 @@ impl GroupDecoder for Calls {
         call.tables.upload(stream, 0..tables)?;
         for ((kernel, launch), blocks) in kernels.iter().zip(JPEG_KERNELS).zip(blocks) {
             let count = group.len() as u32;
-            kernel.launch_blocks(stream, call.tables.device(), 0, (count, blocks), launch.threads)?;
+            kernel.launch_blocks(
+                stream,
+                call.tables.device(),
+                0,
+                (count, blocks),
+                launch.threads,
+            )?;
         }
         let problems = memory.problems..memory.problems + group.len() * PROBLEM_BYTES;
         call.problems.copy(stream, call.tables.device(), problems, 0)?;
