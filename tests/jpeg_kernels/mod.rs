@@ -81,10 +81,18 @@ impl Arrays {
 
     /// Returns the row index that the kernels have made, or `None` after a problem.
     fn index(mut self, file: Fingerprint) -> Option<Vec<u8>> {
-        let results = self.image.memory().results();
-        let parts = self.arrays.iter_mut().filter(|it| results.contains(&it.0));
-        let bytes: Vec<u8> = parts.flat_map(|it| it.1.bytes_mut().to_vec()).collect();
-        let number = u32::from_ne_bytes(*bytes.first_chunk().unwrap());
+        let memory = self.image.memory();
+        let of = |start: usize, arrays: &mut Vec<(usize, Guarded)>| {
+            let found = arrays.iter_mut().find(|it| it.0 == start);
+            found.map_or(Vec::new(), |it| it.1.bytes_mut().to_vec())
+        };
+        let problem = of(memory.problem, &mut self.arrays);
+        let number = u32::from_ne_bytes(*problem.first_chunk().unwrap());
+        // An image of one row has an index without entries.
+        let bytes = match memory.made() {
+            made if made.is_empty() => Vec::new(),
+            made => of(made.start, &mut self.arrays),
+        };
         DeviceProblem::of(number).is_none().then(|| self.image.row_index(&bytes, file).unwrap())
     }
 

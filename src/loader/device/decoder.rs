@@ -81,8 +81,12 @@ pub(in crate::loader) trait GroupDecoder: Send {
     /// supported.
     fn refused(&self, waiting: &Waiting);
 
-    /// Tells the decoder that an image was decoded.
-    fn decoded(&self, waiting: &Waiting);
+    /// Tells the decoder that an image was decoded: image number `number` of the call that
+    /// [`finish`](Self::finish) has finished last.
+    ///
+    /// # Errors
+    /// [`Error::Device`] if the device is lost.
+    fn decoded(&self, waiting: &Waiting, number: usize) -> Result<()>;
 
     /// Enqueues decoding of these images in the stream, and times it with `clock`. At most
     /// [`calls`](Self::calls) calls may be in progress, that is, not yet [finished](Self::finish).

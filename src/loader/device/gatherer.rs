@@ -207,12 +207,12 @@ impl Gatherer {
         self.parts.meter.waited_for_room(Stage::DeviceDecode, begin.elapsed());
         let group = self.running.pop_front().unwrap_or_default();
         let mut failed = Vec::new();
-        for (waiting, outcome) in group.into_iter().zip(outcomes) {
+        for (number, (waiting, outcome)) in group.into_iter().zip(outcomes).enumerate() {
             if let Err(why) = outcome {
                 failed.push((waiting, why));
                 continue;
             }
-            self.decoder.decoded(&waiting);
+            self.decoder.decoded(&waiting, number)?;
             waiting.gathered.submitted.finish();
             waiting.page.publish()?;
         }

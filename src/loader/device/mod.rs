@@ -42,13 +42,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::decode::DeviceImage;
+use crate::decode::{DeviceImage, Fingerprint};
 use crate::error::{Result, SampleError};
 use crate::footprint::Memory;
 use crate::geometry::{Orientation, Roi, Size};
 use crate::gpu::{self, DeviceBuffer, Event, PinnedBuffer, Stopwatch, Stream, TensorSlot, Upload};
 use crate::header::{FrameKind, Header, Sampling};
 use crate::image::Planes;
+use crate::loader::sample::cache::Caches;
 use crate::loader::sample::record::SampleRecord;
 use crate::loader::slot::column::{HostCell, HostColumns};
 use crate::loader::slot::feed::Job;
@@ -355,6 +356,9 @@ struct Gathered {
     reduction: u32,
     /// Description of the image for the kernels of the route `feedwater`.
     jpeg: Option<Box<DeviceImage>>,
+    /// Where to keep the row index that the kernels of the route `feedwater` make, and the
+    /// fingerprint of its file.
+    makes_index: Option<(Arc<Caches>, Fingerprint)>,
 }
 
 /// Properties of an image's header that mostly determine whether a decoder supports the file.

@@ -417,6 +417,11 @@ impl SamplePipeline {
     }
 
     /// Plan of the current sample.
+    /// The caches, and the epoch of the last planned sample.
+    pub fn caches(&self) -> (&Arc<Caches>, u32) {
+        (&self.caches, self.epoch)
+    }
+
     pub fn sample_plan(&self) -> &SamplePlan {
         &self.sample
     }

@@ -23,7 +23,7 @@ pub(super) const SPEC: &RouteSpec = &RouteSpec {
         let call = FeedwaterCall::new(sizes.pixels, sizes.encoded_bytes, sizes.group);
         DecoderMemory {
             device_bytes: call.tables_bytes + call.arrays_bytes,
-            pinned_bytes: call.tables_bytes + call.problems_bytes,
+            pinned_bytes: call.tables_bytes + call.problems_bytes + call.made_bytes,
         }
     },
     // An image of 500x375 executes about 300,000 issue cycles of one of the GPU's multiprocessors,
@@ -40,6 +40,8 @@ pub(crate) struct FeedwaterCall {
     pub problems: usize,
     /// Size of the images' problems.
     pub problems_bytes: usize,
+    /// Size of the row indexes that the host reads.
+    pub made_bytes: usize,
     /// Offset of the images' own tables in the tables.
     pub own_tables: usize,
     /// Size of everything that the host writes, apart from files.
@@ -59,6 +61,8 @@ impl FeedwaterCall {
             room,
             problems,
             problems_bytes,
+            // The index of an image is a part of its tables.
+            made_bytes: group * room.tables,
             own_tables,
             tables_bytes: own_tables + group * room.tables,
             arrays_bytes: group * room.arrays,

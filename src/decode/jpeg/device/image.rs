@@ -182,19 +182,18 @@ impl DeviceImage {
         self.makes_index
     }
 
-    /// Returns the row index that the kernels have made. `results` are the bytes of the range
-    /// [`DeviceMemory::results`](super::DeviceMemory::results), and `file` is the fingerprint of
-    /// the file.
+    /// Returns the row index that the kernels have made. `made` are the bytes of the range
+    /// [`DeviceMemory::made`](super::DeviceMemory::made), and `file` is the fingerprint of the
+    /// file.
     ///
     /// # Errors
     /// Out of memory.
-    pub fn row_index(&self, results: &[u8], file: Fingerprint) -> Result<Vec<u8>, DataError> {
+    pub fn row_index(&self, made: &[u8], file: Fingerprint) -> Result<Vec<u8>, DataError> {
         let [_, down] = self.shape.units();
         let components = self.shape.component_count();
         let mut writer = RowIndexWriter::default();
         writer.begin(file, down, components)?;
-        let rows = results[results.len() - 16 * (down - 1)..].as_chunks::<16>().0;
-        for row in rows {
+        for row in &made.as_chunks::<16>().0[..down - 1] {
             let [bit, predictions @ ..] = bytemuck::cast::<[u8; 16], [u32; 4]>(*row);
             let predictions = predictions.map(|it| it as i32);
             writer.push(RowStart { position: bit.into(), predictions });

@@ -156,9 +156,9 @@ impl DeviceMemory {
         0..self.data
     }
 
-    /// Range of the bytes that the host reads: the problem and the row index.
-    pub fn results(&self) -> Range<usize> {
-        0..self.codes
+    /// Range of the row index that the kernels make.
+    pub fn made(&self) -> Range<usize> {
+        self.made..self.codes
     }
 
     /// Ranges of all arrays that are not empty.

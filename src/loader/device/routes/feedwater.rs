@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::Entry;
 use crate::decode::{
-    DeviceImage, DeviceProblem, DeviceRefusal, DeviceRoom, JPEG_KERNELS, JpegParams,
+    DeviceImage, DeviceProblem, DeviceRefusal, DeviceRoom, JPEG_KERNELS, JpegParams, RowIndexTask,
     jpeg_kernels_text,
 };
 use crate::error::{Error, Result};
@@ -46,6 +46,8 @@ struct Call {
     tables: Staged,
     arrays: DeviceBuffer,
     problems: Download,
+    /// Row indexes that the kernels have made, at multiples of the size of an image's tables.
+    made: Download,
     /// Number of images.
     count: usize,
 }
@@ -67,6 +69,7 @@ fn open(opening: &Opening<'_>) -> Result<Opened> {
             tables: Staged::new(opening.pinned_pool.buffer(row, memory.tables_bytes)?, tables)?,
             arrays: opening.device_pool.buffer(row, memory.arrays_bytes)?,
             problems: Download::new(opening.pinned_pool.buffer(row, memory.problems_bytes)?)?,
+            made: Download::new(opening.pinned_pool.buffer(row, memory.made_bytes)?)?,
             count: 0,
         })
     };
@@ -100,12 +103,39 @@ impl DeviceDecoder for Feedwater {
         let (bytes, header) = (image.bytes(), image.header());
         let mut layout = JpegLayout::default();
         header.layout(bytes, true, &mut layout)?;
-        let wanted = (stored_window, reduction);
-        let jpeg = match DeviceImage::new(bytes, header, &layout, wanted, None) {
-            Ok(jpeg) if self.room.holds(&jpeg.memory()) => jpeg,
-            Ok(_) => return Ok(Submission::Refused(TOO_LARGE)),
+        let (caches, epoch) = worker.pipeline.caches();
+        let task = match &caches.row_indexes {
+            Some(indexes) => indexes.task(bytes, epoch),
+            None => RowIndexTask::None,
+        };
+        let describe = |index| {
+            DeviceImage::new(bytes, header, &layout, (stored_window, reduction), index)
+        };
+        let mut makes_index = None;
+        let described = match task {
+            RowIndexTask::None => describe(None),
+            RowIndexTask::Make(file) => {
+                makes_index = Some((caches.clone(), file));
+                describe(None)
+            }
+            RowIndexTask::Use(index) => match describe(Some(&index)) {
+                Err(DeviceRefusal::Index) => {
+                    caches.row_indexes.iter().for_each(|indexes| indexes.reject(bytes));
+                    describe(None)
+                }
+                described => described,
+            },
+        };
+        let mut jpeg = match described {
+            Ok(jpeg) => jpeg,
             Err(refusal) => return Ok(Submission::Refused(refusal.reason())),
         };
+        if makes_index.is_some() {
+            jpeg.make_index();
+        }
+        if !self.room.holds(&jpeg.memory()) {
+            return Ok(Submission::Refused(TOO_LARGE));
+        }
         let planes = Some(jpeg.planes());
         let pixels = Pixels { window: stored_window, stored, orientation, first: 0, planes };
         let gathered = Gathered {
@@ -116,6 +146,7 @@ impl DeviceDecoder for Feedwater {
             wanted: stored_window,
             reduction,
             jpeg: Some(Box::new(jpeg)),
+            makes_index,
         };
         Ok(Submission::Gathered(pixels, gathered))
     }
@@ -140,7 +171,23 @@ impl GroupDecoder for Calls {
 
     fn refused(&self, _: &Waiting) {}
 
-    fn decoded(&self, _: &Waiting) {}
+    /// Keeps the row index of an image.
+    fn decoded(&self, waiting: &Waiting, number: usize) -> Result<()> {
+        let Gathered { jpeg, makes_index, .. } = &waiting.gathered;
+        // The call that was finished last is the next one to be used again.
+        let (Some(jpeg), Some((caches, file)), Some(call)) =
+            (jpeg, makes_index, self.calls.back())
+        else {
+            return Ok(());
+        };
+        let len = jpeg.memory().made().len();
+        let made = &call.made.bytes()?[number * self.memory.room.tables..][..len];
+        // Without memory for the index, the next epoch makes it.
+        if let (Some(indexes), Ok(index)) = (&caches.row_indexes, jpeg.row_index(made, *file)) {
+            indexes.keep(*file, &index);
+        }
+        Ok(())
+    }
 
     fn decode(
         &mut self,
@@ -176,6 +223,13 @@ impl GroupDecoder for Calls {
         }
         let problems = memory.problems..memory.problems + group.len() * PROBLEM_BYTES;
         call.problems.copy(stream, call.tables.device(), problems, 0)?;
+        for (number, waiting) in group.iter().enumerate() {
+            let made = waiting.gathered.jpeg.as_ref().map_or(0..0, |it| it.memory().made());
+            let own = memory.own_tables + number * memory.room.tables;
+            let range = own + made.start..own + made.end;
+            let to = number * memory.room.tables;
+            call.made.copy(stream, call.tables.device(), range, to)?;
+        }
         lap.stop(stream, group.len() as u64)?;
         *running += 1;
         Ok(())

@@ -163,8 +163,16 @@ impl DeviceDecoder for NvjpegHardware {
         let len = image.bytes().len();
         let part = window.decoded != size.reduced(reduction).window();
         let class = HeaderClass::of(image.header(), reduction, part);
-        let gathered =
-            Gathered { submitted, len, image: size, class, wanted, reduction, jpeg: None };
+        let gathered = Gathered {
+            submitted,
+            len,
+            image: size,
+            class,
+            wanted,
+            reduction,
+            jpeg: None,
+            makes_index: None,
+        };
         Ok(Submission::Gathered(pixels(window, sample), gathered))
     }
 
@@ -196,10 +204,11 @@ impl GroupDecoder for Engines {
         }
     }
 
-    fn decoded(&self, waiting: &Waiting) {
+    fn decoded(&self, waiting: &Waiting, _: usize) -> Result<()> {
         if let Some(class) = waiting.gathered.class {
             self.classes.decoded(class);
         }
+        Ok(())
     }
 
     fn decode(

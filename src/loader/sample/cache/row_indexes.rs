@@ -133,8 +133,7 @@ impl RowIndexes {
         match decoder.row_index() {
             RowIndexOutcome::Made(fingerprint, bytes) => self.keep(fingerprint, bytes),
             RowIndexOutcome::Rejected => {
-                self.rejected.fetch_add(1, Ordering::Relaxed);
-                self.store.drop_for_good(number(FileKey::of(file)));
+                self.reject(file);
                 return true;
             }
             RowIndexOutcome::Used | RowIndexOutcome::None => {}
@@ -142,12 +141,19 @@ impl RowIndexes {
         false
     }
 
+    /// Drops the index of this file, because it does not match the file, and counts it.
+    pub fn reject(&self, file: &[u8]) {
+        self.rejected.fetch_add(1, Ordering::Relaxed);
+        self.store.drop_for_good(number(FileKey::of(file)));
+    }
+
     /// Size of the cache, and its statistics.
     pub fn stats(&self) -> CacheStats {
         CacheStats { rejected: self.rejected.load(Ordering::Relaxed), ..self.store.stats() }
     }
 
-    fn keep(&self, fingerprint: Fingerprint, index: &[u8]) {
+    /// Stores the index of a file with this fingerprint.
+    pub fn keep(&self, fingerprint: Fingerprint, index: &[u8]) {
         let (number, size) = (number(fingerprint.key()), Size::new(0, 0));
         self.store.keep(number, size, Orientation::UPRIGHT, None, index);
     }
