@@ -14,7 +14,7 @@ use feedwater::internals::gpu::{DevicePool, Kernel, PinnedPool, Shape, Staged, f
 use feedwater::internals::tensor::{DType, Layout};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::{self, Chain, Placement};
-use feedwater::plan::LastBatch;
+use feedwater::plan::{LastBatch, Route};
 use feedwater::source::Memory;
 
 fn machine() -> Option<Simulated> {
@@ -221,6 +221,44 @@ fn gpus_without_products_of_bytes_equal_the_cpu() {
             }
         }
         assert_eq!(machine.totals().mma > products, architecture >= 75, "sm_{architecture}");
+    }
+    assert_clean(&machine, "end");
+}
+
+/// Small images share launches, and their second epoch decodes with row indexes. A large image needs
+/// several blocks of each kernel that decodes symbols.
+#[test]
+#[ignore = "needs device code: tests/device_code/run.sh"]
+fn no_schedule_of_the_jpeg_kernels_changes_a_batch() {
+    let Some(machine) = machine() else { return };
+    machine.every_schedule(true);
+    let chain =
+        || Chain::new().then(op::RandomResizedCrop::to(40, 30)).then(op::Normalize::IMAGENET);
+    for (samples, size, epochs) in [(8, (150, 110), 2), (1, (620, 460), 1)] {
+        let make = || {
+            let builder = builder(chain(), samples, size).batch_size(4).epochs(Some(epochs));
+            builder.configure(|it| {
+                it.decode.routes = vec![Route::Feedwater];
+                it.cache.row_index = Some(1 << 20);
+            })
+        };
+        let mut cpu = make()
+            .configure(|it| it.decode.placement = Placement::Cpu)
+            .device(DeviceChoice::Cpu)
+            .build()
+            .unwrap();
+        let mut gpu = make().device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
+        for _ in 0..epochs {
+            for (cpu, gpu) in cpu.epoch().zip(gpu.epoch()) {
+                assert!(cpu.unwrap().to_host().unwrap() == gpu.unwrap().to_host().unwrap());
+            }
+        }
+        assert_eq!(
+            gpu.stats().outcomes["feedwater"],
+            u64::from(epochs) * samples,
+            "{:?}",
+            gpu.stats()
+        );
     }
     assert_clean(&machine, "end");
 }
