@@ -38,6 +38,13 @@ mod targets;
 
 use targets::{TARGETS, Target};
 
+/// The kernels of the JPEG decoder, compiled for the host. Only this program has them.
+const KERNELS: Target = Target(
+    "jpeg-kernels",
+    &[("decode", ".jpg"), ("tolerated", ".jpg"), ("refused", ".jpg"), ("encoders", ".jpg")],
+    feedwater_tests::jpeg_kernels::compare,
+);
+
 /// Maximum time for one input, in seconds. It is generous, because the machine may be busy.
 const LIMIT_SECONDS: u64 = 20;
 
@@ -46,8 +53,11 @@ const MOST_BYTES: usize = 1 << 17;
 
 /// Targets for which seven of eight inputs are random files, because mutated files rarely reach the
 /// code under test.
-const DRAWN: &[(&str, Draw)] =
-    &[("jpeg-decoders", random_jpeg::draw), ("row-index", random_jpeg::draw)];
+const DRAWN: &[(&str, Draw)] = &[
+    ("jpeg-decoders", random_jpeg::draw),
+    ("jpeg-kernels", random_jpeg::draw),
+    ("row-index", random_jpeg::draw),
+];
 
 /// A function that returns a random file.
 type Draw = fn(&mut Random) -> Vec<u8>;
@@ -120,7 +130,10 @@ fn every_target_survives_any_input() {
     let only = env::var("FEEDWATER_FUZZ_TARGET").ok();
     thread::spawn(watch);
     let mut failures = Vec::new();
-    let targets = TARGETS.iter().filter(|it| only.as_deref().is_none_or(|only| only == it.0));
+    let targets = TARGETS
+        .iter()
+        .chain([&KERNELS])
+        .filter(|it| only.as_deref().is_none_or(|only| only == it.0));
     assert!(targets.clone().count() > 0, "FEEDWATER_FUZZ_TARGET is {only:?}, which is no target");
     for target in targets {
         match fuzz(target, Duration::from_secs_f64(seconds), most, seed) {

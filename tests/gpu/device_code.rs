@@ -225,8 +225,8 @@ fn gpus_without_products_of_bytes_equal_the_cpu() {
     assert_clean(&machine, "end");
 }
 
-/// Small images share launches, and their second epoch decodes with row indexes. A large image needs
-/// several blocks of each kernel that decodes symbols.
+/// Small images share launches, and their second epoch decodes with row indexes. A large image
+/// needs several blocks of each kernel that decodes symbols.
 #[test]
 #[ignore = "needs device code: tests/device_code/run.sh"]
 fn no_schedule_of_the_jpeg_kernels_changes_a_batch() {

@@ -1,6 +1,8 @@
 //! Runs the kernels of the JPEG decoder, compiled for the host. Each array of the kernels has an
 //! allocation of its own, which ends directly before unreadable memory.
 
+mod compare;
+
 use std::sync::Arc;
 
 use feedwater::internals::decode::{
@@ -11,6 +13,8 @@ use feedwater::internals::geometry::Roi;
 use feedwater::internals::gpu::host_kernel::{Guarded, HostCompiler, HostKernel};
 use feedwater::internals::header::{Header, JpegLayout};
 use feedwater::internals::image::Planes;
+
+pub use compare::compare;
 
 /// Result of the kernels for an image that is not decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

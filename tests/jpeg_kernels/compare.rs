@@ -1,0 +1,106 @@
+//! Compares the kernels with the CPU's own decoder, for any file. Used for fuzzing.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::LazyLock;
+
+use feedwater::internals::decode::{
+    Decoders, Fingerprint, JpegDecoder, RowIndex, RowIndexOutcome, RowIndexTask, Rows,
+};
+use feedwater::internals::geometry::{Roi, Size};
+use feedwater::internals::header::{Format, Header};
+
+use super::{Failure, JpegKernels, Wanted};
+
+static KERNELS: LazyLock<JpegKernels> = LazyLock::new(JpegKernels::new);
+
+/// Decodes random windows of a file, with and without row indexes that may be damaged. Returns a
+/// description of the outcome.
+///
+/// # Panics
+/// Panics if the kernels accept what the CPU refuses, or if the pixels of both differ.
+pub fn compare(file: &[u8]) -> String {
+    let header = match Header::parse_as(file, false) {
+        Ok(header) if header.format == Format::Jpeg && header.size.pixels() <= 1 << 14 => header,
+        Ok(_) => return "another image".into(),
+        Err(error) => return error.to_string(),
+    };
+    let mut draw = drawn_from(file);
+    let reduction = [1, 1, 1, 2, 4, 8][draw(6) as usize];
+    let Size { width, height } = header.size.reduced(reduction);
+    let (x, y) = (draw(width), draw(height));
+    let part = Roi::new(x, y, 1 + draw(width - x), 1 + draw(height - y));
+    let window = if draw(2) == 0 { Size::new(width, height).window() } else { part };
+    let wanted = (file, window, reduction);
+    let ours = &mut Decoders::new().jpeg(JpegDecoder::Feedwater);
+    ours.set_row_index(RowIndexTask::Make(Fingerprint::of(file, 1)));
+    let expected = decoded(ours, &header, wanted);
+    let made = match ours.row_index() {
+        RowIndexOutcome::Made(_, made) => Some(made.to_vec()),
+        _ => None,
+    };
+    let found = KERNELS.decode(wanted, None);
+    let by_libjpeg = || {
+        // The CPU's own decoder is stricter in rare cases; then libjpeg-turbo decodes.
+        decoded(&mut Decoders::new().jpeg(JpegDecoder::Libjpeg), &header, wanted)
+    };
+    let expected = expected.or_else(|| found.is_ok().then(by_libjpeg).flatten());
+    let mut outcome = same(&found, expected.as_ref(), "no index");
+    let Some(mut index) = made else { return outcome };
+    assert!(
+        found.is_err() || KERNELS.index(wanted, Fingerprint::of(file, 1)) == Some(index.clone())
+    );
+    for _ in 0..draw(4) {
+        let at = draw(index.len() as u32) as usize;
+        index[at] = draw(256) as u8;
+    }
+    let content = index.len() - 4;
+    let checksum = crc32c::crc32c(&index[..content]);
+    index[content..].copy_from_slice(&checksum.to_le_bytes());
+    let Some(index) = RowIndex::read(index.into()) else { return outcome };
+    // The kernels decode images with restart markers without their index.
+    let uses_index = header.jpeg.as_ref().is_some_and(|jpeg| jpeg.restart_interval == 0);
+    let task = RowIndexTask::Use(index.clone());
+    ours.set_row_index(if uses_index { task } else { RowIndexTask::None });
+    let expected = decoded(ours, &header, wanted);
+    let found = KERNELS.decode(wanted, Some(&index));
+    outcome += &same(&found, expected.as_ref(), "index");
+    outcome
+}
+
+fn decoded(decoder: &mut Decoders, header: &Header, wanted: Wanted<'_>) -> Option<Vec<u8>> {
+    let (file, window, reduction) = wanted;
+    let mut pixels = Vec::new();
+    let sink = &mut |rows: Rows<'_>| {
+        rows.iter().for_each(|(_, row)| pixels.extend_from_slice(row));
+    };
+    decoder.decode(file, header, window, reduction, sink).ok()?;
+    // Rows of gray images may have one channel.
+    if pixels.len() as u64 == window.size().pixels() {
+        pixels = pixels.into_iter().flat_map(|level| [level; 3]).collect();
+    }
+    Some(pixels)
+}
+
+fn same(found: &Result<Vec<u8>, Failure>, expected: Option<&Vec<u8>>, how: &str) -> String {
+    match (found, expected) {
+        (Ok(found), Some(expected)) => {
+            assert!(found == expected, "{how}: the pixels differ");
+            format!("equal, {how}|")
+        }
+        (Ok(_), None) => panic!("{how}: the kernels accept what the CPU refuses"),
+        (Err(why), Some(_)) => format!("left to the CPU, {how}|{why:?}"),
+        (Err(why), None) => format!("refused, {how}|{why:?}"),
+    }
+}
+
+/// Returns a generator of random numbers below a bound. All bytes of the input seed it.
+fn drawn_from(bytes: &[u8]) -> impl FnMut(u32) -> u32 {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    let mut state = hasher.finish();
+    move |end| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (((state >> 32) * u64::from(end)) >> 32) as u32
+    }
+}
