@@ -1,6 +1,14 @@
 // Decoding with a row index: a thread per row of MCUs. Rows outside the part, and the columns to its right, are not read.
 // The last row is parsed to its end, because its end shows whether the index belongs to the image.
+// Whether a bit of the data is a bit of the clean data, or the end of the data. No row begins within byte stuffing.
+__device__ inline bool is_position(const Jpeg& jpeg, unsigned bit) {
+    const unsigned byte = bit / 8;
+    if (byte >= jpeg.data_bytes) return bit == 8 * jpeg.data_bytes;
+    return Piece(jpeg, byte / PIECE).kept >> byte % PIECE & 1;
+}
+
 __device__ inline Problem decode_row(const Jpeg& jpeg, const Tables& tables, int at) {
+    if (!is_position(jpeg, jpeg.starts[at]) || !is_position(jpeg, jpeg.starts[at + 1])) return PROBLEM_INDEX;
     const int row = jpeg.first_row + at;
     const unsigned from = clean_bit(jpeg, jpeg.starts[at]), next = clean_bit(jpeg, jpeg.starts[at + 1]);
     const bool is_last = at + 1 == jpeg.rows;
