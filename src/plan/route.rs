@@ -14,7 +14,7 @@ use crate::header::Header;
 
 pub(super) mod nvjpeg;
 
-pub(crate) use feedwater::{FeedwaterCall, PROBLEM_BYTES};
+pub(crate) use self::feedwater::{FeedwaterCall, PROBLEM_BYTES};
 
 macro_rules! routes {
     ($(

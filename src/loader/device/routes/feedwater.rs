@@ -108,9 +108,8 @@ impl DeviceDecoder for Feedwater {
             Some(indexes) => indexes.task(bytes, epoch),
             None => RowIndexTask::None,
         };
-        let describe = |index| {
-            DeviceImage::new(bytes, header, &layout, (stored_window, reduction), index)
-        };
+        let describe =
+            |index| DeviceImage::new(bytes, header, &layout, (stored_window, reduction), index);
         let mut makes_index = None;
         let described = match task {
             RowIndexTask::None => describe(None),
@@ -175,8 +174,7 @@ impl GroupDecoder for Calls {
     fn decoded(&self, waiting: &Waiting, number: usize) -> Result<()> {
         let Gathered { jpeg, makes_index, .. } = &waiting.gathered;
         // The call that was finished last is the next one to be used again.
-        let (Some(jpeg), Some((caches, file)), Some(call)) =
-            (jpeg, makes_index, self.calls.back())
+        let (Some(jpeg), Some((caches, file)), Some(call)) = (jpeg, makes_index, self.calls.back())
         else {
             return Ok(());
         };
