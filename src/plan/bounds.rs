@@ -121,9 +121,10 @@ fn room(limit: usize, device: Option<&DevicePlan>) -> Result<Room> {
         None => (0, ""),
         Some(device) => match device.gatherers() {
             0 => (1, " besides the launcher"),
-            gatherers => {
-                (1 + gatherers, " besides the launcher and the thread that feeds the JPEG engines")
-            }
+            gatherers => (
+                1 + gatherers,
+                " besides the launcher and the threads that gather images for nvjpeg-hardware and feedwater",
+            ),
         },
     };
     match limit.checked_sub(others) {

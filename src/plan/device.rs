@@ -37,7 +37,8 @@ pub struct DevicePlan {
     /// Maximum number of pages per kernel launch. A launch for the main chain has a sample per
     /// page, and a launch for a view has its outputs of all pages.
     pub group: usize,
-    /// Maximum number of images per call of the JPEG engines. 0 without that route.
+    /// Largest number of images per call of all routes that decode several images per call. 0
+    /// without such a route.
     pub hardware_group: usize,
     /// Number of pages. A page holds a sample between a worker's read and the launch.
     pub pages: usize,
@@ -76,9 +77,11 @@ pub struct DevicePlan {
 pub struct RoutePlan {
     /// The route.
     pub route: Route,
-    /// Number of decode states: concurrent calls of nvJPEG. For the route `cpu`, number of workers
-    /// that may decode at the same time.
+    /// Number of decode states: concurrent calls of the decoder. For the route `cpu`, number of
+    /// workers that may decode at the same time.
     pub decoders: usize,
+    /// Maximum number of images per call.
+    pub group: usize,
     /// nvJPEG's device buffers per decode state, in bytes. An image that needs more is decoded on
     /// the CPU.
     pub device_bytes: usize,
@@ -124,8 +127,9 @@ pub const LAUNCH_BLOCKS: usize = 2;
 /// decoded while those of a third call are gathered.
 const PAGES_PER_GROUPED: usize = 3;
 
-/// Device memory for the JPEG engines, in bytes. It sets the default number of images per call.
-const DEFAULT_GROUP_BYTES: usize = 64 << 20;
+/// Device memory for the images of a route's calls, in bytes. It sets the default number of images
+/// per call.
+const DEFAULT_CALL_BYTES: usize = 64 << 20;
 
 /// Minimum of the default images per call: one for each of the seven JPEG engines of a large GPU.
 const LEAST_DEFAULT_GROUP: usize = 7;
@@ -199,7 +203,7 @@ impl DevicePlan {
         if routes.contains(&Route::Cpu) {
             device.upload_bytes = device.upload_bytes.max(device.pixels_bytes);
         }
-        device.routes = routes.into_iter().map(|route| device.route(route, 0)).collect();
+        device.routes = routes.into_iter().map(|route| device.route(route, 0, 0)).collect();
         device
     }
 
@@ -264,29 +268,36 @@ impl DevicePlan {
                 (true, false) if route.uses_worker_cpu() => counts.decoders.min(on_cpu),
                 (true, false) => counts.decoders,
             };
-            self.route(route, decoders)
+            let group = match (route.batches(), plan.settings.decode.hardware_group) {
+                (false, _) => 1,
+                (true, Some(_)) => counts.hardware_group,
+                (true, None) => counts.hardware_group.min(self.default_group(route, plan)),
+            };
+            self.route(route, decoders, group)
         });
         self.routes = routes.collect();
     }
 
-    /// Default number of images per call of the JPEG engines.
+    /// Largest default number of images per call of the routes. 0 if none has several per call.
+    pub(super) fn default_hardware_group(&self, plan: &Plan) -> usize {
+        let batching = self.routes.iter().map(|it| it.route).filter(|it| it.batches());
+        batching.map(|route| self.default_group(route, plan)).max().unwrap_or(0)
+    }
+
+    /// Default number of images per call of a route.
     ///
     /// With more images per call, the engines idle less between two calls. On an A100, torchvision
     /// decodes 7,834 images/s with 1000 images per call (pytorch/vision PR 8496). This default has
     /// not been measured yet; measure with `feedwater bench --hardware-group`. Each image of a call
     /// needs three pages, and memory in two decode states. A call has at most half as many images
     /// as all slots together, because two calls fill the slots at the same time.
-    pub(super) fn default_hardware_group(&self, plan: &Plan) -> usize {
-        let batching = self.routes.iter().map(|it| it.route).filter(|it| it.batches());
-        let state = batching.map(|it| {
-            let [one, two] = [1, 2].map(|group| self.decoder_memory(it, group).device_bytes);
-            two - one
-        });
-        let image = PAGES_PER_GROUPED * self.pixels_bytes + 2 * state.max().unwrap_or(0);
-        let in_memory = DEFAULT_GROUP_BYTES / image.max(1);
+    fn default_group(&self, route: Route, plan: &Plan) -> usize {
+        let [one, two] = [1, 2].map(|group| self.decoder_memory(route, group).device_bytes);
+        let image = PAGES_PER_GROUPED * self.pixels_bytes + 2 * (two - one);
+        let in_memory = DEFAULT_CALL_BYTES / image.max(1);
         let in_slots = plan.shape.batch * plan.slots() / 2;
         let group = in_memory.min(in_slots).clamp(LEAST_DEFAULT_GROUP, MOST_DEFAULT_GROUP);
-        match self.measured.iter().find(|it| it.route.batches()) {
+        match self.measured.iter().find(|it| it.route == route) {
             None => group,
             // Calls with more images than were measured are not used. The engines decode `lanes`
             // images at the same time. If a call had a number of images that is not a multiple of
@@ -370,7 +381,7 @@ impl DevicePlan {
                 _ => ", estimated",
             };
             match route.route.batches() {
-                true => format!("{} in a call{known}", counted(self.hardware_group, "image")),
+                true => format!("{} in a call{known}", counted(route.group, "image")),
                 false => format!("decode states{known}"),
             }
         };
@@ -410,9 +421,9 @@ impl DevicePlan {
         }
     }
 
-    /// Plan of a route with `decoders` decode states.
-    fn route(&self, route: Route, decoders: usize) -> RoutePlan {
-        let memory = self.decoder_memory(route, self.hardware_group);
+    /// Plan of a route with `decoders` decode states for calls with at most `group` images.
+    fn route(&self, route: Route, decoders: usize, group: usize) -> RoutePlan {
+        let memory = self.decoder_memory(route, group);
         let [device_bytes, pinned_bytes] = [memory.device_bytes, memory.pinned_bytes].map(aligned);
         let measured = self.measured.iter().find(|it| it.route == route);
         // Without a measurement, half of the estimated slack is kept for nvJPEG's own handles and
@@ -426,7 +437,7 @@ impl DevicePlan {
             false => measured.map_or_else(estimated, |it| it.buffers),
         };
         let is_measured = measured.is_some();
-        RoutePlan { route, decoders, device_bytes, pinned_bytes, buffers, is_measured }
+        RoutePlan { route, decoders, group, device_bytes, pinned_bytes, buffers, is_measured }
     }
 
     /// Memory of one decode state of a route, for `group` images per call.

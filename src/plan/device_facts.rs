@@ -10,27 +10,27 @@ pub enum DeviceFacts {
     None(String),
     /// There is a GPU.
     Gpu {
-        /// Routes that the GPU supports, or why nvJPEG is unavailable. Contains `nvjpeg-hardware`
-        /// only if the GPU has JPEG engines.
-        nvjpeg: Result<Vec<Route>, String>,
+        /// Routes that the GPU supports, or why it supports no allowed one. Contains
+        /// `nvjpeg-hardware` only if the GPU has JPEG engines.
+        routes: Result<Vec<Route>, String>,
         /// Measured memory of routes. The memory of other routes is estimated.
         measured: Vec<MeasuredMemory>,
         /// Routes that the GPU supports but that this plan cannot use, with the reason. They are
-        /// removed from `nvjpeg`.
+        /// removed from `routes`.
         dropped: Vec<(Route, String)>,
     },
 }
 
 impl DeviceFacts {
-    /// A GPU whose nvJPEG has not been measured.
-    pub fn gpu(nvjpeg: Result<Vec<Route>, String>) -> Self {
-        DeviceFacts::Gpu { nvjpeg, measured: Vec::new(), dropped: Vec::new() }
+    /// A GPU whose routes have not been measured.
+    pub fn gpu(routes: Result<Vec<Route>, String>) -> Self {
+        DeviceFacts::Gpu { routes, measured: Vec::new(), dropped: Vec::new() }
     }
 
     /// Drops the route with the most measured memory: page-locked memory if `pinned`, otherwise
     /// device memory. Returns false if no route was measured.
     pub fn drop_costliest(&mut self, pinned: bool, why: &str) -> bool {
-        let DeviceFacts::Gpu { nvjpeg: Ok(offered), measured, dropped } = self else {
+        let DeviceFacts::Gpu { routes: Ok(offered), measured, dropped } = self else {
             return false;
         };
         let cost = |it: &MeasuredMemory| match pinned {

@@ -295,7 +295,7 @@ impl Plan {
     /// supports. Otherwise `cpu`.
     fn routes(&self, device: &DeviceFacts) -> Vec<Route> {
         match (self.decode, device) {
-            (Place::Gpu, DeviceFacts::Gpu { nvjpeg: Ok(offered), .. }) => Route::ALL
+            (Place::Gpu, DeviceFacts::Gpu { routes: Ok(offered), .. }) => Route::ALL
                 .into_iter()
                 .filter(|route| self.settings.decode.routes.contains(route))
                 .filter(|route| !route.on_device() || offered.contains(route))
@@ -342,7 +342,7 @@ fn place(
         );
         return Err(Error::config(format!("{key}.placement"), problem));
     }
-    let nvjpeg = match device {
+    let route = match device {
         DeviceFacts::None(why) => {
             if let Some((key, name, _)) = asked.iter().find(|it| it.2 == Placement::Gpu) {
                 let words = format!("places {name} on the GPU");
@@ -350,8 +350,8 @@ fn place(
             }
             return Ok((Place::Cpu, vec![Place::Cpu; chain.steps().len()]));
         }
-        DeviceFacts::Gpu { nvjpeg: Err(why), .. } => Err(why.clone()),
-        DeviceFacts::Gpu { nvjpeg: Ok(offered), dropped, .. } => {
+        DeviceFacts::Gpu { routes: Err(why), .. } => Err(why.clone()),
+        DeviceFacts::Gpu { routes: Ok(offered), dropped, .. } => {
             any_route(&decode.routes, offered, dropped)
         }
     };
@@ -362,7 +362,7 @@ fn place(
         places.push(match placement {
             Placement::Cpu => Place::Cpu,
             Placement::Auto if before_cpu => Place::Cpu,
-            Placement::Auto if number == 0 && nvjpeg.is_err() => Place::Cpu,
+            Placement::Auto if number == 0 && route.is_err() => Place::Cpu,
             Placement::Auto => Place::Gpu,
             Placement::Gpu if before_cpu => {
                 let (cpu_key, cpu_name, _) =
@@ -380,7 +380,7 @@ fn place(
             Placement::Gpu => Place::Gpu,
         });
     }
-    if let (Place::Gpu, Err(why), DeviceFacts::Gpu { dropped, .. }) = (places[0], &nvjpeg, device)
+    if let (Place::Gpu, Err(why), DeviceFacts::Gpu { dropped, .. }) = (places[0], &route, device)
         && !dropped.is_empty()
     {
         let problem = format!(
@@ -388,8 +388,8 @@ fn place(
         );
         return Err(Error::config("decode.placement", problem));
     }
-    if let (Place::Gpu, Err(why)) = (places[0], nvjpeg) {
-        return Err(not_there("nvJPEG", &why, "decode.placement", "asks for it"));
+    if let (Place::Gpu, Err(why)) = (places[0], route) {
+        return Err(not_there("a decode route", &why, "decode.placement", "asks for it"));
     }
     let decode = places.remove(0);
     Ok((decode, places))

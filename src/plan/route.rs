@@ -82,8 +82,6 @@ struct RouteSpec {
     former_name: Option<&'static str>,
     /// Name of the footprint's row for the decoder's own buffers.
     row: &'static str,
-    /// See [`Route::is_default`].
-    is_default: bool,
     /// See [`Route::is_own`].
     is_own: bool,
     /// See [`Route::on_device`].
@@ -182,21 +180,11 @@ impl Route {
         self.spec().name
     }
 
-    /// Whether settings without `decode.routes` allow the route.
-    pub const fn is_default(self) -> bool {
-        self.spec().is_default
-    }
-
     /// Whether only code of feedwater decodes, or on the CPU also libjpeg-turbo. Its pixels are
     /// those of the CPU, and its memory is known exactly. Otherwise nvJPEG decodes, whose pixels
     /// differ slightly, and whose memory is measured or estimated.
     pub const fn is_own(self) -> bool {
         self.spec().is_own
-    }
-
-    /// Routes that settings without `decode.routes` allow.
-    pub fn all_default() -> impl Iterator<Item = Route> {
-        Self::ALL.into_iter().filter(|route| route.is_default())
     }
 
     /// Whether the GPU decodes, with decode states whose memory the plan counts. Otherwise the CPU

@@ -180,7 +180,7 @@ impl Default for DecodeSettings {
     fn default() -> Self {
         Self {
             placement: Placement::Auto,
-            routes: Route::all_default().collect(),
+            routes: Route::ALL.to_vec(),
             max_cpu_threads: None,
             hardware_group: None,
             pixels: PixelFormat::U8x3,
@@ -290,8 +290,8 @@ pub struct Limits {
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
     pub pinned_memory: Option<u64>,
     /// Maximum number of threads that the loader starts for samples: workers and, with a GPU, the
-    /// launcher and the thread that feeds the JPEG engines. `loader.num_workers` must fit, or be
-    /// `auto`. Default: no limit.
+    /// launcher and a thread for each of the routes `nvjpeg-hardware` and `feedwater`.
+    /// `loader.num_workers` must fit, or be `auto`. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_threads: Option<usize>,
     /// Whether to build a loader even if its plan needs more host memory than is available. The

@@ -162,11 +162,12 @@ impl LoaderBuilder {
             return Err(Error::config("device", problem));
         }
         let allowed = &self.settings.decode.routes;
-        let nvjpeg = offered_routes(&device, allowed).map_err(|error| error.to_string());
+        let routes = offered_routes(&device, allowed)
+            .map_err(|error| format!("{error}; the decode route feedwater does not need nvJPEG"));
         let (major, minor) = device.capability();
         let (number, name, why) = (device.ordinal(), device.name(), &pick.why);
         let line = format!("gpu {number}: {name} (sm_{major}{minor}), {why}");
-        Ok(Found { device: Some(device), facts: DeviceFacts::gpu(nvjpeg), pick, line })
+        Ok(Found { device: Some(device), facts: DeviceFacts::gpu(routes), pick, line })
     }
 }
 

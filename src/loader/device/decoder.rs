@@ -69,6 +69,16 @@ pub(in crate::loader) trait GroupDecoder: Send {
     /// the same subsampling, and after an image has failed, calls have one image.
     fn trusts_groups(&self) -> bool;
 
+    /// Memory of a call for its images, in bytes. A call has at least one image.
+    fn room_bytes(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Memory that an image needs in a call, in bytes.
+    fn image_bytes(&self, _: &Waiting) -> usize {
+        0
+    }
+
     /// Prepares calls in this stream, so that the first call allocates nothing.
     ///
     /// # Errors

@@ -61,15 +61,17 @@ impl From<Waiting> for Next {
 const MOST_PASSED: u32 = 3;
 
 impl Gatherer {
-    /// Creates a gatherer of up to `group` images per call, for the decoder of a route.
+    /// Creates a gatherer for the decoder of a route.
     pub fn new(
         parts: Parts,
         stream: Stream,
         (route, mut decoder): (Route, Box<dyn GroupDecoder>),
-        group: usize,
     ) -> Result<Self> {
         decoder.warm_up(&stream)?;
         let Parts { source, plan, meter, caches, large, clocks, .. } = parts.clone();
+        let routes = plan.device.iter().flat_map(|device| &device.routes);
+        let planned = routes.filter(|it| it.route == route).map(|it| it.group);
+        let group = planned.max().unwrap_or(1);
         let fields = FieldReader::new(&plan, caches.clone(), meter.clone());
         let pipeline = SamplePipeline::new(source, plan, meter, caches, large);
         let clock = clocks.decode(route)?;
@@ -123,7 +125,8 @@ impl Gatherer {
 
     /// Fills the group with images of one chroma subsampling, in order of arrival. If more images
     /// wait than the decoder has lanes (images that it decodes at the same time), the group gets a
-    /// multiple of the lanes.
+    /// multiple of the lanes. The group has fewer images if the memory of a call has no room for
+    /// more.
     fn gather(&mut self, group: &mut Vec<Waiting>) {
         let is_any = self.decoder.trusts_groups();
         let class = |it: &Next| it.waiting.gathered.class.filter(|_| !is_any);
@@ -136,15 +139,20 @@ impl Gatherer {
         let Some((chosen, waiting)) = chosen.map(|it| (sampling(it), like(it))) else { return };
         let (most, lanes) = (self.group.min(waiting), self.decoder.lanes());
         let most = if most > lanes { most - most % lanes } else { most };
-        let mut at = 0;
+        let (mut at, mut room, mut is_full) = (0, self.decoder.room_bytes(), false);
         while let Some(next) = self.next.get_mut(at) {
             if sampling(next) != chosen {
                 next.passed += 1;
                 at += 1;
-            } else if group.len() < most {
-                group.extend(self.next.remove(at).map(|it| it.waiting));
-            } else {
+                continue;
+            }
+            let left = room.checked_sub(self.decoder.image_bytes(&next.waiting));
+            is_full = is_full || group.len() >= most || left.is_none() && !group.is_empty();
+            if is_full {
                 at += 1;
+            } else {
+                room = left.unwrap_or(0);
+                group.extend(self.next.remove(at).map(|it| it.waiting));
             }
         }
     }

@@ -60,18 +60,17 @@ pub(super) fn backend(route: Route) -> Option<Backend> {
     entry(route).backend
 }
 
-/// The routes whose decoders a device supports, without those that only settings can allow and
-/// `allowed` does not.
+/// The routes among `allowed` whose decoders a device supports. If there are none, the other routes
+/// that it supports, which a user could allow.
 ///
 /// # Errors
-/// Errors of [`offered`], if no route is supported.
+/// The first error of [`offered`], if it is the reason why no allowed route is supported.
 pub(in crate::loader) fn offered_routes(
     device: &Arc<Device>,
     allowed: &[Route],
 ) -> Result<Vec<Route>> {
     let (mut routes, mut missing) = (Vec::new(), None);
-    let asked = |route: &Route| route.is_default() || allowed.contains(route);
-    for route in Route::all_on_device().filter(asked) {
+    for route in Route::all_on_device().filter(|route| allowed.contains(route)) {
         match offered(device, route) {
             Ok(Ok(())) => routes.push(route),
             Ok(Err(_)) => {}
@@ -79,8 +78,12 @@ pub(in crate::loader) fn offered_routes(
         }
     }
     match missing {
-        Some(error) if routes.is_empty() => Err(error),
-        _ => Ok(routes),
+        _ if !routes.is_empty() => Ok(routes),
+        Some(error) => Err(error),
+        None => {
+            let others = Route::all_on_device().filter(|route| !allowed.contains(route));
+            Ok(others.filter(|route| matches!(offered(device, *route), Ok(Ok(())))).collect())
+        }
     }
 }
 

@@ -37,7 +37,7 @@ pub(in crate::loader) fn try_routes(
     limits: &Limits,
     facts: DeviceFacts,
 ) -> Result<DeviceFacts> {
-    let (DeviceFacts::Gpu { nvjpeg: Ok(mut offered), mut measured, mut dropped }, Some(on_device)) =
+    let (DeviceFacts::Gpu { routes: Ok(mut offered), mut measured, mut dropped }, Some(on_device)) =
         (facts.clone(), &plan.device)
     else {
         return Ok(facts);
@@ -66,7 +66,7 @@ pub(in crate::loader) fn try_routes(
             Err(error) => return Err(error),
         }
     }
-    Ok(DeviceFacts::Gpu { nvjpeg: Ok(offered), measured, dropped })
+    Ok(DeviceFacts::Gpu { routes: Ok(offered), measured, dropped })
 }
 
 /// Maximum memory that nvJPEG may take in a trial, without the trial's image and files.
@@ -99,7 +99,7 @@ fn measure(
         nvjpeg::measure_memory(device, backend, trial, first, most)
     };
     let Some(one) = measure(1)? else { return Ok(None) };
-    let mut group = if planned.route.batches() { on_device.hardware_group.max(1) } else { 1 };
+    let mut group = planned.group.max(1);
     // If a call with `group` images needs too much memory, a call with half as many may fit.
     let many = loop {
         match if group > 1 { measure(group) } else { Ok(Some(one)) } {

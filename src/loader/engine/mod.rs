@@ -144,13 +144,12 @@ impl Engine {
         };
 
         let mut gatherers = Vec::new();
-        let group = parts.plan.device.as_ref().map_or(0, |it| it.hardware_group);
         for (route, decoder) in groups {
             let (sender, waiting) = mpsc::channel();
             gatherers.push((route, sender));
             let stream = Stream::new(device)?;
             let name = "feedwater-jpeg";
-            let gatherer = Gatherer::new(parts_of(name), stream, (route, decoder), group)?;
+            let gatherer = Gatherer::new(parts_of(name), stream, (route, decoder))?;
             let producer = producer.clone();
             running.spawn(name.into(), move |_| gatherer.run(&waiting, producer))?;
         }

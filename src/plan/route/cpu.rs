@@ -7,7 +7,6 @@ pub(super) const SPEC: &RouteSpec = &RouteSpec {
     name: "cpu",
     former_name: None,
     row: "nvjpeg none",
-    is_default: true,
     is_own: true,
     on_device: false,
     batches: false,

@@ -3,6 +3,10 @@
 use super::{AssumedCost, DecoderMemory, RouteSpec};
 use crate::decode::{DeviceImage, DeviceRefusal, DeviceRoom, JpegParams};
 
+/// A call has room for one image of the largest size, and for others of a quarter of it on average.
+/// Most images are smaller than the largest one, and a crop needs memory for its part only.
+const MEAN_DIVISOR: usize = 4;
+
 /// Bytes of an image's problem.
 pub const PROBLEM_BYTES: usize = 16;
 
@@ -10,7 +14,6 @@ pub(super) const SPEC: &RouteSpec = &RouteSpec {
     name: "feedwater",
     former_name: None,
     row: "feedwater decoder",
-    is_default: false,
     is_own: true,
     on_device: true,
     batches: true,
@@ -34,7 +37,7 @@ pub(super) const SPEC: &RouteSpec = &RouteSpec {
 /// Memory of a call of the decoder for a group of images. All sizes are multiples of 256 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FeedwaterCall {
-    /// Room for each image.
+    /// Room for the largest image.
     pub room: DeviceRoom,
     /// Offset of the images' problems in the tables. The parameters of the images precede them.
     pub problems: usize,
@@ -46,7 +49,7 @@ pub(crate) struct FeedwaterCall {
     pub own_tables: usize,
     /// Size of everything that the host writes, apart from files.
     pub tables_bytes: usize,
-    /// Size of the other arrays of all images.
+    /// Size of the other arrays of all images, which share it.
     pub arrays_bytes: usize,
 }
 
@@ -65,7 +68,8 @@ impl FeedwaterCall {
             made_bytes: group * room.tables,
             own_tables,
             tables_bytes: own_tables + group * room.tables,
-            arrays_bytes: group * room.arrays,
+            arrays_bytes: room.arrays
+                + (group.saturating_sub(1) * room.arrays / MEAN_DIVISOR).next_multiple_of(256),
         }
     }
 }

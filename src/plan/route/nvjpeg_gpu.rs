@@ -9,7 +9,6 @@ pub(super) const SPEC: &RouteSpec = &RouteSpec {
     name: "nvjpeg-gpu",
     former_name: Some("cuda"),
     row: "nvjpeg cuda",
-    is_default: true,
     is_own: false,
     on_device: true,
     batches: false,

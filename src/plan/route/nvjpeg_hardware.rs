@@ -14,7 +14,6 @@ pub(super) const SPEC: &RouteSpec = &RouteSpec {
     name: "nvjpeg-hardware",
     former_name: Some("hardware"),
     row: "nvjpeg hardware",
-    is_default: true,
     is_own: false,
     on_device: true,
     batches: true,

@@ -7,7 +7,6 @@ pub(super) const SPEC: &RouteSpec = &RouteSpec {
     name: "nvjpeg-hybrid",
     former_name: Some("host"),
     row: "nvjpeg host",
-    is_default: true,
     is_own: false,
     on_device: true,
     batches: false,

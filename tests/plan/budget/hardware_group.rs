@@ -13,7 +13,8 @@ fn hardware_group(image: Size, wanted: Option<usize>, batch: usize) -> (usize, u
     let row =
         |name| plan.footprint.rows.iter().find(|it| it.memory == Memory::Device && it.name == name);
     let (pages, states) = (row(rows::PIXELS), row(rows::decoder(Route::NvjpegHardware)));
-    let group = device(&plan).hardware_group;
+    let routes = &device(&plan).routes;
+    let group = routes.iter().find(|it| it.route == Route::NvjpegHardware).unwrap().group;
     let pages = 3 * group as u64 * pages.unwrap().each_bytes;
     (group, pages + states.unwrap().total_bytes())
 }

@@ -35,7 +35,7 @@ shard = "environment"
 on_error = "stop"
 [decode]
 placement = "auto"
-routes = ["nvjpeg-hardware", "nvjpeg-gpu", "nvjpeg-hybrid", "cpu"]
+routes = ["nvjpeg-hardware", "feedwater", "nvjpeg-gpu", "nvjpeg-hybrid", "cpu"]
 prescale = false
 orientation = true
 [output]
@@ -203,7 +203,8 @@ fn former_names_of_decode_routes_are_accepted() {
     let text =
         "[source]\nlist = \"/a\"\n[decode]\nroutes = [\"hardware\", \"cuda\", \"host\", \"cpu\"]";
     let pipeline = Pipeline::from_toml(text, "/").unwrap();
-    assert_eq!(pipeline.settings.decode.routes, Route::all_default().collect::<Vec<_>>());
+    let routes = [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid, Route::Cpu];
+    assert_eq!(pipeline.settings.decode.routes, routes);
     assert!(pipeline.to_toml().unwrap().contains("\"nvjpeg-hardware\""));
 }
 

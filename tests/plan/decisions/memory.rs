@@ -91,7 +91,7 @@ fn automatic_workers_are_one_to_two_per_core_and_more_for_remote_sources() {
 #[test]
 fn automatic_workers_leave_threads_for_the_launcher_and_feeder_under_a_limit() {
     let cuda = Facts { device: DeviceFacts::gpu(Ok(vec![Route::NvjpegGpu])), ..gpu() };
-    for (facts, others) in [(no_gpu(), 0), (cuda, 1), (gpu_without_nvjpeg(), 1), (gpu(), 2)] {
+    for (facts, others) in [(no_gpu(), 0), (cuda, 1), (gpu_without_nvjpeg(), 1), (gpu(), 3)] {
         for limit in others + 1..20 {
             let limited = |settings: &mut Settings| settings.limits.cpu_threads = Some(limit);
             let plan = of_cores(6, facts.clone(), limited).unwrap();
@@ -109,10 +109,10 @@ fn automatic_workers_leave_threads_for_the_launcher_and_feeder_under_a_limit() {
     // The message contains the limit and the smallest sufficient limit. If the number of workers is
     // fixed, it contains the limit, the number of workers, and the number that the limit allows.
     for (error, values, has_workers) in [
-        (refused(gpu(), 2, AutoCount::Auto), &[2, 3][..], false),
+        (refused(gpu(), 3, AutoCount::Auto), &[3, 4][..], false),
         (refused(gpu_without_nvjpeg(), 1, 1.into()), &[1, 2], false),
         (refused(no_gpu(), 3, 4.into()), &[3, 3, 4], true),
-        (refused(gpu(), 5, 4.into()), &[3, 4, 5], true),
+        (refused(gpu(), 6, 4.into()), &[3, 4, 6], true),
         (refused(no_gpu(), 0, AutoCount::Auto), &[0, 1], false),
     ] {
         assert_eq!(error.key, "limits.cpu_threads");
@@ -120,7 +120,7 @@ fn automatic_workers_leave_threads_for_the_launcher_and_feeder_under_a_limit() {
         assert!(!has_workers || error.problem.contains("loader.num_workers"), "{error}");
     }
     let exact = |settings: &mut Settings| {
-        (settings.limits.cpu_threads, settings.loader.num_workers) = (Some(6), 4.into());
+        (settings.limits.cpu_threads, settings.loader.num_workers) = (Some(7), 4.into());
     };
     assert_eq!(of_cores(6, gpu(), exact).unwrap().workers, bounds(4, 4, 4));
 }

@@ -18,7 +18,8 @@ use feedwater::plan::{AutoCount, Plan, Route, Settings};
 
 use Place::{Cpu, Gpu};
 
-const ENGINES: [Route; 3] = [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid];
+const ENGINES: [Route; 4] =
+    [Route::NvjpegHardware, Route::Feedwater, Route::NvjpegGpu, Route::NvjpegHybrid];
 
 const NO_DRIVER: &str = "no driver";
 const NO_NVJPEG: &str = "libnvjpeg.so is not there";

@@ -256,7 +256,7 @@ fn run(options: &Options, sets: &[Set]) -> Result<Vec<Case>, CommandError> {
 struct AvailableRoutes {
     /// Device that the command line names, or else the pipeline file.
     device: DeviceChoice,
-    /// Routes that the pipeline file allows; all routes if it allows those by default.
+    /// Routes that the pipeline file allows.
     routes: Vec<Route>,
     /// Reason why images are decoded on the CPU. `None` if the GPU decodes them.
     on_cpu: Option<String>,
@@ -265,11 +265,7 @@ struct AvailableRoutes {
 impl AvailableRoutes {
     fn of(set: &Set, options: &Options) -> Result<Self, CommandError> {
         let pipeline = Pipeline::from_file(&set.file)?;
-        let mut routes = pipeline.settings.decode.routes.clone();
-        if routes.iter().copied().eq(Route::all_default()) {
-            // The file does not choose routes, so those that must be chosen are measured too.
-            routes = Route::ALL.to_vec();
-        }
+        let routes = pipeline.settings.decode.routes.clone();
         let storage = shown(pipeline.storage()?);
         let device = options.device.unwrap_or(pipeline.settings.device);
         let plan = pipeline.builder_with(&storage)?.device(device).plan()?;

@@ -190,7 +190,7 @@ fn is_balanced(name: &str) -> bool {
 /// Returns the number of samples that were made on the device.
 fn decoded(result: &Value) -> u64 {
     let count = |route: &str| result["outcomes"][route].as_u64().unwrap();
-    ["nvjpeg-hardware", "nvjpeg-gpu", "nvjpeg-hybrid", "cpu"].map(count).iter().sum()
+    ["nvjpeg-hardware", "feedwater", "nvjpeg-gpu", "nvjpeg-hybrid", "cpu"].map(count).iter().sum()
 }
 
 #[test]

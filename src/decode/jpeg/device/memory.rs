@@ -90,7 +90,7 @@ pub struct DeviceMemory {
     pub bytes: usize,
 }
 
-/// Memory that a call of the kernels reserves for each of its images, in bytes. All sizes are
+/// Memory of the kernels for the largest image, in bytes. All sizes are
 /// multiples of 256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceRoom {
@@ -117,7 +117,7 @@ impl DeviceRoom {
 
     /// Checks that an image fits.
     pub fn holds(&self, memory: &DeviceMemory) -> bool {
-        memory.data <= self.tables && memory.bytes - memory.data <= self.arrays
+        memory.data <= self.tables && memory.arrays_bytes() <= self.arrays
     }
 }
 
@@ -159,6 +159,11 @@ impl DeviceMemory {
     /// Range of the row index that the kernels make.
     pub fn made(&self) -> Range<usize> {
         self.made..self.codes
+    }
+
+    /// Size of the coded data and all arrays that only kernels use, in bytes.
+    pub fn arrays_bytes(&self) -> usize {
+        self.bytes - self.data
     }
 
     /// Ranges of all arrays that are not empty.

@@ -57,7 +57,7 @@ pub(super) const ENTRY: Entry = Entry { backend: None, open };
 /// Compiles the kernels, and allocates the planned calls.
 fn open(opening: &Opening<'_>) -> Result<Opened> {
     let (planned, plan) = (opening.route, opening.on_device);
-    let group = plan.hardware_group;
+    let group = planned.group;
     let memory = FeedwaterCall::new(plan.image_pixels, plan.encoded_bytes, group);
     let names = JPEG_KERNELS.iter().map(|kernel| kernel.name);
     let (text, params) = (jpeg_kernels_text(), size_of::<JpegParams>());
@@ -164,6 +164,14 @@ impl GroupDecoder for Calls {
         true
     }
 
+    fn room_bytes(&self) -> usize {
+        self.memory.arrays_bytes
+    }
+
+    fn image_bytes(&self, waiting: &Waiting) -> usize {
+        waiting.gathered.jpeg.as_ref().map_or(0, |jpeg| arrays_bytes(jpeg))
+    }
+
     fn warm_up(&mut self, stream: &Stream) -> Result<()> {
         self.kernels.iter().try_for_each(|kernel| kernel.warm_up(stream))
     }
@@ -200,8 +208,10 @@ impl GroupDecoder for Calls {
         let mut lap = clock.lap()?;
         lap.start(stream)?;
         let mut blocks = [0; JPEG_KERNELS.len()];
+        let mut arrays = 0;
         for (number, waiting) in group.iter().enumerate() {
-            let jpeg = call.describe(stream, memory, number, waiting)?;
+            let jpeg = call.describe(stream, memory, (number, arrays), waiting)?;
+            arrays += arrays_bytes(jpeg);
             for (blocks, kernel) in blocks.iter_mut().zip(JPEG_KERNELS) {
                 *blocks = kernel.blocks(jpeg).max(*blocks);
             }
@@ -251,13 +261,13 @@ impl GroupDecoder for Calls {
 
 impl Call {
     /// Writes the parameters and tables of image number `number`, and enqueues the upload of its
-    /// coded data. The page is not published, and so its file stays unchanged, until the call has
+    /// coded data. The arrays of the image begin at the offset `arrays`. The page is not published, and so its file stays unchanged, until the call has
     /// ended.
     fn describe<'a>(
         &mut self,
         stream: &Stream,
         memory: &FeedwaterCall,
-        number: usize,
+        (number, arrays): (usize, usize),
         Waiting { page, gathered }: &'a Waiting,
     ) -> Result<&'a DeviceImage> {
         let missing = |what| Error::Internal { problem: format!("a page without {what}") };
@@ -266,7 +276,6 @@ impl Call {
         let of_image = jpeg.memory();
         let own = memory.own_tables + number * memory.room.tables;
         let problem = memory.problems + number * PROBLEM_BYTES;
-        let arrays = number * memory.room.arrays;
         let (tables_at, arrays_at) = (self.tables.device().address(), self.arrays.address());
         let at = |offset: usize| match offset {
             _ if offset == of_image.problem => tables_at + problem as u64,
@@ -282,4 +291,9 @@ impl Call {
         copy_from_page(stream, file, jpeg.data(), &self.arrays, arrays)?;
         Ok(jpeg)
     }
+}
+
+/// Size of an image's arrays in the memory of a call, in bytes.
+fn arrays_bytes(jpeg: &DeviceImage) -> usize {
+    jpeg.memory().arrays_bytes().next_multiple_of(256)
 }

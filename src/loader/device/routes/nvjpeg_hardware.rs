@@ -109,7 +109,7 @@ pub(super) const ENTRY: Entry = Entry { backend: Some(Backend::Hardware), open }
 
 /// Opens the engines with the plan's number of decoders.
 fn open(opening: &Opening<'_>) -> Result<Opened> {
-    let (planned, group) = (opening.route, opening.on_device.hardware_group);
+    let (planned, group) = (opening.route, opening.route.group);
     let jpeg = open_backend(opening, Backend::Hardware)?;
     let side = opening.on_device.image_pixels.isqrt() as u32;
     let decoders = (0..planned.decoders)
