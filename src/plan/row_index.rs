@@ -1,4 +1,5 @@
-//! Predicted effect of row indexes (`cache.row_index`) on decoding JPEGs on the CPU.
+//! Predicted effect of row indexes (`cache.row_index`) on decoding JPEGs on the CPU or by the route
+//! `feedwater`.
 
 use serde::Serialize;
 
@@ -7,7 +8,7 @@ use crate::footprint::bytes;
 use crate::header::Header;
 use crate::random::SampleKey;
 
-use super::{Facts, Place, Plan, SamplePlan, ScannedSample};
+use super::{Facts, Place, Plan, Route, SamplePlan, ScannedSample};
 
 /// Maximum number of images for which windows are drawn.
 const DRAWN: usize = 128;
@@ -17,6 +18,11 @@ const PARSED: f64 = 0.26;
 /// Share of the decoding time of a window that is spent on reading coefficients. The rest of the
 /// time shrinks if the decoder reduces the image.
 const CODED: f64 = 0.6;
+/// Time of the kernels for the coded data of an image (without an index), and for the coded data of
+/// the needed rows (with an index), relative to the inverse transform of the same area. The values
+/// are ratios of counted instructions (benches/results/device-jpeg-2026-12-01.md), because no GPU
+/// has run the kernels.
+const KERNELS: [f64; 2] = [2.9, 2.1];
 /// Size of a row index in the cache without the bytes per row, in bytes.
 const INDEX_BYTES: f64 = 140.0;
 /// Bytes per row of blocks in an index, for images with one and with three components.
@@ -54,9 +60,11 @@ impl RowIndexGain {
         let has_vectors = Decoders::jpeg_instructions().len() > 1;
         let is_ours = plan.settings.decode.jpeg != JpegDecoder::Libjpeg && has_vectors;
         let cache = &plan.settings.cache;
-        // Indexes speed up only decoding on the CPU, and cached pixels need no decoding. If
-        // `cache.row_index` is set anyway, the user expects that some images are not cached.
-        let has_none = cache.decoded.is_some() || plan.decode == Place::Gpu;
+        let by_kernels = plan.device.as_ref().is_some_and(|it| it.has(Route::Feedwater));
+        // nvJPEG cannot use indexes, and cached pixels need no decoding. If `cache.row_index` is
+        // set anyway, the user expects that some images are not cached or decoded on the CPU.
+        let by_nvjpeg = plan.decode == Place::Gpu && !by_kernels;
+        let has_none = cache.decoded.is_some() || by_nvjpeg;
         // Some operators choose windows by the boxes of a sample, which are not known before the
         // sample is read.
         if plan.reads_boxes() || has_none && cache.row_index.is_none() || !is_ours {
@@ -89,15 +97,23 @@ impl RowIndexGain {
                 continue;
             }
             let window = sample.stored_window;
+            let stored = [sample.stored.width, sample.stored.height].map(f64::from);
             // Areas are in pixels of the reduced image. Each of these pixels stands for `merged`
             // pixels of the stored image.
             let merged = f64::from(sample.reduction).powi(2);
-            let wanted = (CODED + (1.0 - CODED) / merged) * window.size().pixels() as f64;
-            let above = f64::from(sample.stored.width) * f64::from(window.y);
-            let beside = f64::from(sample.stored.width - window.width) * f64::from(window.height);
-            let left = f64::from(window.x) * f64::from(window.height);
-            without += merged * (wanted + PARSED * (above + beside));
-            with += merged * (wanted + PARSED * left);
+            let rows = stored[0] * f64::from(window.height);
+            if by_kernels {
+                let transformed = window.size().pixels() as f64;
+                without += merged * KERNELS[0] * stored[0] * stored[1] + transformed;
+                with += merged * KERNELS[1] * rows + transformed;
+            } else {
+                let wanted = (CODED + (1.0 - CODED) / merged) * window.size().pixels() as f64;
+                let above = stored[0] * f64::from(window.y);
+                let beside = rows - window.size().pixels() as f64;
+                let left = f64::from(window.x) * f64::from(window.height);
+                without += merged * (wanted + PARSED * (above + beside));
+                with += merged * (wanted + PARSED * left);
+            }
             drawn += 1.0;
             index_bytes += INDEX_BYTES + row_bytes(header);
         }
