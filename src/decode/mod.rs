@@ -28,8 +28,8 @@ use crate::tensor::CHANNELS;
 
 pub use floats::{FloatPart, FloatSink};
 pub use jpeg::device::{
-    DeviceImage, DeviceMemory, DeviceProblem, DeviceRefusal, DeviceRoom, JPEG_KERNELS, JpegKernel,
-    JpegParams, jpeg_kernels_text,
+    DeviceFile, DeviceImage, DeviceMemory, DeviceProblem, DeviceRefusal, DeviceRoom, JPEG_KERNELS,
+    JpegKernel, JpegParams, jpeg_kernels_text,
 };
 pub use jpeg::{is_indexable, refusal};
 pub use jpeg_choice::{JpegBy, JpegDecoder, JpegRefusal};

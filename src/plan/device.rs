@@ -15,7 +15,7 @@ use super::column::aligned;
 use super::mask::MaskPlan;
 use super::route::nvjpeg::{DEVICE_SLACK_BYTES, PINNED_SLACK_BYTES};
 use super::route::{DecoderMemory, DecoderSizes, MeasuredMemory};
-use super::{Counts, DeviceFacts, Facts, Place, Plan, Route, SamplePlan};
+use super::{Counts, DeviceFacts, DeviceFilesPlan, Facts, Place, Plan, Route, SamplePlan};
 
 mod launch_block;
 mod split;
@@ -65,6 +65,8 @@ pub struct DevicePlan {
     pub upload_bytes: usize,
     /// Routes in use, with nvJPEG's buffers for each, in the order of [`Route::ALL`]. Never empty.
     pub routes: Vec<RoutePlan>,
+    /// Cache of files in device memory (`cache.device`).
+    pub files: Option<DeviceFilesPlan>,
     /// Columns of masks that a kernel makes.
     pub masks: Vec<MaskPlan>,
     /// Measured memory of routes. The memory of other routes is estimated.
@@ -100,6 +102,8 @@ pub mod rows {
 
     pub use crate::plan::column::{COLUMN_COPIES, OUTPUT_SLOTS};
     pub use crate::plan::mask::{MASK_LAUNCHES, MASKS};
+    /// Files that stay in device memory, and what the host keeps of them.
+    pub const FILES: &str = "device cache";
     /// Decoded windows.
     pub const PIXELS: &str = "decoded pixels";
     /// Encoded files.
@@ -189,6 +193,7 @@ impl DevicePlan {
             uploads: 0,
             upload_bytes: aligned(plan.finished_bytes()),
             routes: Vec::new(),
+            files: None,
             masks: MaskPlan::all(plan, facts.image, page_pixels),
             measured: match &facts.device {
                 DeviceFacts::Gpu { measured, .. } => measured.clone(),
@@ -409,6 +414,10 @@ impl DevicePlan {
         }
         for it in &self.routes {
             add(Memory::Pinned, it.route.row(), it.pinned_bytes, it.decoders, &states(it));
+        }
+        if let Some(files) = &self.files {
+            let note = "maximum: files that stay in device memory";
+            add(Memory::Device, rows::FILES, files.device_bytes, 1, note);
         }
         let windows = "windows between decoder and kernel";
         add(Memory::Device, rows::PIXELS, self.pixels_bytes, self.pages, windows);

@@ -185,6 +185,10 @@ fn add_caches(plan: &Plan, facts: &Facts, rows: &mut Footprint) {
         let workers = plan.workers.most as u64;
         rows.add(Memory::Host, "whole images", sum(plan.room.share.whole), workers, note);
     }
+    if let Some(files) = plan.device.as_ref().and_then(|device| device.files) {
+        let note = "maximum: what the host keeps of files in device memory";
+        rows.add(Memory::Host, super::rows::FILES, files.host_bytes, 1, note);
+    }
     if plan.row_index_bytes > 0 {
         let note = "maximum: grows as JPEGs are decoded, never shrinks";
         rows.add(Memory::Host, "row indexes", plan.row_index_bytes, 1, note);

@@ -22,6 +22,7 @@ pub(crate) mod counts;
 pub(crate) mod device;
 mod device_choice;
 pub(crate) mod device_facts;
+mod device_files;
 pub(crate) mod device_pick;
 mod display;
 pub(crate) mod facts;
@@ -44,6 +45,7 @@ mod windows;
 
 pub use crate::field::{CellKind, DefaultValue, Pick, TooLong};
 pub use device_choice::DeviceChoice;
+pub use device_files::DeviceFilesPlan;
 pub(crate) use mask::MaskPlan;
 pub(crate) use memory::{PAIR_BYTES, PART_BYTES, RECORD_BYTES};
 pub(crate) use route::AssumedCost;
@@ -229,7 +231,7 @@ impl Plan {
         plan.columns = ViewPlan::columns(&plan, classes, memory).into();
         let routes = plan.routes(&facts.device);
         plan.offloads = Offload::all(&plan, chain, &routes);
-        let device = plan.uses_gpu().then(|| DevicePlan::new(&plan, facts, routes));
+        let mut device = plan.uses_gpu().then(|| DevicePlan::new(&plan, facts, routes));
         plan.workers = Bounds::workers(settings, facts, device.as_ref())?;
         if let Some(device) = &device
             && settings.cache.decoded.is_some()
@@ -238,6 +240,9 @@ impl Plan {
             let problem = "needs the route cpu to upload cached images, but decode.routes does not list cpu; add cpu, \
                            or remove cache.decoded";
             return Err(Error::config("cache.decoded", problem));
+        }
+        if let Some(device) = &mut device {
+            device.files = DeviceFilesPlan::new(&plan, device, facts)?;
         }
         plan.device = device;
         plan.room = plan.sample_room(facts);

@@ -230,6 +230,12 @@ pub struct CacheSettings {
     /// resized in each epoch. At most 32767. Default: no resizing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presize: Option<u32>,
+    /// Device memory for the files of JPEGs that the decode route `feedwater` decodes, in bytes. An
+    /// image is kept when it is first decoded, until the memory is full. Later epochs decode it
+    /// without reading or uploading its file. The host keeps about 1.4 KiB for each file, which is
+    /// a row of the plan. Without a GPU, the setting has no effect. Default: no cache.
+    #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
+    pub device: Option<u64>,
     /// Maximum size of the cache of row indexes, in bytes; 0 for none. An index stores where the
     /// rows of blocks of a JPEG begin. With an index, the CPU decodes a window without the parts
     /// above and to the right of the window. An index takes 280 to 420 bytes for a JPEG of 500x375.

@@ -168,6 +168,18 @@ impl RowIndex {
         &self.bytes
     }
 
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.count.saturating_add(1)
+    }
+
+    /// Iterates over the starts of all rows except the first, in bits from the start of the coded
+    /// data. Ends early at an invalid entry.
+    pub(super) fn positions(&self) -> impl Iterator<Item = u64> {
+        let starts = self.starts(self.rows(), self.components);
+        starts.into_iter().flatten().map(|start| start.position)
+    }
+
     /// Iterates over the starts of all rows except the first. Returns `None` if the index has a
     /// number of rows or components that differs from `rows` or `components`. The iterator ends
     /// early at an invalid entry.

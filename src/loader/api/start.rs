@@ -95,6 +95,7 @@ impl Loader {
         let caches = Arc::new(Caches::open(
             &plan.settings.cache,
             plan.row_index_bytes,
+            plan.device.as_ref().and_then(|device| device.files),
             &*builder.source,
             plan.reads_fields,
         ));

@@ -96,7 +96,11 @@ pub(in crate::loader) trait GroupDecoder: Send {
     ///
     /// # Errors
     /// [`Error::Device`] if the device is lost.
-    fn decoded(&self, waiting: &Waiting, number: usize) -> Result<()>;
+    fn decoded(&mut self, waiting: &Waiting, number: usize) -> Result<()>;
+
+    /// Tells the decoder that an image was not decoded: image number `number` of the call that
+    /// [`finish`](Self::finish) has finished last.
+    fn failed(&mut self, _waiting: &Waiting, _number: usize) {}
 
     /// Enqueues decoding of these images in the stream, and times it with `clock`. At most
     /// [`calls`](Self::calls) calls may be in progress, that is, not yet [finished](Self::finish).
@@ -173,6 +177,7 @@ impl<'a> WorkerParts<'a> {
 }
 
 /// Parts of a page that a decoder needs.
+#[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     /// Destination of the pixels. May be written after `read` is reached.
     pub pixels: &'a DeviceBuffer,

@@ -217,6 +217,7 @@ impl Gatherer {
         let mut failed = Vec::new();
         for (number, (waiting, outcome)) in group.into_iter().zip(outcomes).enumerate() {
             if let Err(why) = outcome {
+                self.decoder.failed(&waiting, number);
                 failed.push((waiting, why));
                 continue;
             }

@@ -42,7 +42,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::decode::{DeviceImage, Fingerprint};
+use crate::decode::{DeviceImage, Fingerprint, RowIndex};
 use crate::error::{Result, SampleError};
 use crate::footprint::Memory;
 use crate::geometry::{Orientation, Roi, Size};
@@ -79,6 +79,7 @@ mod clocks;
 mod column_copies;
 mod decoder;
 mod encoded;
+mod file_memory;
 mod gatherer;
 mod held;
 mod launcher;
@@ -356,9 +357,42 @@ struct Gathered {
     reduction: u32,
     /// Description of the image for the kernels of the route `feedwater`.
     jpeg: Option<Box<DeviceImage>>,
-    /// Where to keep the row index that the kernels of the route `feedwater` make, and the
-    /// fingerprint of its file.
-    makes_index: Option<(Arc<Caches>, Fingerprint)>,
+    /// Place of the coded data, if it is in the device memory of files.
+    place: Option<u64>,
+    /// What to keep of the image after the route `feedwater` has decoded it.
+    keeps: Option<Box<Keeps>>,
+}
+
+/// What to keep of an image after the route `feedwater` has decoded it.
+struct Keeps {
+    caches: Arc<Caches>,
+    /// The row index, or the fingerprint of the file if the kernels make the index.
+    index: KeptIndex,
+    /// Whether to keep a new index in the cache of row indexes.
+    stores_index: bool,
+    /// The file, to keep it in device memory.
+    file: Option<KeptFile>,
+}
+
+/// Row index of an image.
+enum KeptIndex {
+    /// There is none, because the file has restart markers.
+    None,
+    /// The kernels decode with this index.
+    Used(RowIndex),
+    /// The kernels make an index for the file with this fingerprint.
+    Made(Fingerprint),
+}
+
+/// A file whose coded data is copied to device memory.
+struct KeptFile {
+    /// Number of the sample in the caches.
+    number: u64,
+    header: Header,
+    /// Range of the coded data in the file.
+    coded: Range<usize>,
+    /// Restart markers, as positions in the file.
+    restarts: Vec<usize>,
 }
 
 /// Properties of an image's header that mostly determine whether a decoder supports the file.

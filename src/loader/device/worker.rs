@@ -169,14 +169,40 @@ impl PageWorker {
         let DevicePage { encoded, pixels, decoded, read, sample, outputs, .. } = page;
         let target = Target { pixels, decoded, read };
         let mut file = Encoded::new(encoded.as_deref_mut().unwrap_or_default(), large);
-        pipeline.with_sample(key, &mut file, |pipeline, file, read| {
-            dispatcher.send(pipeline, target, (sample, outputs), (read, file.is_in_page()), fields)
+        let (fields, cell) = fields;
+        if dispatcher.may_decode_on_device() {
+            pipeline.set_from_device(true);
+            let sent = pipeline.with_sample(key, &mut file, |pipeline, file, read| {
+                let parts = (&mut *sample, &mut outputs[..]);
+                let read = (read, file.is_in_page());
+                dispatcher.send(pipeline, target, parts, read, (&mut *fields, &mut *cell))
+            });
+            pipeline.set_from_device(false);
+            if let Some(sent) = sent? {
+                return Ok(sent);
+            }
+        }
+        let sent = pipeline.with_sample(key, &mut file, |pipeline, file, read| {
+            let read = (read, file.is_in_page());
+            dispatcher.send(pipeline, target, (sample, outputs), read, (fields, cell))
+        });
+        sent?.ok_or_else(|| {
+            let problem = "a file that was read is only in device memory".into();
+            Error::Internal { problem }.into()
         })
     }
 }
 
 impl Dispatcher {
-    /// Begins to move a sample to the device. The bytes of the sample are already in memory.
+    /// Whether the next sample is decoded on the device, if possible.
+    fn may_decode_on_device(&self) -> bool {
+        let offload = self.parts.controls.offload();
+        self.parts.caches.device.is_some() && offload != Offload::NOTHING && offload.decode
+    }
+
+    /// Begins to move a sample to the device. The bytes of the sample are already in memory. `None`
+    /// if the coded data is in device memory only, but no route can decode it there. Then the file
+    /// must be read.
     fn send(
         &mut self,
         pipeline: &mut SamplePipeline,
@@ -184,12 +210,25 @@ impl Dispatcher {
         (sample, outputs): (&mut SamplePlan, &mut [SamplePlan]),
         (read, in_page): (Read<'_>, bool),
         (fields, cell): (&mut FieldReader, &mut PageCell<'_>),
-    ) -> Result<(Payload, SampleRecord), ProduceError> {
+    ) -> Result<Option<(Payload, SampleRecord)>, ProduceError> {
         let Parts { plan, router, .. } = self.parts.clone();
         // These views are computed here, whatever happens to the rest of the sample.
         let has_views = plan.views.iter().any(|view| view.place == Place::Cpu);
         let reserve = if has_views { Reserve::All } else { Reserve::Tables };
         let planned = pipeline.plan(read, reserve)?;
+        if planned.on_device().is_some() {
+            // Nothing may be written to the cell before it is known whether the file must be read.
+            let Some(pixels) = self.send_from_device(pipeline, &planned, target)? else {
+                return Ok(None);
+            };
+            if let Err(error) = pipeline.follow(&planned, fields, cell) {
+                self.gathered = None;
+                return Err(error.into());
+            }
+            let record = pipeline.record(&planned, Route::Feedwater);
+            pipeline.swap_plans(sample, outputs);
+            return Ok(Some((Payload::Pixels(pixels), record)));
+        }
         pipeline.follow(&planned, fields, cell)?;
         if has_views {
             let admitted = pipeline.admit(&planned)?;
@@ -198,7 +237,7 @@ impl Dispatcher {
         }
         let offload = self.parts.controls.offload();
         if offload == Offload::NOTHING {
-            return self.finish_by_choice(pipeline, &planned);
+            return self.finish_by_choice(pipeline, &planned).map(Some);
         }
         let split = match &plan.device {
             Some(device) => device
@@ -232,12 +271,38 @@ impl Dispatcher {
                 Ok(pixels) => {
                     let record = pipeline.record(&planned, route);
                     pipeline.swap_plans(sample, outputs);
-                    return Ok((Payload::Pixels(pixels), record));
+                    return Ok(Some((Payload::Pixels(pixels), record)));
                 }
                 Err(refused) => why = refused,
             }
         }
-        self.finish(pipeline, &planned, why)
+        self.finish(pipeline, &planned, why).map(Some)
+    }
+
+    /// Submits a planned sample whose file is in device memory. `None` if it cannot be decoded
+    /// there.
+    fn send_from_device(
+        &mut self,
+        pipeline: &mut SamplePipeline,
+        planned: &Planned<'_>,
+        target: Target<'_>,
+    ) -> Result<Option<Pixels>, ProduceError> {
+        let Parts { plan, router, controls, .. } = self.parts.clone();
+        let offload = controls.offload();
+        let split = offload.first(plan.steps.len());
+        let Some(split) = plan.device.as_ref().and_then(|device| device.cut(split)) else {
+            return Ok(None);
+        };
+        let image = Request { planned, in_page: true, split };
+        self.routes.clear();
+        self.find_routes(&image, pipeline, offload);
+        if self.routes.is_empty() {
+            return Ok(None);
+        }
+        let begin = Instant::now();
+        let submitted = router.submit(&self.routes, true, work(planned, pipeline.decoded()))?;
+        self.parts.meter.waited_for_room(Stage::DeviceDecode, begin.elapsed());
+        Ok(self.submit(pipeline, &image, target, submitted)?.ok())
     }
 
     /// Collects the routes that accept the last planned image. Returns the reason of the last
@@ -261,6 +326,9 @@ impl Dispatcher {
         let sample = pipeline.decoded();
         let mut why = "no route is allowed";
         let routes = device.routes.iter().map(|planned| planned.route);
+        // Only one route can decode a file whose coded data is in device memory.
+        let is_read = image.planned.on_device().is_none();
+        let routes = routes.filter(|it| is_read || *it == Route::Feedwater);
         for route in routes.filter(|it| offload.decode || !it.on_device()) {
             let decoder = decoders.get(route).ok_or("the route is not there");
             let takes = match decoder.and_then(|it| it.accepts(image, sample)) {
@@ -275,7 +343,7 @@ impl Dispatcher {
             }
         }
         let on_device = self.routes.iter().any(|it| it.on_device());
-        if on_device && image.header().verify(image.bytes()).is_err() {
+        if on_device && is_read && image.header().verify(image.bytes()).is_err() {
             // Files that seem corrupt are decoded only on the CPU.
             self.routes.retain(|it| !it.on_device());
             why = "it looks damaged";
@@ -371,7 +439,7 @@ fn work(planned: &Planned<'_>, sample: &SamplePlan) -> ImageWork {
     // `Format::Pixels` is an image that is already decoded. Its pixels are only copied.
     let (pixels, bytes) = match header.format {
         Format::Pixels => (0, 0),
-        _ => (header.size.pixels(), planned.bytes().len() as u64),
+        _ => (header.size.pixels(), planned.len() as u64),
     };
     ImageWork { pixels, window_pixels, bytes }
 }

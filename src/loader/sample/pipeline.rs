@@ -9,7 +9,7 @@ use super::fields::{Cell, FieldReader};
 use super::large::{LargeImages, Room, Take};
 use super::reader::{Content, Filled, Reader, Sample};
 use super::record::{Outcome, SampleRecord};
-use crate::decode::Decoders;
+use crate::decode::{Decoders, DeviceFile};
 use crate::error::DataError;
 use crate::geometry::Size;
 use crate::header::Header;
@@ -44,6 +44,8 @@ pub(in crate::loader) struct SamplePipeline {
     need: SampleMemory,
     /// Pageable memory that the page with the current sample's file holds, in bytes.
     file: u64,
+    /// Whether the next sample may be a file in device memory.
+    from_device: bool,
     /// Whether tables of the current sample were allocated for the drawn actions, and not for the
     /// bounds on them.
     is_drawn: bool,
@@ -82,9 +84,23 @@ impl Planned<'_> {
         &self.0.sample.header
     }
 
-    /// Encoded bytes, or pixels if the image was decoded whole.
+    /// Encoded bytes, or pixels if the image was decoded whole, or the segments before the coded
+    /// data if the file is [on the device](Self::on_device).
     pub fn bytes(&self) -> &[u8] {
         self.0.bytes
+    }
+
+    /// The file, if its coded data is in device memory. Then the CPU cannot decode it.
+    pub fn on_device(&self) -> Option<&DeviceFile> {
+        match &self.0.sample.content {
+            Content::OnDevice(file) => Some(file),
+            _ => None,
+        }
+    }
+
+    /// Size of the encoded file or of the pixels, in bytes.
+    pub fn len(&self) -> usize {
+        self.on_device().map_or(self.0.bytes.len(), |file| file.file_bytes)
     }
 }
 
@@ -120,6 +136,7 @@ impl SamplePipeline {
             room,
             need: SampleMemory::default(),
             file: 0,
+            from_device: false,
             is_drawn: false,
             epoch: 0,
             clock: None,
@@ -155,8 +172,18 @@ impl SamplePipeline {
         made
     }
 
+    /// Sets whether the next samples may be files in device memory. By default they are not.
+    pub fn set_from_device(&mut self, from_device: bool) {
+        self.from_device = from_device;
+    }
+
+    /// Number of a planned sample in the caches.
+    pub fn original(&self, planned: &Planned<'_>) -> u64 {
+        self.source.original(planned.0.key.index)
+    }
+
     /// Reads a sample and passes it to `make`. The sample is read into the page, unless the decoded
-    /// cache holds it. Then frees the memory beyond the worker's share.
+    /// cache holds it, or device memory if that is [allowed](Self::set_from_device). Then frees the memory beyond the worker's share.
     pub fn with_sample<P: Filled, T, E: From<DataError>>(
         &mut self,
         key: SampleKey,
@@ -208,9 +235,9 @@ impl SamplePipeline {
             room.take_all()?;
             Ok(most)
         };
-        let mut found = reader.find(key, page, share, clock, larger)?;
+        let mut found = reader.find((key, self.from_device), page, share, clock, larger)?;
         self.file = page.host_bytes();
-        if let Content::Kept(_) = found.content {
+        if let Content::Kept(_) | Content::OnDevice(_) = found.content {
             let header = &found.header;
             self.need = self.plan.sample_memory(header, 0, Default::default(), &mut self.sample);
             return Ok(found);
@@ -243,7 +270,7 @@ impl SamplePipeline {
 
     /// Plans a sample. Reserves memory first, because planning allocates the operators' tables.
     pub fn plan<'a>(&mut self, read: Read<'a>, reserve: Reserve) -> Result<Planned<'a>, DataError> {
-        let Read { key, sample: Sample { header, .. }, bytes } = read;
+        let Read { key, sample: Sample { header, .. }, .. } = read;
         self.epoch = key.epoch;
         let begin = self.meter.begin(Stage::Header);
         let turned = self.plan.settings.decode.orientation;
@@ -252,18 +279,20 @@ impl SamplePipeline {
         self.put_boxes(key.index, header, canvas);
         let bound = self.bound_of_sample();
         let waited = self.plan_chains(ImageOf::Sample, (key, header), bound, reserve)?;
-        let took = self.meter.since(begin).saturating_sub(waited) + read.sample.parsed;
+        let parsed = read.sample.parsed;
+        let took = self.meter.since(begin).saturating_sub(waited) + parsed;
         let Size { width, height } = header.size;
         let window_pixels = self.decoded().stored_window.size().pixels();
-        self.meter.saw(Seen { width, height, bytes: bytes.len() as u64 }, window_pixels);
+        let planned = Planned(read);
+        self.meter.saw(Seen { width, height, bytes: planned.len() as u64 }, window_pixels);
         // The header was parsed earlier. The time is recorded as if the header had been parsed
         // directly before planning.
-        let began = begin.checked_sub(read.sample.parsed).unwrap_or(begin);
+        let began = begin.checked_sub(parsed).unwrap_or(begin);
         self.meter.add_from(Stage::Header, began, took, 0);
         if let Some(clock) = &mut self.clock {
             self.meter.clocked(&[(Stage::Header, took)], clock);
         }
-        Ok(Planned(read))
+        Ok(planned)
     }
 
     /// Applies the geometry of a planned sample to its masks, points and boxes in `cell`.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::cache::{Caches, Kept};
 use super::policy::checked_label;
-use crate::decode::{Decoders, JpegBy};
+use crate::decode::{Decoders, DeviceFile, JpegBy};
 use crate::error::{DataError, Reason, Tolerated};
 use crate::geometry::{Orientation, Size};
 use crate::header::{Format, Header};
@@ -49,6 +49,8 @@ pub(super) enum Content {
     Kept(Bytes),
     /// A decoded image that is not cached.
     Whole(Vec<u8>),
+    /// A file in device memory. Its bytes here are the segments before the coded data.
+    OnDevice(DeviceFile),
 }
 
 impl Content {
@@ -58,6 +60,7 @@ impl Content {
             Content::File => page.bytes(),
             Content::Kept(bytes) => bytes,
             Content::Whole(pixels) => pixels,
+            Content::OnDevice(file) => file.segments(),
         }
     }
 }
@@ -99,12 +102,12 @@ impl Reader {
         Self { source, plan, meter, caches, full_decoder }
     }
 
-    /// Reads a sample into the page, unless the decoded cache holds it. For a file of more than
-    /// `most` bytes, first calls `larger`, which reserves more memory and returns the new limit in
+    /// Reads a sample into the page, unless the decoded cache holds it, or device memory if
+    /// `from_device`. For a file of more than `most` bytes, first calls `larger`, which reserves more memory and returns the new limit in
     /// bytes.
     pub fn find(
         &mut self,
-        key: SampleKey,
+        (key, from_device): (SampleKey, bool),
         page: &mut impl Filled,
         most: u64,
         clock: &mut Option<CpuClock>,
@@ -122,6 +125,23 @@ impl Reader {
                 label: checked_label(&self.plan, &*self.source, key.index)?,
                 parsed: Duration::ZERO,
                 tolerated,
+                jpeg_by: None,
+            });
+        }
+
+        if let Some(files) = caches.device.as_ref().filter(|_| from_device)
+            && let Some(Kept { orientation, bytes, .. }) = files.get(original, key.epoch)
+            && let Some(file) = DeviceFile::read(&bytes)
+            && let begin = self.meter.begin(Stage::Header)
+            && let Ok(header) = self.plan.header(file.segments())
+        {
+            return Ok(Sample {
+                header: Header { orientation, ..header },
+                content: Content::OnDevice(file),
+                was_cached: true,
+                label: checked_label(&self.plan, &*self.source, key.index)?,
+                parsed: self.meter.since(begin),
+                tolerated: None,
                 jpeg_by: None,
             });
         }

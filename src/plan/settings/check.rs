@@ -98,6 +98,7 @@ impl CacheSettings {
         for (key, bytes) in [
             ("cache.encoded", self.encoded),
             ("cache.decoded", self.decoded),
+            ("cache.device", self.device),
             ("cache.row_index", self.row_index),
         ] {
             if bytes == Some(0) && key != "cache.row_index" {

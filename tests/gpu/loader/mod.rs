@@ -11,6 +11,7 @@ mod architectures;
 mod bad_images;
 mod batch_operators;
 mod columns;
+mod device_cache;
 mod devices;
 mod hardware;
 mod held;

@@ -7,6 +7,7 @@ use super::super::frame::{Component, Frame, Shape, ZIGZAG};
 use super::super::huffman::Code;
 use super::super::kernels::MOST_STEP;
 use super::super::rows::DecodedPart;
+use super::memory::ALIGN_BYTES;
 use crate::decode::jpeg_choice::JpegRefusal;
 use crate::decode::row_index::{Fingerprint, RowIndex, RowIndexWriter, RowStart};
 use crate::error::DataError;
@@ -48,6 +49,9 @@ pub enum DeviceRefusal {
 }
 
 impl DeviceRefusal {
+    /// Not one scan.
+    pub const SCANS: Self = Self::Jpeg(JpegRefusal::Scans);
+
     /// Reason in reports.
     pub const fn reason(self) -> &'static str {
         match self {
@@ -112,21 +116,43 @@ impl DeviceImage {
         Ok(shape)
     }
 
-    /// Describes the part of the file `bytes` that `window` needs, a window of the reduced image.
-    /// `layout` is the layout of the file. With a row index, rows outside the window are not
+    /// Describes the part of the file `bytes` that `wanted` needs: a window of the reduced image, and
+    /// the reduction. `layout` is the layout of the file. With a row index, rows outside the window are not
     /// decoded; an image with restart markers is decoded without its index.
     pub fn new(
         bytes: &[u8],
         header: &Header,
         layout: &JpegLayout,
-        (window, reduction): (Roi, u32),
+        wanted: (Roi, u32),
         index: Option<&RowIndex>,
+    ) -> Result<Self, DeviceRefusal> {
+        Self::shape(header, wanted.1)?;
+        let [scan] = layout.scans() else { return Err(DeviceRefusal::SCANS) };
+        let coded = scan.data.clone();
+        let mut image = Self::of(bytes, header, coded.clone(), wanted)?;
+        match index.filter(|_| image.restart_interval == 0) {
+            Some(index) => {
+                image.set_rows(index, |_, last| bytes.get(coded.start + last) == Some(&0xff))?
+            }
+            None => {
+                let restarts = layout.restarts(scan).iter();
+                image.set_intervals(restarts.map(|at| (at - coded.start) as u32))?;
+            }
+        }
+        Ok(image)
+    }
+
+    /// Describes a part of the image without the starts of rows or restart intervals. `bytes` has
+    /// the segments before the coded data, which is the range `coded`.
+    pub(super) fn of(
+        bytes: &[u8],
+        header: &Header,
+        coded: Range<usize>,
+        (window, reduction): (Roi, u32),
     ) -> Result<Self, DeviceRefusal> {
         let shape = Self::shape(header, reduction)?;
         let unusual = DeviceRefusal::Jpeg(JpegRefusal::Header);
         let frame = Frame::parse(bytes, shape).ok_or(unusual)?;
-        let [scan] = layout.scans() else { return Err(DeviceRefusal::Jpeg(JpegRefusal::Scans)) };
-        let coded = scan.data.clone();
         if coded.is_empty() || coded.len() >= MOST_BYTES {
             return Err(DeviceRefusal::Size);
         }
@@ -138,7 +164,7 @@ impl DeviceImage {
             reduction: reduction as usize,
             size: header.size.reduced(reduction),
             restart_interval: frame.restart_interval,
-            data: coded.clone(),
+            data: coded,
             places: [[0; 2]; 3],
             codes: Vec::with_capacity(MOST_TABLES),
             steps: frame
@@ -151,10 +177,6 @@ impl DeviceImage {
             makes_index: false,
         };
         image.set_tables(&frame.components[..shape.component_count()]);
-        match index.filter(|_| frame.restart_interval == 0) {
-            Some(index) => image.set_rows(index, bytes)?,
-            None => image.set_intervals(layout.restarts(scan))?,
-        }
         let bits = 8 * image.data.len();
         let [least, most] = SUBSEQUENCE_BITS;
         let wanted = bits.div_ceil(SUBSEQUENCES).clamp(least, most);
@@ -219,7 +241,11 @@ impl DeviceImage {
         }
     }
 
-    fn set_intervals(&mut self, restarts: &[usize]) -> Result<(), DeviceRefusal> {
+    /// `restarts` are the starts of the restart intervals but the first, relative to the coded data.
+    pub(super) fn set_intervals(
+        &mut self,
+        restarts: impl ExactSizeIterator<Item = u32>,
+    ) -> Result<(), DeviceRefusal> {
         let [across, down] = self.shape.units();
         let count = match self.restart_interval {
             0 => 1,
@@ -228,14 +254,20 @@ impl DeviceImage {
         if restarts.len() + 1 != count {
             return Err(DeviceRefusal::Restarts);
         }
-        let begin = self.data.start;
         self.intervals.push(0);
-        self.intervals.extend(restarts.iter().map(|at| (at - begin) as u32));
+        self.intervals.extend(restarts);
         Ok(())
     }
 
-    /// Narrows the data to the rows of the part.
-    fn set_rows(&mut self, index: &RowIndex, bytes: &[u8]) -> Result<(), DeviceRefusal> {
+    /// Narrows the data to the rows of the part. The data begins at a multiple of
+    /// [`ALIGN_BYTES`] from the start of the coded data, so that the kernels can read it where the
+    /// whole coded data is. `is_ff` tells whether the last byte before the start of a row, given as
+    /// the number of the row and of the byte of the coded data, is ff.
+    pub(super) fn set_rows(
+        &mut self,
+        index: &RowIndex,
+        is_ff: impl Fn(usize, usize) -> bool,
+    ) -> Result<(), DeviceRefusal> {
         let [_, down] = self.shape.units();
         let [first, end] = self.rows;
         let wrong = DeviceRefusal::Index;
@@ -245,7 +277,7 @@ impl DeviceImage {
             Some(skipped) => rows.nth(skipped).ok_or(wrong)?,
         };
         let coded = self.data.clone();
-        let from = (start.position / 8) as usize;
+        let from = (start.position / 8) as usize / ALIGN_BYTES * ALIGN_BYTES;
         for row in first..end {
             let next = match row + 1 < down {
                 true => rows.next().ok_or(wrong)?,
@@ -258,15 +290,15 @@ impl DeviceImage {
             start = next;
         }
         self.starts.push(start);
-        let mut last = coded.start + start.position.div_ceil(8) as usize;
+        let mut last = start.position.div_ceil(8) as usize;
         // The byte after ff shows whether ff belongs to the data.
-        if bytes.get(last - 1) == Some(&0xff) {
-            last = (last + 1).min(coded.end);
+        if is_ff(end, last - 1) {
+            last = (last + 1).min(coded.len());
         }
         for start in &mut self.starts {
             start.position -= 8 * from as u64;
         }
-        self.data = coded.start + from..last;
+        self.data = coded.start + from..coded.start + last;
         Ok(())
     }
 }

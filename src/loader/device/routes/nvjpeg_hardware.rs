@@ -171,7 +171,8 @@ impl DeviceDecoder for NvjpegHardware {
             wanted,
             reduction,
             jpeg: None,
-            makes_index: None,
+            place: None,
+            keeps: None,
         };
         Ok(Submission::Gathered(pixels(window, sample), gathered))
     }
@@ -204,7 +205,7 @@ impl GroupDecoder for Engines {
         }
     }
 
-    fn decoded(&self, waiting: &Waiting, _: usize) -> Result<()> {
+    fn decoded(&mut self, waiting: &Waiting, _: usize) -> Result<()> {
         if let Some(class) = waiting.gathered.class {
             self.classes.decoded(class);
         }

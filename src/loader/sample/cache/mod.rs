@@ -28,6 +28,8 @@
 //!   ([`Fields::field_original`](crate::source::custom::Fields::field_original)). A sample that
 //!   occurs several times in a combination has one entry.
 //! * On a device, cached decoded images use the route `cpu`: their window is uploaded.
+//! * A file in device memory is decoded there, by the route `feedwater`. If its sample cannot be
+//!   processed there, the file is read from the other caches or from the source.
 
 use bytes::Bytes;
 
@@ -35,16 +37,18 @@ use crate::decode::{Decoders, JpegDecoder, RowIndexTask, is_indexable};
 use crate::error::DataError;
 use crate::geometry::{Orientation, Size};
 use crate::header::Header;
-use crate::plan::{CacheSettings, Plan};
+use crate::plan::{CacheSettings, DeviceFilesPlan, Plan};
 use crate::source::Source;
 
 use store::Store;
 
 pub use stats::{CacheEpoch, CacheStats};
 
+pub(in crate::loader) use device_files::DeviceFiles;
 pub(in crate::loader) use row_indexes::RowIndexes;
 pub(in crate::loader) use store::Kept;
 
+mod device_files;
 mod row_indexes;
 mod stats;
 mod store;
@@ -55,6 +59,8 @@ pub(in crate::loader) struct Caches {
     pub encoded: Option<Store>,
     /// Cache of decoded images.
     pub decoded: Option<Store>,
+    /// Cache of files in device memory.
+    pub device: Option<DeviceFiles>,
     /// Cache of row indexes.
     pub row_indexes: Option<RowIndexes>,
     /// First number of the fields of samples in a cache. `None` if no column uses fields.
@@ -67,6 +73,7 @@ impl Caches {
     pub fn open(
         settings: &CacheSettings,
         row_index_bytes: u64,
+        device: Option<DeviceFilesPlan>,
         source: &dyn Source,
         reads_fields: bool,
     ) -> Self {
@@ -77,6 +84,7 @@ impl Caches {
             fields_from: reads_fields.then_some(originals),
             encoded: store(settings.encoded),
             decoded: store(settings.decoded),
+            device: device.map(|files| DeviceFiles::new(files, originals)),
             row_indexes: match (row_index_bytes, settings.row_index) {
                 (0, _) => None,
                 (limit, Some(_)) => Some(RowIndexes::open(limit, source)),
@@ -91,9 +99,12 @@ impl Caches {
     }
 
     /// Whether a cache of files or images holds the sample with the index `original`, so the source
-    /// is not needed.
+    /// is not needed. A file in device memory is still read if the CPU processes its sample, which is
+    /// the exception.
     pub fn hold(&self, original: u64) -> bool {
-        [&self.encoded, &self.decoded].into_iter().flatten().any(|store| store.holds(original))
+        let on_host = [&self.encoded, &self.decoded].into_iter().flatten();
+        let on_device = self.device.as_ref().is_some_and(|files| files.holds(original));
+        on_device || on_host.into_iter().any(|store| store.holds(original))
     }
 
     /// The cache that may hold the fields with the number `original`, and their number there.
@@ -132,6 +143,8 @@ impl Caches {
         let there = named.into_iter().filter_map(|(name, store)| Some((name, store.as_ref()?)));
         let mut all: Vec<_> =
             there.map(|(cache, store)| CacheStats { cache, ..store.stats() }).collect();
+        let device = self.device.as_ref();
+        all.extend(device.map(|it| CacheStats { cache: "device", ..it.stats() }));
         let fields = self.fields_of(0).map(|(store, _)| store.field_stats());
         all.extend(fields.map(|it| CacheStats { cache: "fields", ..it }));
         let row_indexes = self.row_indexes.as_ref();

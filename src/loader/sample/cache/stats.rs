@@ -8,9 +8,10 @@ use crate::measure::{EPOCHS, push_latest};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CacheStats {
-    /// `encoded`, `decoded`, `fields` or `row_index`.
+    /// `encoded`, `decoded`, `device`, `fields` or `row_index`.
     pub cache: &'static str,
-    /// Maximum memory of the cache, in bytes. The footprint has a row with this number. 0 for
+    /// Maximum memory of the cache, in bytes. The footprint has a row with this number. The memory
+    /// of `device` is device memory. 0 for
     /// `fields`, which are part of the cache `encoded`, or of `decoded` if there is no other.
     pub limit_bytes: u64,
     /// Allocated memory, in bytes, including the table and blocks that are not full yet. 0 for

@@ -61,7 +61,7 @@ fn ahead(end_epoch: Option<u32>, window: usize) -> (Arc<Asked>, Prefetcher) {
     let settings = LoaderSettings { batch_size, shuffle, last_batch, ..Default::default() };
     let shard = Shard { rank: 0, world: 1, from: "settings" };
     let order = Order::new(10, &settings, &shard, &[]).unwrap();
-    let caches = Arc::new(Caches::open(&CacheSettings::default(), 0, &asked, false));
+    let caches = Arc::new(Caches::open(&CacheSettings::default(), 0, None, &asked, false));
     let source = Arc::new(asked.clone());
     let ahead = Prefetcher::new(source, order, end_epoch, (window, false), (1, false), caches);
     (asked, ahead)
