@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 
-use super::{DevicePlan, Facts, Place, Plan, Route};
+use super::{Place, Plan, Route};
 
 /// What the host keeps of a file, in bytes: the segments of a JPEG with four Huffman tables, its
 /// entry in a table, and a row index without its rows.
@@ -28,14 +28,19 @@ pub struct DeviceFilesPlan {
 }
 
 impl DeviceFilesPlan {
-    /// Plans the cache, if it is set and there is a device.
+    /// Plans the cache, if it is set, for a device with these decode routes and `samples` samples (0
+    /// if unknown). `mean` are the mean bytes of a file and rows of an image, if some were scanned.
     ///
     /// # Errors
     /// [`Error::Config`] if the settings leave the cache without effect.
-    pub(super) fn new(plan: &Plan, device: &DevicePlan, facts: &Facts) -> Result<Option<Self>> {
+    pub(super) fn new(
+        plan: &Plan,
+        routes: &[Route],
+        (samples, mean): (u64, Option<[f64; 2]>),
+    ) -> Result<Option<Self>> {
         let Some(bytes) = plan.settings.cache.device else { return Ok(None) };
         let refused = |problem: &str| Err(Error::config("cache.device", problem));
-        if !device.has(Route::Feedwater) {
+        if !routes.contains(&Route::Feedwater) {
             return refused(
                 "keeps files for the decode route feedwater, which this plan does not use; allow the route in \
                  decode.routes and place decoding on the GPU, or remove cache.device",
@@ -54,16 +59,13 @@ impl DeviceFilesPlan {
                 view.name
             ));
         }
-        let scanned = facts.scanned.len() as f64;
-        let mean = |sum: f64, unsaid: f64| if scanned > 0.0 { sum / scanned } else { unsaid };
-        let file_bytes: u64 = facts.scanned.iter().map(|it| it.file_bytes).sum();
-        let rows: u64 = facts.scanned.iter().map(|it| u64::from(it.header.size.height)).sum();
-        let in_memory = bytes as f64 / mean(file_bytes as f64, ASSUMED_BYTES).max(1.0);
-        let files = match facts.samples {
+        let [file_bytes, rows] = mean.unwrap_or([ASSUMED_BYTES, 0.0]);
+        let in_memory = bytes as f64 / file_bytes.max(1.0);
+        let files = match samples {
             0 => in_memory,
             samples => in_memory.min(samples as f64),
         };
-        let each = KEPT_BYTES + KEPT_BYTES_PER_ROW * mean(rows as f64, 0.0);
+        let each = KEPT_BYTES + KEPT_BYTES_PER_ROW * rows;
         Ok(Some(Self {
             device_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
             host_bytes: (LEFT_OVER * files * each + LEFT_OVER_BYTES) as u64,

@@ -45,6 +45,17 @@ pub struct Facts {
     pub pick: DevicePick,
 }
 
+impl Facts {
+    /// Mean bytes of a file and mean rows of an image of the scanned samples. `None` if there are
+    /// none.
+    pub(super) fn mean_file(&self) -> Option<[f64; 2]> {
+        let count = self.scanned.len() as f64;
+        let bytes: f64 = self.scanned.iter().map(|it| it.file_bytes as f64).sum();
+        let rows: f64 = self.scanned.iter().map(|it| f64::from(it.header.size.height)).sum();
+        (count > 0.0).then(|| [bytes / count, rows / count])
+    }
+}
+
 /// Sample that was scanned before the plan was made.
 #[derive(Clone, Debug)]
 pub struct ScannedSample {

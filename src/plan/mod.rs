@@ -231,7 +231,7 @@ impl Plan {
         plan.columns = ViewPlan::columns(&plan, classes, memory).into();
         let routes = plan.routes(&facts.device);
         plan.offloads = Offload::all(&plan, chain, &routes);
-        let mut device = plan.uses_gpu().then(|| DevicePlan::new(&plan, facts, routes));
+        let mut device = plan.uses_gpu().then(|| DevicePlan::new(&plan, facts, routes.clone()));
         plan.workers = Bounds::workers(settings, facts, device.as_ref())?;
         if let Some(device) = &device
             && settings.cache.decoded.is_some()
@@ -242,7 +242,8 @@ impl Plan {
             return Err(Error::config("cache.decoded", problem));
         }
         if let Some(device) = &mut device {
-            device.files = DeviceFilesPlan::new(&plan, device, facts)?;
+            device.files =
+                DeviceFilesPlan::new(&plan, &routes, (facts.samples, facts.mean_file()))?;
         }
         plan.device = device;
         plan.room = plan.sample_room(facts);

@@ -9,7 +9,7 @@ use super::fields::{Cell, FieldReader};
 use super::large::{LargeImages, Room, Take};
 use super::reader::{Content, Filled, Reader, Sample};
 use super::record::{Outcome, SampleRecord};
-use crate::decode::{Decoders, DeviceFile};
+use crate::decode::Decoders;
 use crate::error::DataError;
 use crate::geometry::Size;
 use crate::header::Header;
@@ -20,8 +20,11 @@ use crate::random::SampleKey;
 use crate::source::{HostPage, Source};
 use crate::transform::{HostTransform, Masks, PlannedImage};
 
+pub(in crate::loader) use steps::{Admitted, Planned, Read, Reserve};
+
 use views::{ImageOf, SampleViews};
 
+mod steps;
 mod views;
 
 /// Processes samples on the CPU, one after another. Its buffers are reused for later samples,
@@ -52,56 +55,6 @@ pub(in crate::loader) struct SamplePipeline {
     epoch: u32,
     /// CPU clock of the current sample, if it is measured.
     clock: Option<CpuClock>,
-}
-
-/// Sample whose bytes are in memory. Each step takes the result of the previous step, so no step
-/// can be left out. Reading returns a `Read`, [`plan`](SamplePipeline::plan) a [`Planned`], and
-/// [`admit`](SamplePipeline::admit) an [`Admitted`], which decoding requires.
-pub(in crate::loader) struct Read<'a> {
-    key: SampleKey,
-    sample: &'a Sample,
-    bytes: &'a [u8],
-}
-
-/// Sample with its plan: window to decode and actions to run. Memory is reserved for its file and
-/// tables.
-pub(in crate::loader) struct Planned<'a>(Read<'a>);
-
-/// Planned sample whose memory is reserved.
-pub(in crate::loader) struct Admitted<'a>(&'a Planned<'a>);
-
-/// Memory that is reserved before a sample is planned.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::loader) enum Reserve {
-    /// All memory that the CPU needs to decode the sample.
-    All,
-    /// Memory of the file, the tables and the masks only, because the device may decode the sample.
-    Tables,
-}
-
-impl Planned<'_> {
-    pub fn header(&self) -> &Header {
-        &self.0.sample.header
-    }
-
-    /// Encoded bytes, or pixels if the image was decoded whole, or the segments before the coded
-    /// data if the file is [on the device](Self::on_device).
-    pub fn bytes(&self) -> &[u8] {
-        self.0.bytes
-    }
-
-    /// The file, if its coded data is in device memory. Then the CPU cannot decode it.
-    pub fn on_device(&self) -> Option<&DeviceFile> {
-        match &self.0.sample.content {
-            Content::OnDevice(file) => Some(file),
-            _ => None,
-        }
-    }
-
-    /// Size of the encoded file or of the pixels, in bytes.
-    pub fn len(&self) -> usize {
-        self.on_device().map_or(self.0.bytes.len(), |file| file.file_bytes)
-    }
 }
 
 impl SamplePipeline {

@@ -7,7 +7,6 @@ use super::super::frame::{Component, Frame, Shape, ZIGZAG};
 use super::super::huffman::Code;
 use super::super::kernels::MOST_STEP;
 use super::super::rows::DecodedPart;
-use super::memory::ALIGN_BYTES;
 use crate::decode::jpeg_choice::JpegRefusal;
 use crate::decode::row_index::{Fingerprint, RowIndex, RowIndexWriter, RowStart};
 use crate::error::DataError;
@@ -28,6 +27,8 @@ const MOST_SUBSEQUENCES: usize = 256 * 64;
 /// Number of subsequences into which an image is divided, if their number of bits is in range: one
 /// block of `jpeg_sync`.
 const SUBSEQUENCES: usize = 64;
+/// Alignment of all arrays and of all rows of samples, in bytes.
+pub(super) const ALIGN_BYTES: usize = 16;
 /// Maximum number of Huffman tables of an image.
 pub(super) const MOST_TABLES: usize = 6;
 

@@ -5,10 +5,8 @@ use std::ops::Range;
 use bytemuck::{Pod, Zeroable};
 
 use super::super::huffman::Code;
-use super::image::{DeviceImage, MOST_TABLES};
+use super::image::{ALIGN_BYTES, DeviceImage, MOST_TABLES};
 
-/// Alignment of all arrays and of all rows of samples, in bytes.
-pub(super) const ALIGN_BYTES: usize = 16;
 /// Bytes of a chunk of coded data, and of a piece of it (`kernels/jpeg/clean.cu`).
 pub(super) const CHUNK_BYTES: usize = 4096;
 const PIECE_BYTES: usize = 16;

@@ -3,8 +3,7 @@
 use super::super::frame::Shape;
 use super::super::kernels::MOST_STEP;
 use super::super::rows::DecodedPart;
-use super::image::{DeviceImage, DeviceRefusal};
-use super::memory::ALIGN_BYTES;
+use super::image::{ALIGN_BYTES, DeviceImage, DeviceRefusal};
 use crate::geometry::{Roi, Size};
 use crate::header::Header;
 use crate::image::Planes;
