@@ -36,13 +36,14 @@ mod random_jpeg;
 #[path = "../fuzz/targets.rs"]
 mod targets;
 
+use feedwater_tests::jpeg_kernels::{self, COMPARISONS};
 use targets::{TARGETS, Target};
 
 /// The kernels of the JPEG decoder, compiled for the host. Only this program has them.
 const KERNELS: Target = Target(
     "jpeg-kernels",
     &[("decode", ".jpg"), ("tolerated", ".jpg"), ("refused", ".jpg"), ("encoders", ".jpg")],
-    feedwater_tests::jpeg_kernels::compare,
+    jpeg_kernels::compare,
 );
 
 /// Maximum time for one input, in seconds. It is generous, because the machine may be busy.
@@ -172,6 +173,10 @@ impl Tried {
         for (kind, count) in &self.kinds {
             let share = 100.0 * *count as f64 / self.inputs as f64;
             println!("{:22} {count:8} inputs, {share:4.1} %: {kind}", "");
+        }
+        if target.0 == KERNELS.0 {
+            let comparisons = COMPARISONS.load(Ordering::Relaxed);
+            println!("{:22} {comparisons:8} comparisons of windows", "");
         }
     }
 }

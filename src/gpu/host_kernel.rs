@@ -5,6 +5,7 @@
 //! unsigned gx, gy, gz, bx, by, bz)` launches the kernel with a grid of gx x gy x gz blocks of bx x
 //! by x bz threads. `params` are the parameters that `cuLaunchKernel` takes.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::ffi::c_void;
@@ -339,6 +340,15 @@ impl Guarded {
         // SAFETY: `sysconf` only returns a constant of the system.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let readable = len.next_multiple_of(page);
+        let unused = UNUSED.with_borrow_mut(|unused| {
+            let at = unused.iter().position(|it| it.readable == readable)?;
+            Some(unused.swap_remove(at))
+        });
+        if let Some(mut guarded) = unused {
+            guarded.len = len;
+            guarded.bytes_mut().fill(0);
+            return guarded;
+        }
         let (access, kind) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: creates a new mapping, to which no other pointers exist.
@@ -366,9 +376,35 @@ impl Guarded {
     }
 }
 
+/// Maximum number of unused mappings that a thread keeps, and their largest size in bytes. A test
+/// that makes thousands of small buffers per second would else spend half of its time in the system.
+const MOST_UNUSED: usize = 64;
+const MOST_UNUSED_BYTES: usize = 1 << 16;
+
+thread_local! {
+    /// Unused mappings of the thread.
+    static UNUSED: RefCell<Vec<Guarded>> = const { RefCell::new(Vec::new()) };
+}
+
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // SAFETY: `new` mapped the readable part and one more page. They are unmapped once.
-        unsafe { libc::munmap(self.mapping.cast(), self.readable + self.page) };
+        let Self { mapping, readable, page, len } = *self;
+        let is_kept = readable <= MOST_UNUSED_BYTES
+            && UNUSED.try_with(|unused| match unused.try_borrow_mut() {
+                Ok(mut unused) => {
+                    if unused.len() == MOST_UNUSED {
+                        // Cannot come back, because `unused` is borrowed.
+                        drop(unused.remove(0));
+                    }
+                    unused.push(Self { mapping, readable, page, len });
+                    true
+                }
+                Err(_) => false,
+            }) == Ok(true);
+        if !is_kept {
+            // SAFETY: `new` mapped the readable part and one more page, and no other value has the
+            // mapping.
+            unsafe { libc::munmap(mapping.cast(), readable + page) };
+        }
     }
 }

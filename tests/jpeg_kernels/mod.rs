@@ -14,7 +14,7 @@ use feedwater::internals::gpu::host_kernel::{Guarded, HostCompiler, HostKernel};
 use feedwater::internals::header::{Header, JpegLayout};
 use feedwater::internals::image::Planes;
 
-pub use compare::compare;
+pub use compare::{COMPARISONS, compare};
 
 /// Result of the kernels for an image that is not decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
