@@ -172,6 +172,26 @@ fn other_images_are_left_to_libjpeg_turbo_with_a_reason() {
 
 /// Truncates a file after every byte, and changes each of its bytes. feedwater's decoder and
 /// libjpeg-turbo give the same rows or the same error, and tolerate the same damage.
+/// Any number of bytes ff may precede a marker (T.81, B.1.1.2).
+#[test]
+fn fill_bytes_before_markers_are_skipped() {
+    for restart in [0, 2] {
+        let recipe = Recipe { restart, ..Recipe::new(40, 30, S420) };
+        let bytes = recipe.make();
+        let is_marker = |at: usize| bytes[at] == 0xff && matches!(bytes[at + 1], 0xd0..=0xd7 | 0xd9);
+        let mut filled = Vec::new();
+        for (at, byte) in bytes.iter().enumerate() {
+            if at + 1 < bytes.len() && at > 600 && is_marker(at) {
+                filled.extend([0xff; 3]);
+            }
+            filled.push(*byte);
+        }
+        assert!(filled.len() >= bytes.len() + 3 * (1 + 2 * usize::from(restart)), "{restart}");
+        let window = Roi::new(3, 5, 30, 20);
+        assert_eq!(compare(&recipe, &filled, window), JpegBy::Feedwater, "{restart}");
+    }
+}
+
 #[test]
 fn damage_is_judged_by_libjpeg_turbo() {
     if !is_vector_code() {

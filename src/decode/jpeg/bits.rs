@@ -150,10 +150,15 @@ impl<'a> Input<'a> {
 
     /// Returns the marker that directly follows the data in `clean`.
     fn next_marker(&self) -> Option<u8> {
-        match self.scan.get(self.next..)? {
-            [0xff, marker, ..] if !matches!(marker, 0 | 0xff) => Some(*marker),
-            _ => None,
-        }
+        let at = self.marker_at()?;
+        self.scan.get(at).copied().filter(|marker| *marker != 0)
+    }
+
+    /// Position in the scan of the byte that names the next marker. Any number of fill bytes ff may
+    /// precede a marker (T.81, B.1.1.2).
+    fn marker_at(&self) -> Option<usize> {
+        let fill = self.scan.get(self.next..)?.iter().take_while(|byte| **byte == 0xff).count();
+        (fill > 0).then_some(self.next + fill)
     }
 
     /// Returns the position of the marker in the scan, once the reader has reached the marker.
@@ -166,7 +171,7 @@ impl<'a> Input<'a> {
     pub fn restart(&mut self, number: usize) -> Option<()> {
         let expected = 0xd0 + (number % 8) as u8;
         self.marker().filter(|marker| *marker == expected)?;
-        self.begin(self.next + 2, 0);
+        self.begin(self.marker_at()? + 1, 0);
         Some(())
     }
 
