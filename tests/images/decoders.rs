@@ -179,9 +179,10 @@ fn fill_bytes_before_markers_are_skipped() {
         let recipe = Recipe { restart, ..Recipe::new(40, 30, S420) };
         let bytes = recipe.make();
         let is_marker = |at: usize| bytes[at] == 0xff && matches!(bytes[at + 1], 0xd0..=0xd7 | 0xd9);
+        let scan = bytes.windows(2).position(|pair| pair == [0xff, 0xda]).unwrap();
         let mut filled = Vec::new();
         for (at, byte) in bytes.iter().enumerate() {
-            if at + 1 < bytes.len() && at > 600 && is_marker(at) {
+            if at + 1 < bytes.len() && at > scan && is_marker(at) {
                 filled.extend([0xff; 3]);
             }
             filled.push(*byte);
