@@ -128,7 +128,7 @@ class Targets(Section):
 
 
 class Cache(Section):
-    """Caches in host memory: ``fw.Loader(..., cache=fw.Cache(encoded="8 GiB"))``.
+    """Caches in host and device memory: ``fw.Loader(..., cache=fw.Cache(encoded="8 GiB"))``.
 
     A cache never evicts: if the set is larger than the cache, a part of the set stays cached.
     Sizes are bytes, or texts such as ``"1.5 GiB"``.
@@ -138,6 +138,8 @@ class Cache(Section):
       combined with ``prescale`` of :class:`Decode`. Default: no cache.
     * ``presize``: maximum shorter side of images in the cache ``decoded``, 1 to 32767 pixels.
       Larger images are resized to it, so pixels change. Default: images are not resized.
+    * ``device``: device memory for the files of JPEGs that the decode route ``feedwater`` decodes.
+      Later epochs neither read nor upload them. No effect without a GPU. Default: no cache.
     * ``row_index``: maximum size of the row indexes of JPEGs, with which crops are decoded faster
       with the same pixels. An image of 500x375 needs 280 to 420 bytes. 0 turns row indexes off.
       Default: the size that all images need, at most 256 MiB.
@@ -151,9 +153,16 @@ class Cache(Section):
         encoded: Bytes | None = None,
         decoded: Bytes | None = None,
         presize: int | None = None,
+        device: Bytes | None = None,
         row_index: Bytes | None = None,
     ) -> None:
-        super().__init__(encoded=encoded, decoded=decoded, presize=presize, row_index=row_index)
+        super().__init__(
+            encoded=encoded,
+            decoded=decoded,
+            presize=presize,
+            device=device,
+            row_index=row_index,
+        )
 
 
 class Limits(Section):

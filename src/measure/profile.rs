@@ -23,6 +23,10 @@ impl Snapshot {
         let headers = seen(Stage::Header).map_or(0, |it| it.count);
         let data = Data {
             mean_bytes: seen(Stage::Read).map_or(0.0, |it| mean(it.bytes, it.count)),
+            unread_share: match seen(Stage::Read).map_or(0, |it| it.count) {
+                reads if reads < headers => 1.0 - mean(reads, headers),
+                _ => 0.0,
+            },
             mean_pixels: mean(measured.pixels, headers),
             mean_window_pixels: mean(measured.window_pixels, headers),
             images: measured.images.clone(),

@@ -81,6 +81,42 @@ fn a_failure_at_any_call_is_an_error_and_leaks_nothing() {
     assert!(failed > least, "{failed} failures");
 }
 
+/// As above, with files that stay in device memory, from which the second epoch is decoded.
+#[test]
+fn a_failure_with_files_on_the_device_is_an_error_and_leaks_nothing() {
+    let Some(machine) = exclusive() else { return };
+    let two_epochs = |seed: u64| -> Result<u64, Error> {
+        let builder = || {
+            builder(seed).epochs(Some(2)).configure(|it| {
+                it.decode.routes = vec![Route::Feedwater, Route::Cpu];
+                it.cache.device = Some(1 << 18);
+            })
+        };
+        let mut cpu = builder().device(DeviceChoice::Cpu).build().unwrap();
+        let mut loader = builder().device(DeviceChoice::Gpu(0)).runtime(&runtime()).build()?;
+        for _ in 0..2 {
+            for (batch, cpu) in (&mut loader).into_iter().zip(&mut cpu) {
+                assert!(batch?.to_host()? == cpu.unwrap().to_host().unwrap(), "seed {seed}");
+            }
+        }
+        Ok(loader.stats().images)
+    };
+    let (mut failed, mut nth) = (0, 1);
+    loop {
+        restart(&machine, nth);
+        machine.fail("", nth, if nth % 2 == 0 { OUT_OF_MEMORY } else { LAUNCH_FAILED });
+        let result = two_epochs(nth);
+        assert_clean(&machine, &format!("call {nth}"));
+        assert!(result.as_ref().is_err() || matches!(result, Ok(32)), "call {nth}: {result:?}");
+        failed += u64::from(result.is_err());
+        if machine.counts().injected == 0 {
+            break;
+        }
+        nth += nth / 20 + if tests_all_cases() { 1 } else { 5 };
+    }
+    assert!(failed > 10, "{failed} failures");
+}
+
 /// For each function, lets its first, middle or last call fail, on each route of the device that
 /// calls the function.
 #[test]

@@ -178,7 +178,8 @@ fn fill_bytes_before_markers_are_skipped() {
     for restart in [0, 2] {
         let recipe = Recipe { restart, ..Recipe::new(40, 30, S420) };
         let bytes = recipe.make();
-        let is_marker = |at: usize| bytes[at] == 0xff && matches!(bytes[at + 1], 0xd0..=0xd7 | 0xd9);
+        let is_marker =
+            |at: usize| bytes[at] == 0xff && matches!(bytes[at + 1], 0xd0..=0xd7 | 0xd9);
         let scan = bytes.windows(2).position(|pair| pair == [0xff, 0xda]).unwrap();
         let mut filled = Vec::new();
         for (at, byte) in bytes.iter().enumerate() {

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::footprint::{Available, Memory};
 use crate::gpu::nvml::Nvml;
 use crate::measure::{Data, DeviceReading, MemoryProfile, Profile, RouteCounts, Setup, Snapshot};
+use crate::plan::Route;
 use feedwater_insight::explain::{Options, Report, explain};
 
 use super::Loader;
@@ -171,6 +172,9 @@ impl Loader {
             decodes_floats: settings.decode.pixels.is_floats(),
             cache_encoded: settings.cache.encoded,
             cache_decoded: settings.cache.decoded,
+            cache_device: device.and_then(|it| it.files).map(|it| it.device_bytes as u64),
+            decodes_with_kernels: choice.offload.decode
+                && device.is_some_and(|device| device.has(Route::Feedwater)),
             cache_row_index: Some(plan.row_index_bytes).filter(|&bytes| bytes > 0),
             row_index: plan.row_index.map(|it| (it.speedup, it.bytes)),
             presize: settings.cache.presize,

@@ -241,6 +241,26 @@ fn a_choice_of_the_cpu_reads_the_files() {
     assert!(gpu.stats().outcomes["cpu"] > 0);
 }
 
+/// Profiles tell whether the cache is in effect, and which share of the files was not read.
+#[test]
+fn profiles_have_the_share_of_files_that_were_not_read() {
+    let Some(machine) = machine() else { return };
+    machine.schedule(Schedule::Random(26));
+    let make = || cached(builder(jpegs(24), training()), 1 << 20);
+    let run = |builder: LoaderBuilder| {
+        let mut loader = on_device(builder);
+        (0..3).for_each(|_| loader.epoch().for_each(|batch| drop(batch.unwrap())));
+        loader.profile()
+    };
+    let without = run(make().configure(|it| it.cache.device = None));
+    assert_eq!((without.setup.cache_device, without.data.unread_share), (None, 0.0));
+    assert!(without.setup.decodes_with_kernels);
+    let with = run(make());
+    assert_eq!(with.setup.cache_device, Some(1 << 20));
+    // The second epoch reads at most the files that the first one has not decoded yet.
+    assert!((0.33..0.67).contains(&with.data.unread_share), "{:?}", with.data);
+}
+
 #[test]
 fn settings_without_effect_are_errors() {
     let Some(_machine) = machine() else { return };

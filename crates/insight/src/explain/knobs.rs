@@ -52,6 +52,7 @@ pub fn knobs(model: &Model, profile: &Profile, most: usize, error: f64) -> Resul
         batch(model, profile)?,
         cache(model, profile),
         decoded(model, profile),
+        device_cache(model, profile),
         row_index(model, profile),
         presize(model, profile),
     ];
@@ -208,6 +209,29 @@ fn decoded(model: &Model, profile: &Profile) -> Option<Tried> {
                 bytes(limit << 20)
             ),
             model,
+        }
+    })
+}
+
+/// Tries a cache of files in device memory. From the second epoch on, files are neither read nor
+/// copied to the device.
+fn device_cache(model: &Model, profile: &Profile) -> Option<Tried> {
+    let all = profile.data.samples as f64 * profile.data.mean_bytes;
+    let setup = &profile.setup;
+    let free = profile.device.as_ref().and_then(|device| {
+        Some(device.memory_total?.saturating_sub(device.memory_used.unwrap_or(0)))
+    });
+    let fits = all > 0.0 && free.is_none_or(|free| 1.1 * all < free as f64);
+    let cached = setup.cache_device.is_some() || setup.cache_decoded.is_some();
+    (fits && setup.decodes_with_kernels && !cached).then(|| {
+        let limit = mebibytes(1.1 * all);
+        Tried {
+            setting: format!("cache.device = \"{limit} MiB\""),
+            cost: format!(
+                "{} of device memory; the gain begins with the second epoch",
+                bytes(limit << 20)
+            ),
+            model: with_reads(model, 1e-6),
         }
     })
 }

@@ -92,6 +92,12 @@ pub struct Setup {
     pub cache_encoded: Option<u64>,
     /// `cache.decoded`.
     pub cache_decoded: Option<u64>,
+    /// `cache.device`, if it is in effect.
+    #[serde(default)]
+    pub cache_device: Option<u64>,
+    /// Whether feedwater's own decoder decodes on the device, from which `cache.device` can feed it.
+    #[serde(default)]
+    pub decodes_with_kernels: bool,
     /// Memory limit for row indexes in bytes: `cache.row_index` or its default. `None` if there is
     /// no cache of row indexes.
     pub cache_row_index: Option<u64>,
@@ -126,6 +132,9 @@ pub struct Data {
     pub epoch_samples: u64,
     /// Mean size of an encoded sample in bytes.
     pub mean_bytes: f64,
+    /// Share of the samples whose files were not read, from 0 to 1: their images were cached, or
+    /// their files were in device memory.
+    pub unread_share: f64,
     /// Mean number of pixels of an image.
     pub mean_pixels: f64,
     /// Mean number of pixels of the windows that are decoded.
