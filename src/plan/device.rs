@@ -14,7 +14,7 @@ use crate::op::batch::{MaskPairParams, PairParams};
 use super::column::aligned;
 use super::mask::MaskPlan;
 use super::route::nvjpeg::{DEVICE_SLACK_BYTES, PINNED_SLACK_BYTES};
-use super::route::{DecoderMemory, DecoderSizes, MeasuredMemory};
+use super::route::{DecoderMemory, DecoderSizes, MeasuredMemory, description_bytes};
 use super::{Counts, DeviceFacts, DeviceFilesPlan, Facts, Place, Plan, Route, SamplePlan};
 
 mod launch_block;
@@ -104,6 +104,8 @@ pub mod rows {
     pub use crate::plan::mask::{MASK_LAUNCHES, MASKS};
     /// Files that stay in device memory, and what the host keeps of them.
     pub const FILES: &str = "device cache";
+    /// Descriptions of images for the kernels of feedwater's own decoder.
+    pub const DESCRIPTIONS: &str = "image descriptions";
     /// Decoded windows.
     pub const PIXELS: &str = "decoded pixels";
     /// Encoded files.
@@ -414,6 +416,11 @@ impl DevicePlan {
         }
         for it in &self.routes {
             add(Memory::Pinned, it.route.row(), it.pinned_bytes, it.decoders, &states(it));
+        }
+        if self.has(Route::Feedwater) {
+            let each = description_bytes(self.image_pixels, self.encoded_bytes);
+            let note = "images on the route feedwater";
+            add(Memory::Host, rows::DESCRIPTIONS, each, self.pages, note);
         }
         if let Some(files) = &self.files {
             let note = "maximum: files that stay in device memory";

@@ -14,7 +14,7 @@ use crate::header::Header;
 
 pub(super) mod nvjpeg;
 
-pub(crate) use self::feedwater::{FeedwaterCall, PROBLEM_BYTES};
+pub(crate) use self::feedwater::{FeedwaterCall, PROBLEM_BYTES, description_bytes};
 
 macro_rules! routes {
     ($(

@@ -34,6 +34,13 @@ pub(super) const SPEC: &RouteSpec = &RouteSpec {
     cost: AssumedCost { image: 50e-6, byte: 1e-9, pixel: 0.5e-9, window_pixel: 0.5e-9 },
 };
 
+/// Host memory for the description of an image, from the worker that makes it to the end of the
+/// image's call, in bytes. The host keeps the starts of rows in 24 bytes, which are 16 in the
+/// tables, and the restart markers twice.
+pub(crate) const fn description_bytes(pixels: usize, encoded_bytes: usize) -> usize {
+    2 * DeviceRoom::of(pixels, encoded_bytes).tables
+}
+
 /// Memory of a call of the decoder for a group of images. All sizes are multiples of 256 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FeedwaterCall {

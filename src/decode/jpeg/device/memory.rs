@@ -101,7 +101,7 @@ pub struct DeviceRoom {
 impl DeviceRoom {
     /// Room for images of at most `pixels` pixels, in files of at most `encoded_bytes` bytes. Very
     /// narrow images, and those with very many restart markers, need more.
-    pub fn of(pixels: usize, encoded_bytes: usize) -> Self {
+    pub const fn of(pixels: usize, encoded_bytes: usize) -> Self {
         // Up to 16 columns and rows fill the last MCUs.
         let padded = pixels + 32 * pixels.isqrt() + 1024;
         // Without subsampling, a pixel has three coefficients of 2 bytes, and 3/64 DC coefficients
@@ -109,8 +109,10 @@ impl DeviceRoom {
         let coefficients = 6 * padded + padded.div_ceil(5);
         // The data, the clean data, 4 bytes for each piece and chunk, and 12 for each subsequence.
         let data = 2 * encoded_bytes + encoded_bytes.div_ceil(3);
-        let aligned = |bytes: usize| bytes.next_multiple_of(256);
-        Self { tables: aligned(4096 + pixels / 64), arrays: aligned(coefficients + data + 2048) }
+        Self {
+            tables: (4096 + pixels / 64).next_multiple_of(256),
+            arrays: (coefficients + data + 2048).next_multiple_of(256),
+        }
     }
 
     /// Checks that an image fits.
