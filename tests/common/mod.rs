@@ -205,6 +205,16 @@ pub fn sampled_jpeg(seed: u64, width: u32, height: u32, chroma: Option<SamplingF
     bytes
 }
 
+/// Encodes [`image`] as a baseline JPEG, 4:4:4, with a restart marker after every third MCU.
+pub fn jpeg_with_restarts(seed: u64, width: u32, height: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::new(&mut bytes, 90);
+    encoder.set_restart_interval(3);
+    let pixels = image(seed, width, height);
+    encoder.encode(&pixels, width as u16, height as u16, ColorType::Rgb).unwrap();
+    bytes
+}
+
 fn encode(seed: u64, width: u32, height: u32, progressive: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut encoder = Encoder::new(&mut bytes, 90);

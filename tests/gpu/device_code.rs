@@ -2,7 +2,9 @@
 //! training chain, and every schedule of warps and blocks. `tests/device_code/run.sh` runs these
 //! tests together with the other tests that launch kernels.
 
-use crate::common::{evaluation, jpeg, training};
+use crate::common::{
+    SamplingFactor, evaluation, jpeg, jpeg_with_restarts, sampled_jpeg, tests_all_cases, training,
+};
 use crate::simulated::device_code::executes_device_code;
 use crate::simulated::images::assert_clean;
 use crate::simulated::{Schedule, Simulated, runtime};
@@ -14,7 +16,7 @@ use feedwater::internals::gpu::{DevicePool, Kernel, PinnedPool, Shape, Staged, f
 use feedwater::internals::tensor::{DType, Layout};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::{self, Chain, Placement};
-use feedwater::plan::{LastBatch, Route};
+use feedwater::plan::{LastBatch, OnError, Route, Settings};
 use feedwater::source::Memory;
 
 fn machine() -> Option<Simulated> {
@@ -260,5 +262,67 @@ fn no_schedule_of_the_jpeg_kernels_changes_a_batch() {
             gpu.stats()
         );
     }
+    assert_clean(&machine, "end");
+}
+
+/// Small JPEGs of all kinds, with and without row indexes, and from device memory. Of the images,
+/// half have Huffman tables of their own, one in seven has restart markers, and one in eight has
+/// damaged data.
+#[test]
+#[ignore = "needs device code: tests/device_code/run.sh"]
+fn no_schedule_changes_small_jpegs_of_any_kind() {
+    let Some(machine) = machine() else { return };
+    machine.every_schedule(true);
+    let images = if tests_all_cases() { 304 } else { 16 };
+    let factors = [
+        None,
+        Some(SamplingFactor::F_1_1),
+        Some(SamplingFactor::F_2_1),
+        Some(SamplingFactor::F_1_2),
+        Some(SamplingFactor::F_2_2),
+        Some(SamplingFactor::F_4_1),
+    ];
+    let file = |seed: u64| {
+        let (width, height) = (17 + (seed * 13 % 41) as u32, 17 + (seed * 29 % 37) as u32);
+        let mut file = match seed % 7 {
+            3 => jpeg_with_restarts(seed, width, height),
+            _ => sampled_jpeg(seed, width, height, factors[seed as usize / 2 % 6]),
+        };
+        if seed % 2 == 0 {
+            file = feedwater_tools::synth::optimized(&file).unwrap();
+        }
+        if seed % 8 == 5 {
+            let at = file.len() - 30 - (seed * 7 % 90) as usize;
+            file[at] ^= 1 << (seed / 8 % 8);
+        }
+        (file, seed as i64)
+    };
+    let files: Vec<_> = (0..images).map(file).collect();
+    let chain = || Chain::new().then(op::RandomResizedCrop::to(6, 5)).then(op::Normalize::IMAGENET);
+    let mut windows = 0;
+    for device in [None, Some(1 << 20)] {
+        let make = || {
+            let source = Memory::new(files.clone()).unwrap();
+            let builder = Loader::builder(source, chain()).num_workers(2).seed(6).batch_size(8);
+            let builder = builder.last_batch(LastBatch::Pad).epochs(Some(2));
+            builder.on_error(OnError::Substitute).configure(|it| {
+                it.loader.tune = false;
+                it.decode.routes = vec![Route::Feedwater];
+                it.cache.row_index = Some(1 << 20);
+                it.cache.device = device;
+            })
+        };
+        let on_cpu = |it: &mut Settings| it.decode.placement = Placement::Cpu;
+        let mut cpu = make().configure(on_cpu).device(DeviceChoice::Cpu).build().unwrap();
+        let mut gpu = make().device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
+        for _ in 0..2 {
+            for (cpu, gpu) in cpu.epoch().zip(gpu.epoch()) {
+                assert!(cpu.unwrap().to_host().unwrap() == gpu.unwrap().to_host().unwrap());
+            }
+        }
+        windows += gpu.stats().outcomes["feedwater"];
+    }
+    println!("{images} images, {windows} windows");
+    assert!(windows >= 4 * images * 7 / 8, "{windows} windows");
     assert_clean(&machine, "end");
 }

@@ -194,6 +194,8 @@ fn row_indexes_are_made_and_used() {
         let stats = gpu.stats();
         assert_eq!(stats.outcomes["feedwater"], 24 * u64::from(epochs), "{stats:?}");
         let cache = stats.caches.iter().find(|it| it.cache == "row_index").unwrap();
-        assert_eq!((cache.samples, cache.hits, cache.rejected), (24, 24, 0), "{cache:?}");
+        assert_eq!((cache.samples, cache.rejected), (24, 0), "{cache:?}");
+        // The next epoch may want a sample before its index is made.
+        assert!((12..=24).contains(&cache.hits), "{cache:?}");
     }
 }
