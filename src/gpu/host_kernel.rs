@@ -377,7 +377,8 @@ impl Guarded {
 }
 
 /// Maximum number of unused mappings that a thread keeps, and their largest size in bytes. A test
-/// that makes thousands of small buffers per second would else spend half of its time in the system.
+/// that makes thousands of small buffers per second would else spend half of its time in the
+/// system.
 const MOST_UNUSED: usize = 64;
 const MOST_UNUSED_BYTES: usize = 1 << 16;
 

@@ -28,8 +28,9 @@ pub struct DeviceFilesPlan {
 }
 
 impl DeviceFilesPlan {
-    /// Plans the cache, if it is set, for a device with these decode routes and `samples` samples (0
-    /// if unknown). `mean` are the mean bytes of a file and rows of an image, if some were scanned.
+    /// Plans the cache, if it is set, for a device with these decode routes and `samples` samples
+    /// (0 if unknown). `mean` are the mean bytes of a file and rows of an image, if some were
+    /// scanned.
     ///
     /// # Errors
     /// [`Error::Config`] if the settings leave the cache without effect.

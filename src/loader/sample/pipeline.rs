@@ -136,7 +136,8 @@ impl SamplePipeline {
     }
 
     /// Reads a sample and passes it to `make`. The sample is read into the page, unless the decoded
-    /// cache holds it, or device memory if that is [allowed](Self::set_from_device). Then frees the memory beyond the worker's share.
+    /// cache holds it, or device memory if that is [allowed](Self::set_from_device). Then frees the
+    /// memory beyond the worker's share.
     pub fn with_sample<P: Filled, T, E: From<DataError>>(
         &mut self,
         key: SampleKey,

@@ -103,8 +103,8 @@ impl Reader {
     }
 
     /// Reads a sample into the page, unless the decoded cache holds it, or device memory if
-    /// `from_device`. For a file of more than `most` bytes, first calls `larger`, which reserves more memory and returns the new limit in
-    /// bytes.
+    /// `from_device`. For a file of more than `most` bytes, first calls `larger`, which reserves
+    /// more memory and returns the new limit in bytes.
     pub fn find(
         &mut self,
         (key, from_device): (SampleKey, bool),

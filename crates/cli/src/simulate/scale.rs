@@ -76,8 +76,8 @@ struct Report {
 }
 
 impl Report {
-    /// Mean number of bytes that are read for a sample: the value of the report's own field, or else
-    /// what `explain` measured. Samples that are cached without their files are not read.
+    /// Mean number of bytes that are read for a sample: the value of the report's own field, or
+    /// else what `explain` measured. Samples that are cached without their files are not read.
     fn sample_bytes(&self) -> Option<f64> {
         let number = |name: &str| self.profile.pointer(name).and_then(Value::as_f64);
         let read = 1.0 - number("/data/unread_share").unwrap_or(0.0).clamp(0.0, 1.0);

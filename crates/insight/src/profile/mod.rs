@@ -95,7 +95,8 @@ pub struct Setup {
     /// `cache.device`, if it is in effect.
     #[serde(default)]
     pub cache_device: Option<u64>,
-    /// Whether feedwater's own decoder decodes on the device, from which `cache.device` can feed it.
+    /// Whether feedwater's own decoder decodes on the device, from which `cache.device` can feed
+    /// it.
     #[serde(default)]
     pub decodes_with_kernels: bool,
     /// Memory limit for row indexes in bytes: `cache.row_index` or its default. `None` if there is

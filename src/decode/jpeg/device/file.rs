@@ -95,7 +95,8 @@ impl DeviceFile {
         Some(Self { place, file_bytes, coded_bytes, segments, starts })
     }
 
-    /// Segments before the coded data. Their header is that of the file, apart from the orientation.
+    /// Segments before the coded data. Their header is that of the file, apart from the
+    /// orientation.
     pub fn segments(&self) -> &[u8] {
         &self.segments
     }
@@ -117,8 +118,8 @@ impl DeviceFile {
     }
 }
 
-/// Copies the segments before the coded data of a file, without application data and comments. Keeps
-/// the application data of JFIF and Adobe, which name the color space.
+/// Copies the segments before the coded data of a file, without application data and comments.
+/// Keeps the application data of JFIF and Adobe, which name the color space.
 fn essential(bytes: &[u8]) -> Vec<u8> {
     let mut kept = Vec::new();
     let Some(mut rest) = bytes.strip_prefix(&[0xff, 0xd8]) else { return bytes.to_vec() };

@@ -117,9 +117,9 @@ impl DeviceImage {
         Ok(shape)
     }
 
-    /// Describes the part of the file `bytes` that `wanted` needs: a window of the reduced image, and
-    /// the reduction. `layout` is the layout of the file. With a row index, rows outside the window are not
-    /// decoded; an image with restart markers is decoded without its index.
+    /// Describes the part of the file `bytes` that `wanted` needs: a window of the reduced image,
+    /// and the reduction. `layout` is the layout of the file. With a row index, rows outside the
+    /// window are not decoded; an image with restart markers is decoded without its index.
     pub fn new(
         bytes: &[u8],
         header: &Header,
@@ -242,7 +242,8 @@ impl DeviceImage {
         }
     }
 
-    /// `restarts` are the starts of the restart intervals but the first, relative to the coded data.
+    /// `restarts` are the starts of the restart intervals but the first, relative to the coded
+    /// data.
     pub(super) fn set_intervals(
         &mut self,
         restarts: impl ExactSizeIterator<Item = u32>,

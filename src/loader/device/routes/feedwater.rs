@@ -54,8 +54,8 @@ struct Call {
     problems: Download,
     /// Row indexes that the kernels have made, at multiples of the size of an image's tables.
     made: Download,
-    /// For each image, the part of the device memory of files that its file takes, until it is known
-    /// whether the file is kept.
+    /// For each image, the part of the device memory of files that its file takes, until it is
+    /// known whether the file is kept.
     parts: Vec<Option<Range<usize>>>,
 }
 

@@ -99,8 +99,8 @@ impl Caches {
     }
 
     /// Whether a cache of files or images holds the sample with the index `original`, so the source
-    /// is not needed. A file in device memory is still read if the CPU processes its sample, which is
-    /// the exception.
+    /// is not needed. A file in device memory is still read if the CPU processes its sample, which
+    /// is the exception.
     pub fn hold(&self, original: u64) -> bool {
         let on_host = [&self.encoded, &self.decoded].into_iter().flatten();
         let on_device = self.device.as_ref().is_some_and(|files| files.holds(original));

@@ -6,8 +6,8 @@ use crate::loader::sample::reader::{Content, Sample};
 use crate::random::SampleKey;
 
 /// Sample whose bytes are in memory. Each step takes the result of the previous step, so no step
-/// can be left out. Reading returns a `Read`, [`plan`](super::SamplePipeline::plan) a [`Planned`], and
-/// [`admit`](super::SamplePipeline::admit) an [`Admitted`], which decoding requires.
+/// can be left out. Reading returns a `Read`, [`plan`](super::SamplePipeline::plan) a [`Planned`],
+/// and [`admit`](super::SamplePipeline::admit) an [`Admitted`], which decoding requires.
 pub(in crate::loader) struct Read<'a> {
     pub(super) key: SampleKey,
     pub(super) sample: &'a Sample,
