@@ -96,10 +96,12 @@ extern "C" __global__ void jpeg_begin(const Jpeg* images, int count, int, int) {
     }
     EACH_THREAD {
         const unsigned from = blockIdx.x * THREADS + thread, step = gridDim.x * THREADS;
+        Words* const coefficients = (Words*)jpeg.coefficients;
         const unsigned words = 8u * jpeg.columns * jpeg.rows * jpeg.unit();
-        for (unsigned i = from; i < words; i += step) ((Words*)jpeg.coefficients)[i] = {{0, 0, 0, 0}};
+        UNROLLED_BY_4 for (unsigned i = from; i < words; i += step) coefficients[i] = {{0, 0, 0, 0}};
+        int* const dc = jpeg.dc;
         const unsigned sums = jpeg.dc_rows * jpeg.across * jpeg.unit();
-        for (unsigned i = from; i < sums; i += step) jpeg.dc[i] = 0;
+        UNROLLED_BY_4 for (unsigned i = from; i < sums; i += step) dc[i] = 0;
     }
 }
 

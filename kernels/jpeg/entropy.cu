@@ -3,12 +3,19 @@
 // Number of bits that one look-up decodes. 98 % of the codes of photographs are at most this long.
 const int INDEX_BITS = 10;
 
-// Entry of a look-up table: number of bits of a code and its value in bits 0 to 4, number of bits of the value in bits 5
-// to 8, and the distance to the next coefficient in zigzag order from bit 9 on. 0 if no code of at most INDEX_BITS fits.
+// Entry of a look-up table: number of bits of a value in bits 0 to 4, number of bits of its code and the value in bits 5 to
+// 9, and the distance to the next coefficient in zigzag order from bit 10 on. 0 if no code of at most INDEX_BITS fits.
 typedef unsigned short Entry;
 
-// Distance after the last coefficient of a block (T.81, F.1.2.2.1: EOB).
-const unsigned END_OF_BLOCK = 64;
+__device__ inline unsigned bits_taken(unsigned entry) { return entry >> 5 & 31; }
+__device__ inline unsigned distance_of(unsigned entry) { return entry >> 10; }
+
+// Distance after the last coefficient of a block (T.81, F.1.2.2.1: EOB). It leads beyond the 64th coefficient, because the
+// DC coefficient precedes it.
+const unsigned END_OF_BLOCK = 63;
+
+// Entry if no code begins here. It takes no bits, and its distance leads beyond the block.
+const unsigned NO_CODE = 127 << 10;
 
 // Tables of an image.
 struct Tables {
@@ -17,32 +24,36 @@ struct Tables {
     // number to add to a code to get the place of its symbol (T.81, annex C and figure F.16).
     unsigned limits[MOST_TABLES][17];
     int places[MOST_TABLES][17];
-    unsigned char symbols[MOST_TABLES][256];
+    // Entries of symbols in the order of their codes, without the number of bits of the code.
+    Entry symbols[MOST_TABLES][256];
 
-    // Returns the entry of a code of `len` bits. Bit 0 of `kinds >> table` is set for tables of DC coefficients.
-    __device__ unsigned entry(int table, unsigned code, int len, unsigned kinds) const {
-        const unsigned symbol = symbols[table][(code + places[table][len]) & 255], zeros = symbol >> 4;
-        const bool is_dc = kinds >> table & 1;
-        const unsigned size = symbol & 15;
-        const unsigned distance = is_dc ? 1 : size ? zeros + 1 : zeros == 15 ? 16 : END_OF_BLOCK;
-        return (len + size) | size << 5 | distance << 9;
+    // Returns the entry of a code of `len` bits.
+    __device__ unsigned entry(int table, unsigned code, int len) const {
+        return symbols[table][(code + places[table][len]) & 255] + (len << 5);
     }
 
-    // Finds a code that is longer than INDEX_BITS. Returns 0 if no code begins here.
-    __device__ unsigned long_entry(int table, unsigned bits, unsigned kinds) const {
+    // Finds a code that is longer than INDEX_BITS.
+    __device__ unsigned long_entry(int table, unsigned bits) const {
         const unsigned code = bits >> 16;
         int len = INDEX_BITS + 1;
         UNROLLED for (int at = INDEX_BITS + 1; at < 16; at++) len += code >= limits[table][at];
-        return code < limits[table][len] ? entry(table, bits >> (32 - len), len, kinds) : 0;
+        return code < limits[table][len] ? entry(table, bits >> (32 - len), len) : NO_CODE;
     }
 
-    // Returns the entry of the code at the top of `bits`, or 0 if no code begins here. `first` is the first entry of the
-    // table, counted from the first table.
-    __device__ unsigned find(unsigned first, unsigned bits, unsigned kinds) const {
+    // Returns the entry of the code at the top of `bits`. `first` is the first entry of the table, counted from the first
+    // table.
+    __device__ unsigned find(unsigned first, unsigned bits) const {
         const unsigned found = entries[0][first | bits >> (32 - INDEX_BITS)];
-        return found ? found : long_entry(first >> INDEX_BITS, bits, kinds);
+        return found ? found : long_entry(first >> INDEX_BITS, bits);
     }
 };
+
+// Returns the entry of a symbol without the number of bits of its code.
+__device__ inline Entry entry_of_symbol(unsigned symbol, bool is_dc) {
+    const unsigned size = symbol & 15, zeros = symbol >> 4;
+    const unsigned distance = is_dc ? 1 : size ? zeros + 1 : zeros == 15 ? 16 : END_OF_BLOCK;
+    return (Entry)(size | size << 5 | distance << 10);
+}
 
 // Tables of the blocks of an MCU, 4 bits for each block.
 struct Schedule {
@@ -75,7 +86,7 @@ __device__ inline void build(const Jpeg& jpeg, Tables& tables) {
     const unsigned kinds = dc_kinds(jpeg);
     EACH_THREAD {
         for (int i = thread; i < jpeg.tables * 256; i += blockDim.x)
-            tables.symbols[i / 256][i % 256] = jpeg.codes[272 * (i / 256) + 16 + i % 256];
+            tables.symbols[0][i] = entry_of_symbol(jpeg.codes[272 * (i / 256) + 16 + i % 256], kinds >> i / 256 & 1);
         if (thread < jpeg.tables) {
             unsigned next = 0;
             int place = 0;
@@ -90,12 +101,14 @@ __device__ inline void build(const Jpeg& jpeg, Tables& tables) {
         }
     }
     BARRIER;
-    EACH_THREAD for (int i = thread; i < jpeg.tables << INDEX_BITS; i += blockDim.x) {
-        const int table = i >> INDEX_BITS, index = i & ((1 << INDEX_BITS) - 1);
+    EACH_THREAD NOT_UNROLLED for (int table = 0; table < jpeg.tables; table++) {
+        // The codes of a thread's indexes become longer and longer.
         int len = 1;
-        while (len <= INDEX_BITS && (unsigned)index << (16 - INDEX_BITS) >= tables.limits[table][len]) len++;
-        tables.entries[table][index] =
-            len <= INDEX_BITS ? tables.entry(table, index >> (INDEX_BITS - len), len, kinds) : 0;
+        NOT_UNROLLED for (int index = thread; index < 1 << INDEX_BITS; index += blockDim.x) {
+            while (len <= INDEX_BITS && (unsigned)index << (16 - INDEX_BITS) >= tables.limits[table][len]) len++;
+            tables.entries[table][index] =
+                len <= INDEX_BITS ? tables.entry(table, index >> (INDEX_BITS - len), len) : 0;
+        }
     }
     BARRIER;
 }
@@ -140,11 +153,12 @@ struct Bits {
     }
 };
 
-// Value of a coefficient, whose code with `entry` begins at the top of `bits` (T.81, F.2.2.1: EXTEND).
+// Value of a coefficient, whose code with `entry` begins at the top of `bits` (T.81, F.2.2.1: EXTEND). A value whose first
+// bit is 0 is negative: it is the number with ones above its bits, plus 1.
 __device__ inline int value_of(unsigned entry, unsigned bits) {
-    const unsigned size = entry >> 5 & 15, at = bits << ((entry & 31) - size);
-    const int value = (int)(at >> 1 >> (31 - size));
-    return (int)at < 0 ? value : value + 1 - (1 << size);
+    // The shifts use the lower five bits of these numbers: the bits of the code, and the bits of the value.
+    const unsigned at = joined(bits, 0, (entry >> 5) - entry), above = ~(unsigned)((int)at >> 31);
+    return (int)(joined(above, at, entry) - above);
 }
 
 // Position in the clean data of a byte of the data.

@@ -14,7 +14,6 @@ struct Parser {
     const Jpeg& jpeg;
     const Tables& tables;
     const Schedule schedule;
-    const unsigned kinds;
     Bits bits;
     int at;                     // in the schedule
     int next;
@@ -23,7 +22,7 @@ struct Parser {
     unsigned end;               // of the interval
 
     __device__ Parser(const Jpeg& jpeg, const Tables& tables, State from)
-        : jpeg(jpeg), tables(tables), schedule(jpeg, jpeg.period()), kinds(dc_kinds(jpeg)), bits(jpeg, (unsigned)from),
+        : jpeg(jpeg), tables(tables), schedule(jpeg, jpeg.period()), bits(jpeg, (unsigned)from),
           at(4 * (from >> 40 & 255)), next(from >> 32 & 255), interval(0) {
         for (int high = jpeg.intervals; interval + 1 < high;) {
             const int middle = (interval + high) / 2;
@@ -43,13 +42,13 @@ struct Parser {
     }
     // Parses a symbol. Returns the number of blocks that end with it.
     __device__ int step() {
-        const unsigned entry = tables.find(table, bits.next(), kinds);
-        if (!entry || bits.position + (entry & 31) > end) {
+        const unsigned entry = tables.find(table, bits.next());
+        if (entry == NO_CODE || bits.position + bits_taken(entry) > end) {
             pass(entry);
             return 0;
         }
-        bits.take(entry & 31);
-        next += entry >> 9;
+        bits.take(bits_taken(entry));
+        next += distance_of(entry);
         table = schedule.ac_of(at);
         if (next < 64) return 0;
         next = 0;
@@ -60,7 +59,7 @@ struct Parser {
     // Passes bits that are no symbol of the interval.
     __device__ void pass(unsigned entry) {
         next = 0;
-        if (!entry && bits.position + 8 <= end) {
+        if (entry == NO_CODE && bits.position + 8 <= end) {
             bits.take(1);
         } else {
             at = 0;
