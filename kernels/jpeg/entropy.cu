@@ -17,27 +17,46 @@ const unsigned END_OF_BLOCK = 63;
 // Entry if no code begins here. It takes no bits, and its distance leads beyond the block.
 const unsigned NO_CODE = 127 << 10;
 
+// Number of blocks of an MCU (T.81, B.2.3).
+const int MOST_BLOCKS = 10;
+
+// The block of the MCU that follows a block, and the first entries of its tables, counted from the first table.
+struct alignas(16) Following {
+    unsigned dc, ac;
+    int block, unused;
+};
+
+// First entry of a block's table, counted from the first table. `tables` is `Jpeg::dc_tables` or `Jpeg::ac_tables`.
+__device__ inline unsigned first_entry(const Jpeg& jpeg, unsigned tables, int block) {
+    return (tables >> 4 * jpeg.component(block) & 15) << INDEX_BITS;
+}
+
+// Codes of a length: the smallest number of 16 bits that does not begin with a code of at most this length, and the number
+// to add to a code to get the place of its symbol among the symbols of all tables (T.81, annex C and figure F.16).
+struct alignas(8) Length {
+    unsigned limit;
+    int place;
+};
+
+// Number of elements for the lengths from 0 to 16, and for no length.
+const int LENGTHS = 18;
+
 // Tables of an image.
 struct Tables {
     Entry entries[MOST_TABLES][1 << INDEX_BITS];
-    // For each length: the smallest number of 16 bits that does not begin with a code of at most this length, and the
-    // number to add to a code to get the place of its symbol (T.81, annex C and figure F.16).
-    unsigned limits[MOST_TABLES][17];
-    int places[MOST_TABLES][17];
+    // For each length, and at the end a limit that no bits reach.
+    Length lengths[MOST_TABLES][LENGTHS];
     // Entries of symbols in the order of their codes, without the number of bits of the code.
     Entry symbols[MOST_TABLES][256];
+    Following following[MOST_BLOCKS];
 
-    // Returns the entry of a code of `len` bits.
-    __device__ unsigned entry(int table, unsigned code, int len) const {
-        return symbols[table][(code + places[table][len]) & 255] + (len << 5);
-    }
-
-    // Finds a code that is longer than INDEX_BITS.
+    // Finds a code that is longer than INDEX_BITS. Most of these codes are only a bit or two longer.
     __device__ unsigned long_entry(int table, unsigned bits) const {
-        const unsigned code = bits >> 16;
-        int len = INDEX_BITS + 1;
-        UNROLLED for (int at = INDEX_BITS + 1; at < 16; at++) len += code >= limits[table][at];
-        return code < limits[table][len] ? entry(table, bits >> (32 - len), len) : NO_CODE;
+        const Length* all = lengths[0];
+        unsigned at = LENGTHS * table + INDEX_BITS + 1;
+        NOT_UNROLLED while (bits >> 16 >= all[at].limit) at++;
+        const unsigned len = at - LENGTHS * table;
+        return len <= 16 ? symbols[0][(int)(bits >> (32 - len)) + all[at].place] + (len << 5) : NO_CODE;
     }
 
     // Returns the entry of the code at the top of `bits`. `first` is the first entry of the table, counted from the first
@@ -55,25 +74,6 @@ __device__ inline Entry entry_of_symbol(unsigned symbol, bool is_dc) {
     return (Entry)(size | size << 5 | distance << 10);
 }
 
-// Tables of the blocks of an MCU, 4 bits for each block.
-struct Schedule {
-    unsigned dc, ac;
-    int len;                    // 4 times the number of blocks
-
-    // The schedule repeats after `blocks` blocks.
-    __device__ Schedule(const Jpeg& jpeg, int blocks) : dc(0), ac(0), len(4 * blocks) {
-        for (int block = 0; block < blocks; block++) {
-            const int at = 4 * jpeg.component(block);
-            dc |= (jpeg.dc_tables >> at & 15) << 4 * block;
-            ac |= (jpeg.ac_tables >> at & 15) << 4 * block;
-        }
-    }
-    // First entry of a table, counted from the first table.
-    __device__ unsigned dc_of(int at) const { return (dc >> at & 15) << INDEX_BITS; }
-    __device__ unsigned ac_of(int at) const { return (ac >> at & 15) << INDEX_BITS; }
-    __device__ int after(int at) const { return at + 4 == len ? 0 : at + 4; }
-};
-
 // Bit i is set if table i has codes of DC coefficients.
 __device__ inline unsigned dc_kinds(const Jpeg& jpeg) {
     unsigned kinds = 0;
@@ -81,23 +81,30 @@ __device__ inline unsigned dc_kinds(const Jpeg& jpeg) {
     return kinds;
 }
 
-// Builds the tables of an image. All threads of the block call it; a barrier follows.
-__device__ inline void build(const Jpeg& jpeg, Tables& tables) {
+// Builds the tables of an image. The tables of the blocks repeat after `blocks` blocks. All threads of the block call it; a
+// barrier follows.
+__device__ inline void build(const Jpeg& jpeg, Tables& tables, int blocks) {
     const unsigned kinds = dc_kinds(jpeg);
     EACH_THREAD {
         for (int i = thread; i < jpeg.tables * 256; i += blockDim.x)
             tables.symbols[0][i] = entry_of_symbol(jpeg.codes[272 * (i / 256) + 16 + i % 256], kinds >> i / 256 & 1);
+        if (thread < blocks) {
+            const int next = thread + 1 == blocks ? 0 : thread + 1;
+            const unsigned dc = first_entry(jpeg, jpeg.dc_tables, next), ac = first_entry(jpeg, jpeg.ac_tables, next);
+            tables.following[thread] = {dc, ac, next, 0};
+        }
         if (thread < jpeg.tables) {
             unsigned next = 0;
-            int place = 0;
+            int place = 256 * thread;
             for (int len = 1; len <= 16; len++) {
                 const unsigned codes = jpeg.codes[272 * thread + len - 1];
-                tables.places[thread][len] = place - (int)next;
+                const int before = place - (int)next;
                 next += codes;
                 place += codes;
-                tables.limits[thread][len] = next << (16 - len);
+                tables.lengths[thread][len] = {next << (16 - len), before};
                 next <<= 1;
             }
+            tables.lengths[thread][LENGTHS - 1] = {1 << 16, 0};
         }
     }
     BARRIER;
@@ -105,9 +112,11 @@ __device__ inline void build(const Jpeg& jpeg, Tables& tables) {
         // The codes of a thread's indexes become longer and longer.
         int len = 1;
         NOT_UNROLLED for (int index = thread; index < 1 << INDEX_BITS; index += blockDim.x) {
-            while (len <= INDEX_BITS && (unsigned)index << (16 - INDEX_BITS) >= tables.limits[table][len]) len++;
-            tables.entries[table][index] =
-                len <= INDEX_BITS ? tables.entry(table, index >> (INDEX_BITS - len), len) : 0;
+            while (len <= INDEX_BITS && (unsigned)index << (16 - INDEX_BITS) >= tables.lengths[table][len].limit) len++;
+            unsigned entry = 0;
+            if (len <= INDEX_BITS)
+                entry = tables.symbols[0][(index >> (INDEX_BITS - len)) + tables.lengths[table][len].place] + (len << 5);
+            tables.entries[table][index] = (Entry)entry;
         }
     }
     BARRIER;
@@ -144,11 +153,10 @@ struct Bits {
     // Takes at most 32 bits.
     __device__ void take(unsigned bits) {
         const unsigned after = position + bits;
-        if ((after ^ position) / 32) {
-            first = second;
-            second = third;
-            third = word(after / 32 + 2);
-        }
+        const bool moves = (after ^ position) / 32;
+        first = moves ? second : first;
+        second = moves ? third : second;
+        if (moves) third = word(after / 32 + 2);
         position = after;
     }
 };

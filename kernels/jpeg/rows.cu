@@ -88,7 +88,7 @@ extern "C" __global__ void jpeg_rows(const Jpeg* images, int count, int, int) {
         }
         group.longest[rank] = row;
     }
-    build(jpeg, tables);
+    build(jpeg, tables, jpeg.unit());
     EACH_THREAD if (thread < rows) {
         RowsOfThread them(jpeg, group, first, rows, thread);
         Walk walk(jpeg, tables, them.start(), them.block(), them.end());

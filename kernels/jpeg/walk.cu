@@ -15,9 +15,8 @@ __device__ inline State state_of(unsigned position, int block, int next) {
 struct Walk {
     const Jpeg& jpeg;
     const Tables& tables;
-    const Schedule schedule;
     Bits bits;
-    int at;                     // in the schedule
+    int at;                     // block of the MCU
     int next;                   // coefficient in zigzag order
     unsigned table, ac;         // first entry of the next symbol's table, and of the block's table of AC coefficients
     int end;                    // number of the block before which the walk ends
@@ -28,7 +27,7 @@ struct Walk {
     int* dc;
 
     __device__ Walk(const Jpeg& jpeg, const Tables& tables, State from, int block, int end)
-        : jpeg(jpeg), tables(tables), schedule(jpeg, jpeg.unit()), bits(jpeg, (unsigned)from) {
+        : jpeg(jpeg), tables(tables), bits(jpeg, (unsigned)from) {
         begin(from, block, end);
     }
     // Begins before block number `block` of the image. The position of `bits` is that of the state.
@@ -37,49 +36,60 @@ struct Walk {
         const int column = unit % jpeg.across - jpeg.first_column;
         const int units = row < 0 ? 0 : row * jpeg.columns + smaller(larger(column, 0), jpeg.columns);
         const bool is_inside = row >= 0 && row < jpeg.rows && column >= 0 && column < jpeg.columns;
-        at = 4 * (block % jpeg.unit());
+        at = block % jpeg.unit();
         next = from >> 32 & 255;
-        coefficients = jpeg.coefficients + 64ll * (units * jpeg.unit() + (is_inside ? at / 4 : 0));
+        coefficients = jpeg.coefficients + 64ll * (units * jpeg.unit() + (is_inside ? at : 0));
         dc = jpeg.dc + (block - jpeg.dc_first * jpeg.across * jpeg.unit());
-        ac = schedule.ac_of(at);
-        table = next ? ac : schedule.dc_of(at);
+        ac = first_entry(jpeg, jpeg.ac_tables, at);
+        table = next ? ac : first_entry(jpeg, jpeg.dc_tables, at);
         stop = block;
         end = last;
     }
     __device__ State state() const {
         if (bits.position == (unsigned)AFTER_ALL) return AFTER_ALL;
-        return state_of(bits.position, at / 4 % jpeg.period(), next);
+        return state_of(bits.position, at % jpeg.period(), next);
     }
 
     // Decodes from here to the position `until`, or to the end of the parts. Returns the first problem. The loop has one
-    // exit, so that the threads of a warp take each step together.
+    // exit, so that the threads of a warp take each step together. A step is up to three symbols, because a block ends in some
+    // thread of the warp in nearly each step.
     template <class Parts> __device__ Problem run(unsigned until, Parts& parts) {
         Problem problem = arrive(until, false, parts);
         NOT_UNROLLED while (bits.position < until) {
-            const unsigned ahead = bits.next(), entry = tables.find(table, ahead);
-            const int value = value_of(entry, ahead);
-            const bool is_dc = next == 0;
-            next += distance_of(entry);
-            if (is_dc) *dc = value;
-            // A place beyond the block is a problem, which is found below.
-            else if ((entry & stored) && next <= 64) coefficients[next - 1] = (short)value;
-            bits.take(bits_taken(entry));
-            table = ac;
+            unsigned distance = decode_symbol<true>();
+            UNROLLED for (int i = 0; i < 2; i++)
+                if (next < 64 && bits.position < until) distance = decode_symbol<false>();
             if (next >= 64) {
-                if (next > 64 && distance_of(entry) != END_OF_BLOCK) {
+                if (next > 64 && distance != END_OF_BLOCK) {
                     problem = PROBLEM_CODE;
                     until = 0;
                 }
                 next = 0;
                 dc++;
                 coefficients += stored ? 64 : 0;
-                at = schedule.after(at);
-                ac = schedule.ac_of(at);
-                table = schedule.dc_of(at);
+                const Following following = tables.following[at];
+                at = following.block;
+                ac = following.ac;
+                table = following.dc;
                 if (--left == 0) problem = (Problem)larger(problem, arrive(until, true, parts));
             }
         }
         return problem;
+    }
+
+    // Decodes a symbol, and returns the distance to the next coefficient. Only the first symbol of a step can be a DC
+    // coefficient.
+    template <bool IS_FIRST> __device__ unsigned decode_symbol() {
+        const unsigned ahead = bits.next(), entry = tables.find(table, ahead), distance = distance_of(entry);
+        const int value = value_of(entry, ahead);
+        const bool is_dc = IS_FIRST && next == 0;
+        next += distance;
+        if (is_dc) *dc = value;
+        // A place beyond the block is a problem, which is found when the block ends.
+        else if ((entry & stored) && next <= 64) coefficients[next - 1] = (short)value;
+        bits.take(bits_taken(entry));
+        if (IS_FIRST) table = ac;
+        return distance;
     }
 
     // Acts before block number `stop`: at the end, at the start of a row or of a restart interval, and where the part

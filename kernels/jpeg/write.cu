@@ -25,7 +25,7 @@ extern "C" __global__ void jpeg_write(const Jpeg* images, int count, int, int) {
     const Jpeg& jpeg = images[blockIdx.z];
     if (jpeg.seeds || (int)(blockIdx.x * blockDim.x) >= jpeg.subsequences) return;
     SHARED Tables tables;
-    build(jpeg, tables);
+    build(jpeg, tables, jpeg.unit());
     EACH_THREAD {
         const int at = blockIdx.x * blockDim.x + thread;
         if (at < jpeg.subsequences) jpeg.report(decode_subsequence(jpeg, tables, at));

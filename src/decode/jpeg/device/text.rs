@@ -22,7 +22,7 @@ impl JpegKernel {
         let blocks = match self.name {
             "jpeg_begin" => {
                 let zeroed = 128 * image.part_units() * image.unit();
-                image.data().len().div_ceil(CHUNK_BYTES).max(zeroed / ZEROED_BYTES)
+                image.data().len().div_ceil(CHUNK_BYTES).max(zeroed.div_ceil(ZEROED_BYTES))
             }
             "jpeg_clean" => image.data().len().div_ceil(CHUNK_BYTES),
             "jpeg_rows" if image.has_index() => rows.div_ceil(GROUP_ROWS),
@@ -37,7 +37,8 @@ impl JpegKernel {
     }
 }
 
-/// Bytes of coefficients that a block of `jpeg_begin` zeroes.
+/// Bytes of coefficients that a block of `jpeg_begin` zeroes, 16 times `ZEROED` in
+/// `kernels/jpeg/clean.cu`.
 const ZEROED_BYTES: usize = 64 << 10;
 /// Threads per block of the kernels that do not decode symbols, `THREADS` in `kernels/jpeg/`.
 const THREADS: u32 = 256;
