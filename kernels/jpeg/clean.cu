@@ -3,6 +3,9 @@
 // adds up the counts of the chunks before its own. So no block waits for another block.
 const unsigned PIECE = 16, CHUNK = THREADS * PIECE;
 
+// Words of coefficients that a block of jpeg_begin zeroes. Same value as in src/decode/jpeg/device/text.rs.
+const unsigned ZEROED = 4096;
+
 // Number of zero bytes after the clean data.
 const unsigned PADDING = 12;
 
@@ -18,6 +21,8 @@ struct alignas(8) Pair {
 #define ADD(place, value) atomicAdd(place, value)
 #define SET_BITS(place, value) atomicOr(place, value)
 __device__ inline unsigned bits_of(unsigned mask) { return __popc(mask); }
+// Adds the products of four bytes.
+__device__ inline unsigned four_products(unsigned a, unsigned b, unsigned sum) { return __dp4a(a, b, sum); }
 __device__ inline int leading_zeros(unsigned mask) { return __clz(mask); }
 // Returns the word whose bytes are in the opposite order.
 __device__ inline unsigned reversed(unsigned word) { return __byte_perm(word, 0, 0x0123); }
@@ -29,6 +34,10 @@ __device__ inline unsigned joined_right(unsigned high, unsigned low, unsigned bi
 #define ADD(place, value) (*(place) += (value))
 #define SET_BITS(place, value) (*(place) |= (value))
 static inline unsigned bits_of(unsigned mask) { return __builtin_popcount(mask); }
+static inline unsigned four_products(unsigned a, unsigned b, unsigned sum) {
+    for (int at = 0; at < 32; at += 8) sum += (a >> at & 255) * (b >> at & 255);
+    return sum;
+}
 static inline int leading_zeros(unsigned mask) { return __builtin_clz(mask); }
 static inline unsigned reversed(unsigned word) { return __builtin_bswap32(word); }
 static inline unsigned joined_right(unsigned high, unsigned low, unsigned bits) {
@@ -36,10 +45,14 @@ static inline unsigned joined_right(unsigned high, unsigned low, unsigned bits) 
 }
 #endif
 
-// Returns one bit for each byte of a word that is 0.
-__device__ inline unsigned zeros(unsigned word) {
-    const unsigned low = 0x7f7f7f7f, top = ~(((word & low) + low) | word | low);
-    return (top >> 7) * 0x10204080 >> 28;
+// Returns the top bits of the bytes of four words, as the lower 16 bits of a word.
+__device__ inline unsigned top_bits(const unsigned* words) {
+    unsigned sums[2];
+    UNROLLED for (int i = 0; i < 2; i++) {
+        const unsigned first = words[2 * i] & 0x80808080, second = words[2 * i + 1] & 0x80808080;
+        sums[i] = four_products(first, 0x08040201, four_products(second, 0x80402010, 0));
+    }
+    return sums[0] >> 7 | sums[1] << 1;
 }
 
 // Loads a piece. No byte after the data is read.
@@ -62,11 +75,14 @@ struct Piece {
         const unsigned len = jpeg.data_bytes - first;
         all = len < PIECE ? (1u << len) - 1 : 0xffff;
         const Words words = load_piece(jpeg, number);
-        unsigned ff = 0, zero = 0;
+        // No sum carries into the next byte.
+        unsigned is_ff[4], is_other[4];
         UNROLLED for (int i = 0; i < 4; i++) {
-            ff |= zeros(~words.of[i]) << 4 * i;
-            zero |= zeros(words.of[i]) << 4 * i;
+            const unsigned word = words.of[i], low = word & 0x7f7f7f7f;
+            is_ff[i] = (low + 0x01010101) & word;
+            is_other[i] = (low + 0x7f7f7f7f) | word;
         }
+        const unsigned ff = top_bits(is_ff), zero = ~top_bits(is_other);
         // Nothing follows the last byte, so a last byte of ff counts as a marker.
         const unsigned next = len > PIECE && jpeg.data[first + PIECE] == 0;
         const unsigned stuffed = ff << 1 | (first > 0 && jpeg.data[first - 1] == 0xff);
@@ -77,7 +93,8 @@ struct Piece {
     __device__ unsigned len() const { return bits_of(all); }
 };
 
-// Counts the removed bytes of a chunk in the low half, and its markers in the high half. All blocks zero coefficients.
+// Finds the bytes that stay. Counts the removed bytes of a chunk in the low half, and its markers in the high half. All
+// blocks zero coefficients.
 extern "C" __global__ void jpeg_begin(const Jpeg* images, int count, int, int) {
     if ((int)blockIdx.z >= count) return;
     const Jpeg& jpeg = images[blockIdx.z];
@@ -90,16 +107,23 @@ extern "C" __global__ void jpeg_begin(const Jpeg* images, int count, int, int) {
             const Piece piece(jpeg, number);
             const unsigned removed = piece.len() - bits_of(piece.kept);
             if (removed) ADD(&sum, removed + (bits_of(piece.markers) << 16));
+            // jpeg_clean replaces them by the piece's place.
+            if (number < jpeg.pieces()) jpeg.offsets[number] = piece.kept;
         }
         BARRIER;
         EACH_THREAD if (thread == 0) jpeg.counts[blockIdx.x] = sum;
     }
+    const unsigned words = 8u * jpeg.columns * jpeg.rows * jpeg.unit(), first = blockIdx.x * ZEROED;
+    const unsigned sums = jpeg.dc_rows * jpeg.across * jpeg.unit();
     EACH_THREAD {
-        const unsigned from = blockIdx.x * THREADS + thread, step = gridDim.x * THREADS;
-        const unsigned words = 8u * jpeg.columns * jpeg.rows * jpeg.unit();
-        for (unsigned i = from; i < words; i += step) ((Words*)jpeg.coefficients)[i] = {{0, 0, 0, 0}};
-        const unsigned sums = jpeg.dc_rows * jpeg.across * jpeg.unit();
-        for (unsigned i = from; i < sums; i += step) jpeg.dc[i] = 0;
+        Words* const coefficients = (Words*)jpeg.coefficients + first + thread;
+        int* const dc = jpeg.dc;
+        if (first + ZEROED <= words) {
+            UNROLLED for (unsigned i = 0; i < ZEROED; i += THREADS) coefficients[i] = {{0, 0, 0, 0}};
+        } else {
+            for (unsigned i = 0; first + thread + i < words; i += THREADS) coefficients[i] = {{0, 0, 0, 0}};
+        }
+        for (unsigned i = blockIdx.x * THREADS + thread; i < sums; i += gridDim.x * THREADS) dc[i] = 0;
     }
 }
 
@@ -119,8 +143,8 @@ __device__ inline unsigned removed_before(const Jpeg& jpeg) {
 
 // The words of `clean` that a block writes, from the word of its first byte on. Threads add their bytes by OR, because
 // two pieces may share a word.
-struct Chunk {
-    unsigned words[CHUNK / 4 + 1];
+struct alignas(16) Chunk {
+    unsigned words[CHUNK / 4 + 4];
 
     // Adds the kept bytes of a piece, of which the first one is byte `at` of the words.
     __device__ void add(const Words& piece, unsigned mask, unsigned at) {
@@ -131,7 +155,7 @@ struct Chunk {
             const int last = 31 - leading_zeros(removed);
             removed ^= 1u << last;
             UNROLLED for (int i = 0; i < 4; i++) {
-                const unsigned shifted = kept[i] << 8 | kept[i + 1] >> 24;
+                const unsigned shifted = joined_right(kept[i], kept[i + 1], 24);
                 // In the word of the removed byte, the bytes before it stay.
                 const unsigned before = i == last / 4 ? ~(~0u >> 8 * (last % 4)) : 0;
                 if (i >= last / 4) kept[i] = (kept[i] & before) | (shifted & ~before);
@@ -152,9 +176,11 @@ extern "C" __global__ void jpeg_clean(const Jpeg* images, int count, int, int) {
     SHARED Chunk chunk;
     const unsigned start = blockIdx.x * CHUNK - removed_before(jpeg), first = start & ~3u;
     EACH_THREAD {
-        kept[thread] = Piece(jpeg, blockIdx.x * THREADS + thread).kept;
+        const unsigned number = blockIdx.x * THREADS + thread;
+        kept[thread] = number < jpeg.pieces() ? jpeg.offsets[number] : 0;
         places[thread] = bits_of(kept[thread]);
-        for (int i = thread; i < (int)(CHUNK / 4 + 1); i += THREADS) chunk.words[i] = 0;
+        ((Words*)chunk.words)[thread] = {{0, 0, 0, 0}};
+        if (thread == 0) chunk.words[CHUNK / 4] = 0;
     }
     const unsigned end = start + sum_before(places);
     EACH_THREAD {
@@ -167,15 +193,12 @@ extern "C" __global__ void jpeg_clean(const Jpeg* images, int count, int, int) {
     BARRIER;
     // Neighbouring blocks write the other bytes of the first and the last word.
     EACH_THREAD {
-        for (unsigned at = first + 4 * thread; at < end; at += 4 * THREADS) {
-            const unsigned word = chunk.words[(at - first) / 4];
-            if (at >= start && at + 4 <= end) {
-                *(unsigned*)(jpeg.clean + at) = word;
-            } else {
-                for (unsigned i = 0; i < 4; i++)
-                    if (at + i >= start && at + i < end) jpeg.clean[(at + i) ^ 3] = word >> (24 - 8 * i);
-            }
-        }
+        const unsigned begin = (start + 3) / 4, after = end / 4;
+        unsigned* const clean = (unsigned*)jpeg.clean;
+        UNROLLED_BY_4 for (unsigned at = begin + thread; at < after; at += THREADS) clean[at] = chunk.words[at - first / 4];
+        const unsigned edge = thread < 4 ? start + thread : 4 * after + thread % 4;
+        const bool is_edge = thread < 4 ? edge < 4 * begin && edge < end : thread < 8 && after >= begin && edge < end;
+        if (is_edge) jpeg.clean[edge ^ 3] = chunk.words[edge / 4 - first / 4] >> (24 - edge % 4 * 8);
     }
     if ((blockIdx.x + 1) * CHUNK < jpeg.data_bytes) return;
     EACH_THREAD {

@@ -3,65 +3,76 @@
 // Number of bits that one look-up decodes. 98 % of the codes of photographs are at most this long.
 const int INDEX_BITS = 10;
 
-// Entry of a look-up table: number of bits of a code and its value in bits 0 to 4, number of bits of the value in bits 5
-// to 8, and the distance to the next coefficient in zigzag order from bit 9 on. 0 if no code of at most INDEX_BITS fits.
+// Entry of a look-up table: number of bits of a value in bits 0 to 4, number of bits of its code and the value in bits 5 to
+// 9, and the distance to the next coefficient in zigzag order from bit 10 on. 0 if no code of at most INDEX_BITS fits.
 typedef unsigned short Entry;
 
-// Distance after the last coefficient of a block (T.81, F.1.2.2.1: EOB).
-const unsigned END_OF_BLOCK = 64;
+__device__ inline unsigned bits_taken(unsigned entry) { return entry >> 5 & 31; }
+__device__ inline unsigned distance_of(unsigned entry) { return entry >> 10; }
+
+// Distance after the last coefficient of a block (T.81, F.1.2.2.1: EOB). It leads beyond the 64th coefficient, because the
+// DC coefficient precedes it.
+const unsigned END_OF_BLOCK = 63;
+
+// Entry if no code begins here. It takes no bits, and its distance leads beyond the block.
+const unsigned NO_CODE = 127 << 10;
+
+// Number of blocks of an MCU (T.81, B.2.3).
+const int MOST_BLOCKS = 10;
+
+// The block of the MCU that follows a block, and the first entries of its tables, counted from the first table.
+struct alignas(16) Following {
+    unsigned dc, ac;
+    int block, unused;
+};
+
+// First entry of a block's table, counted from the first table. `tables` is `Jpeg::dc_tables` or `Jpeg::ac_tables`.
+__device__ inline unsigned first_entry(const Jpeg& jpeg, unsigned tables, int block) {
+    return (tables >> 4 * jpeg.component(block) & 15) << INDEX_BITS;
+}
+
+// Codes of a length: the smallest number of 16 bits that does not begin with a code of at most this length, and the number
+// to add to a code to get the place of its symbol among the symbols of all tables (T.81, annex C and figure F.16).
+struct alignas(8) Length {
+    unsigned limit;
+    int place;
+};
+
+// Number of elements for the lengths from 0 to 16, and for no length.
+const int LENGTHS = 18;
 
 // Tables of an image.
 struct Tables {
     Entry entries[MOST_TABLES][1 << INDEX_BITS];
-    // For each length: the smallest number of 16 bits that does not begin with a code of at most this length, and the
-    // number to add to a code to get the place of its symbol (T.81, annex C and figure F.16).
-    unsigned limits[MOST_TABLES][17];
-    int places[MOST_TABLES][17];
-    unsigned char symbols[MOST_TABLES][256];
+    // For each length, and at the end a limit that no bits reach.
+    Length lengths[MOST_TABLES][LENGTHS];
+    // Entries of symbols in the order of their codes, without the number of bits of the code.
+    Entry symbols[MOST_TABLES][256];
+    Following following[MOST_BLOCKS];
 
-    // Returns the entry of a code of `len` bits. Bit 0 of `kinds >> table` is set for tables of DC coefficients.
-    __device__ unsigned entry(int table, unsigned code, int len, unsigned kinds) const {
-        const unsigned symbol = symbols[table][(code + places[table][len]) & 255], zeros = symbol >> 4;
-        const bool is_dc = kinds >> table & 1;
-        const unsigned size = symbol & 15;
-        const unsigned distance = is_dc ? 1 : size ? zeros + 1 : zeros == 15 ? 16 : END_OF_BLOCK;
-        return (len + size) | size << 5 | distance << 9;
+    // Finds a code that is longer than INDEX_BITS. Most of these codes are only a bit or two longer.
+    __device__ unsigned long_entry(int table, unsigned bits) const {
+        const Length* all = lengths[0];
+        unsigned at = LENGTHS * table + INDEX_BITS + 1;
+        NOT_UNROLLED while (bits >> 16 >= all[at].limit) at++;
+        const unsigned len = at - LENGTHS * table;
+        return len <= 16 ? symbols[0][(int)(bits >> (32 - len)) + all[at].place] + (len << 5) : NO_CODE;
     }
 
-    // Finds a code that is longer than INDEX_BITS. Returns 0 if no code begins here.
-    __device__ unsigned long_entry(int table, unsigned bits, unsigned kinds) const {
-        const unsigned code = bits >> 16;
-        int len = INDEX_BITS + 1;
-        UNROLLED for (int at = INDEX_BITS + 1; at < 16; at++) len += code >= limits[table][at];
-        return code < limits[table][len] ? entry(table, bits >> (32 - len), len, kinds) : 0;
-    }
-
-    // Returns the entry of the code at the top of `bits`, or 0 if no code begins here. `first` is the first entry of the
-    // table, counted from the first table.
-    __device__ unsigned find(unsigned first, unsigned bits, unsigned kinds) const {
+    // Returns the entry of the code at the top of `bits`. `first` is the first entry of the table, counted from the first
+    // table.
+    __device__ unsigned find(unsigned first, unsigned bits) const {
         const unsigned found = entries[0][first | bits >> (32 - INDEX_BITS)];
-        return found ? found : long_entry(first >> INDEX_BITS, bits, kinds);
+        return found ? found : long_entry(first >> INDEX_BITS, bits);
     }
 };
 
-// Tables of the blocks of an MCU, 4 bits for each block.
-struct Schedule {
-    unsigned dc, ac;
-    int len;                    // 4 times the number of blocks
-
-    // The schedule repeats after `blocks` blocks.
-    __device__ Schedule(const Jpeg& jpeg, int blocks) : dc(0), ac(0), len(4 * blocks) {
-        for (int block = 0; block < blocks; block++) {
-            const int at = 4 * jpeg.component(block);
-            dc |= (jpeg.dc_tables >> at & 15) << 4 * block;
-            ac |= (jpeg.ac_tables >> at & 15) << 4 * block;
-        }
-    }
-    // First entry of a table, counted from the first table.
-    __device__ unsigned dc_of(int at) const { return (dc >> at & 15) << INDEX_BITS; }
-    __device__ unsigned ac_of(int at) const { return (ac >> at & 15) << INDEX_BITS; }
-    __device__ int after(int at) const { return at + 4 == len ? 0 : at + 4; }
-};
+// Returns the entry of a symbol without the number of bits of its code.
+__device__ inline Entry entry_of_symbol(unsigned symbol, bool is_dc) {
+    const unsigned size = symbol & 15, zeros = symbol >> 4;
+    const unsigned distance = is_dc ? 1 : size ? zeros + 1 : zeros == 15 ? 16 : END_OF_BLOCK;
+    return (Entry)(size | size << 5 | distance << 10);
+}
 
 // Bit i is set if table i has codes of DC coefficients.
 __device__ inline unsigned dc_kinds(const Jpeg& jpeg) {
@@ -70,32 +81,43 @@ __device__ inline unsigned dc_kinds(const Jpeg& jpeg) {
     return kinds;
 }
 
-// Builds the tables of an image. All threads of the block call it; a barrier follows.
-__device__ inline void build(const Jpeg& jpeg, Tables& tables) {
+// Builds the tables of an image. The tables of the blocks repeat after `blocks` blocks. All threads of the block call it; a
+// barrier follows.
+__device__ inline void build(const Jpeg& jpeg, Tables& tables, int blocks) {
     const unsigned kinds = dc_kinds(jpeg);
     EACH_THREAD {
         for (int i = thread; i < jpeg.tables * 256; i += blockDim.x)
-            tables.symbols[i / 256][i % 256] = jpeg.codes[272 * (i / 256) + 16 + i % 256];
+            tables.symbols[0][i] = entry_of_symbol(jpeg.codes[272 * (i / 256) + 16 + i % 256], kinds >> i / 256 & 1);
+        if (thread < blocks) {
+            const int next = thread + 1 == blocks ? 0 : thread + 1;
+            const unsigned dc = first_entry(jpeg, jpeg.dc_tables, next), ac = first_entry(jpeg, jpeg.ac_tables, next);
+            tables.following[thread] = {dc, ac, next, 0};
+        }
         if (thread < jpeg.tables) {
             unsigned next = 0;
-            int place = 0;
+            int place = 256 * thread;
             for (int len = 1; len <= 16; len++) {
                 const unsigned codes = jpeg.codes[272 * thread + len - 1];
-                tables.places[thread][len] = place - (int)next;
+                const int before = place - (int)next;
                 next += codes;
                 place += codes;
-                tables.limits[thread][len] = next << (16 - len);
+                tables.lengths[thread][len] = {next << (16 - len), before};
                 next <<= 1;
             }
+            tables.lengths[thread][LENGTHS - 1] = {1 << 16, 0};
         }
     }
     BARRIER;
-    EACH_THREAD for (int i = thread; i < jpeg.tables << INDEX_BITS; i += blockDim.x) {
-        const int table = i >> INDEX_BITS, index = i & ((1 << INDEX_BITS) - 1);
+    EACH_THREAD NOT_UNROLLED for (int table = 0; table < jpeg.tables; table++) {
+        // The codes of a thread's indexes become longer and longer.
         int len = 1;
-        while (len <= INDEX_BITS && (unsigned)index << (16 - INDEX_BITS) >= tables.limits[table][len]) len++;
-        tables.entries[table][index] =
-            len <= INDEX_BITS ? tables.entry(table, index >> (INDEX_BITS - len), len, kinds) : 0;
+        NOT_UNROLLED for (int index = thread; index < 1 << INDEX_BITS; index += blockDim.x) {
+            while (len <= INDEX_BITS && (unsigned)index << (16 - INDEX_BITS) >= tables.lengths[table][len].limit) len++;
+            unsigned entry = 0;
+            if (len <= INDEX_BITS)
+                entry = tables.symbols[0][(index >> (INDEX_BITS - len)) + tables.lengths[table][len].place] + (len << 5);
+            tables.entries[table][index] = (Entry)entry;
+        }
     }
     BARRIER;
 }
@@ -131,20 +153,20 @@ struct Bits {
     // Takes at most 32 bits.
     __device__ void take(unsigned bits) {
         const unsigned after = position + bits;
-        if ((after ^ position) / 32) {
-            first = second;
-            second = third;
-            third = word(after / 32 + 2);
-        }
+        const bool moves = (after ^ position) / 32;
+        first = moves ? second : first;
+        second = moves ? third : second;
+        if (moves) third = word(after / 32 + 2);
         position = after;
     }
 };
 
-// Value of a coefficient, whose code with `entry` begins at the top of `bits` (T.81, F.2.2.1: EXTEND).
+// Value of a coefficient, whose code with `entry` begins at the top of `bits` (T.81, F.2.2.1: EXTEND). A value whose first
+// bit is 0 is negative: it is the number with ones above its bits, plus 1.
 __device__ inline int value_of(unsigned entry, unsigned bits) {
-    const unsigned size = entry >> 5 & 15, at = bits << ((entry & 31) - size);
-    const int value = (int)(at >> 1 >> (31 - size));
-    return (int)at < 0 ? value : value + 1 - (1 << size);
+    // The shifts use the lower five bits of these numbers: the bits of the code, and the bits of the value.
+    const unsigned at = joined(bits, 0, (entry >> 5) - entry), above = ~(unsigned)((int)at >> 31);
+    return (int)(joined(above, at, entry) - above);
 }
 
 // Position in the clean data of a byte of the data.

@@ -21,6 +21,7 @@
 #define SHARED __shared__
 #define NOT_UNROLLED _Pragma("unroll 1")
 #define UNROLLED _Pragma("unroll")
+#define UNROLLED_BY_4 _Pragma("unroll 4")
 #define KEEP_LARGEST(place, value) atomicMax(place, value)
 #define JPEG_LAUNCH(kernel)
 #else
@@ -38,6 +39,7 @@ static thread_local Index3 blockIdx, blockDim, gridDim;
 #define SHARED static thread_local
 #define NOT_UNROLLED
 #define UNROLLED
+#define UNROLLED_BY_4
 #define KEEP_LARGEST(place, value) (*(place) = *(place) < (value) ? (value) : *(place))
 // Launch of a kernel on the host: runs all blocks, one after another.
 #define JPEG_LAUNCH(kernel)                                                                                         \

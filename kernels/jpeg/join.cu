@@ -13,7 +13,7 @@ extern "C" __global__ void jpeg_join(const Jpeg* images, int count, int, int) {
     SHARED State begun[THREADS], wanted[THREADS];
     SHARED unsigned sums[THREADS];
     SHARED unsigned changed;
-    if (groups > 1) build(jpeg, tables);
+    if (groups > 1) build(jpeg, tables, jpeg.period());
     EACH_THREAD {
         if (thread < groups) begun[thread] = state_of(jpeg.subsequence_bits * SYNC_THREADS * thread, 0, 0);
         if (thread == 0) jpeg.states[0] = 0;

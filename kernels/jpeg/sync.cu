@@ -13,29 +13,28 @@ const int MARKS = 8;
 struct Parser {
     const Jpeg& jpeg;
     const Tables& tables;
-    const Schedule schedule;
-    const unsigned kinds;
     Bits bits;
-    int at;                     // in the schedule
+    int at;                     // block, modulo the period
     int next;
-    unsigned table;             // its first entry
+    unsigned table, ac;         // first entry of the next symbol's table, and of the block's table of AC coefficients
     int interval;
     unsigned end;               // of the interval
 
     __device__ Parser(const Jpeg& jpeg, const Tables& tables, State from)
-        : jpeg(jpeg), tables(tables), schedule(jpeg, jpeg.period()), kinds(dc_kinds(jpeg)), bits(jpeg, (unsigned)from),
-          at(4 * (from >> 40 & 255)), next(from >> 32 & 255), interval(0) {
+        : jpeg(jpeg), tables(tables), bits(jpeg, (unsigned)from),
+          at(from >> 40 & 255), next(from >> 32 & 255), interval(0) {
         for (int high = jpeg.intervals; interval + 1 < high;) {
             const int middle = (interval + high) / 2;
             if (start_of(jpeg, middle) <= bits.position) interval = middle;
             else high = middle;
         }
         end = start_of(jpeg, interval + 1);
-        table = next ? schedule.ac_of(at) : schedule.dc_of(at);
+        ac = first_entry(jpeg, jpeg.ac_tables, at);
+        table = next ? ac : first_entry(jpeg, jpeg.dc_tables, at);
         if (bits.position >= start_of(jpeg, jpeg.intervals)) finish();
     }
     __device__ State state() const {
-        return bits.position == (unsigned)AFTER_ALL ? AFTER_ALL : state_of(bits.position, at / 4, next);
+        return bits.position == (unsigned)AFTER_ALL ? AFTER_ALL : state_of(bits.position, at, next);
     }
     __device__ void finish() {
         bits.position = (unsigned)AFTER_ALL;
@@ -43,24 +42,26 @@ struct Parser {
     }
     // Parses a symbol. Returns the number of blocks that end with it.
     __device__ int step() {
-        const unsigned entry = tables.find(table, bits.next(), kinds);
-        if (!entry || bits.position + (entry & 31) > end) {
+        const unsigned entry = tables.find(table, bits.next());
+        if (entry == NO_CODE || bits.position + bits_taken(entry) > end) {
             pass(entry);
             return 0;
         }
-        bits.take(entry & 31);
-        next += entry >> 9;
-        table = schedule.ac_of(at);
+        bits.take(bits_taken(entry));
+        next += distance_of(entry);
+        table = ac;
         if (next < 64) return 0;
         next = 0;
-        at = schedule.after(at);
-        table = schedule.dc_of(at);
+        const Following following = tables.following[at];
+        at = following.block;
+        ac = following.ac;
+        table = following.dc;
         return 1;
     }
     // Passes bits that are no symbol of the interval.
     __device__ void pass(unsigned entry) {
         next = 0;
-        if (!entry && bits.position + 8 <= end) {
+        if (entry == NO_CODE && bits.position + 8 <= end) {
             bits.take(1);
         } else {
             at = 0;
@@ -68,7 +69,8 @@ struct Parser {
             bits.go_to(end);
             end = start_of(jpeg, interval + 1);
         }
-        table = schedule.dc_of(at);
+        ac = first_entry(jpeg, jpeg.ac_tables, at);
+        table = first_entry(jpeg, jpeg.dc_tables, at);
     }
 };
 
@@ -112,7 +114,7 @@ extern "C" __global__ void jpeg_sync(const Jpeg* images, int count, int, int) {
     const int here = smaller(SYNC_THREADS, jpeg.subsequences - first);
     SHARED Tables tables;
     SHARED Subsequences them;
-    build(jpeg, tables);
+    build(jpeg, tables, jpeg.period());
     EACH_THREAD if (thread < here) {
         them.wanted[thread] = state_of(jpeg.subsequence_bits * (first + thread), 0, 0);
         them.parse(jpeg, tables, thread, first + thread, true);

@@ -22,10 +22,10 @@ impl JpegKernel {
         let blocks = match self.name {
             "jpeg_begin" => {
                 let zeroed = 128 * image.part_units() * image.unit();
-                image.data().len().div_ceil(CHUNK_BYTES).max(zeroed / ZEROED_BYTES)
+                image.data().len().div_ceil(CHUNK_BYTES).max(zeroed.div_ceil(ZEROED_BYTES))
             }
             "jpeg_clean" => image.data().len().div_ceil(CHUNK_BYTES),
-            "jpeg_rows" if image.has_index() => rows.div_ceil(threads),
+            "jpeg_rows" if image.has_index() => rows.div_ceil(GROUP_ROWS),
             "jpeg_sync" | "jpeg_write" => image.subsequences().div_ceil(threads),
             "jpeg_index" => usize::from(image.makes_index()),
             "jpeg_join" => usize::from(!image.has_index()),
@@ -37,12 +37,17 @@ impl JpegKernel {
     }
 }
 
-/// Bytes of coefficients that a block of `jpeg_begin` zeroes.
+/// Bytes of coefficients that a block of `jpeg_begin` zeroes, 16 times `ZEROED` in
+/// `kernels/jpeg/clean.cu`.
 const ZEROED_BYTES: usize = 64 << 10;
 /// Threads per block of the kernels that do not decode symbols, `THREADS` in `kernels/jpeg/`.
 const THREADS: u32 = 256;
 /// Threads per block of the kernels that decode symbols.
 const ENTROPY_THREADS: u32 = 64;
+/// Threads per block of `jpeg_rows`, and maximum number of rows of a block, `GROUP_ROWS` in
+/// `kernels/jpeg/rows.cu`. Threads that decode several rows each end at about the same time.
+const ROW_THREADS: u32 = 32;
+const GROUP_ROWS: usize = 64;
 
 /// All kernels, in the order of their launches.
 pub const JPEG_KERNELS: [JpegKernel; 9] = {
@@ -52,7 +57,7 @@ pub const JPEG_KERNELS: [JpegKernel; 9] = {
     [
         kernel("jpeg_begin", THREADS),
         kernel("jpeg_clean", THREADS),
-        kernel("jpeg_rows", ENTROPY_THREADS),
+        kernel("jpeg_rows", ROW_THREADS),
         kernel("jpeg_sync", ENTROPY_THREADS),
         kernel("jpeg_join", THREADS),
         kernel("jpeg_write", ENTROPY_THREADS),
