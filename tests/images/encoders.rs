@@ -19,8 +19,6 @@ const OTHERS: &[(&str, Expected)] = &[
     ("camera-adobe-rgb", Refused(Color)),
     ("camera-dnl", Expected::Nothing),
     ("camera-dnl-and-height", Refused(Data)),
-    ("camera-fill-before-eoi", Refused(Data)),
-    ("camera-fill-before-restart", Refused(Data)),
     ("camera-half-missing", Refused(Data)),
     ("camera-ids-equal", Refused(Unusual)),
     ("camera-ids-rgb-no-jfif", Refused(Color)),
