@@ -288,7 +288,7 @@ fn no_schedule_changes_small_jpegs_of_any_kind() {
             3 => jpeg_with_restarts(seed, width, height),
             _ => sampled_jpeg(seed, width, height, factors[seed as usize / 2 % 6]),
         };
-        if seed % 2 == 0 {
+        if seed.is_multiple_of(2) {
             file = feedwater_tools::synth::optimized(&file).unwrap();
         }
         if seed % 8 == 5 {

@@ -218,8 +218,13 @@ mod tests {
         let cache = |cache| Settings { cache, ..Settings::default() };
         let storage = |storage| Settings { storage, ..Settings::default() };
         let most = Some(1 << 60);
-        let fits =
-            CacheSettings { encoded: most, decoded: most, presize: Some(32767), row_index: most };
+        let fits = CacheSettings {
+            encoded: most,
+            decoded: most,
+            presize: Some(32767),
+            device: most,
+            row_index: most,
+        };
         cache(fits.clone()).check().unwrap();
         assert_eq!(
             key(cache(CacheSettings { encoded: Some((1 << 60) + 1), ..fits })),

@@ -83,7 +83,7 @@ fn files() -> Vec<(Vec<u8>, i64)> {
             3 => common::jpeg_with_restarts(seed, width, height),
             _ => sampled_jpeg(seed, width, height, factors[seed as usize % 5]),
         };
-        let own_tables = seed % 2 == 0;
+        let own_tables = seed.is_multiple_of(2);
         let file =
             if own_tables { feedwater_tools::synth::optimized(&file).unwrap() } else { file };
         common::with_orientation(&file, 1 + (seed / 3 % 8) as u16)
