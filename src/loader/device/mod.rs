@@ -376,7 +376,7 @@ struct Keeps {
 
 /// Row index of an image.
 enum KeptIndex {
-    /// There is none, because the file has restart markers.
+    /// There is none.
     None,
     /// The kernels decode with this index.
     Used(RowIndex),

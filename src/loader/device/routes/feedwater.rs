@@ -113,16 +113,16 @@ impl DeviceDecoder for Feedwater {
         let sample = worker.pipeline.decoded();
         let SamplePlan { stored, stored_window, orientation, reduction, .. } = *sample;
         let described = match image.planned.on_device() {
-            Some(file) => file
-                .image(image.header(), (stored_window, reduction))
-                .map(|jpeg| (jpeg, Some(file.place), None)),
+            Some(file) => {
+                let jpeg = file.image(image.header(), (stored_window, reduction));
+                jpeg.map(|jpeg| Described { jpeg, place: Some(file.place), keeps: None })
+            }
             None => {
                 let number = worker.pipeline.original(image.planned);
-                let read = describe_read(image, worker.pipeline.caches(), number, sample)?;
-                read.map(|(jpeg, keeps)| (jpeg, None, keeps))
+                describe_read(image, worker.pipeline.caches(), number, sample)?
             }
         };
-        let (jpeg, place, keeps) = match described {
+        let Described { jpeg, place, keeps } = match described {
             Ok(described) => described,
             Err(refusal) => return Ok(Submission::Refused(refusal.reason())),
         };
@@ -146,14 +146,21 @@ impl DeviceDecoder for Feedwater {
     }
 }
 
+/// Description of an image for its call.
+struct Described {
+    jpeg: DeviceImage,
+    /// Place of the coded data, if it is in the device memory of files.
+    place: Option<u64>,
+    keeps: Option<Box<Keeps>>,
+}
+
 /// Describes an image whose file is in the page, and what to keep of it.
-#[expect(clippy::type_complexity)]
 fn describe_read(
     image: &Request<'_>,
     (caches, epoch): (&Arc<Caches>, u32),
     number: u64,
     &SamplePlan { stored_window, reduction, .. }: &SamplePlan,
-) -> Result<Result<(DeviceImage, Option<Box<Keeps>>), DeviceRefusal>, DataError> {
+) -> Result<Result<Described, DeviceRefusal>, DataError> {
     let (bytes, header) = (image.bytes(), image.header());
     let mut layout = JpegLayout::default();
     header.layout(bytes, true, &mut layout)?;
@@ -197,7 +204,7 @@ fn describe_read(
     }
     let keeps = (stores_index || file.is_some())
         .then(|| Box::new(Keeps { caches: caches.clone(), index, stores_index, file }));
-    Ok(Ok((jpeg, keeps)))
+    Ok(Ok(Described { jpeg, place: None, keeps }))
 }
 
 impl GroupDecoder for Calls {
