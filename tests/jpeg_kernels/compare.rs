@@ -71,6 +71,12 @@ fn compare_window(
         _ => None,
     };
     let found = KERNELS.decode(wanted, None);
+    let by_libjpeg = || {
+        // The CPU's own decoder leaves some files to libjpeg-turbo that the kernels decode, such as
+        // those with a segment between the scan and the end of the image.
+        decoded(&mut Decoders::new().jpeg(JpegDecoder::Libjpeg), header, wanted)
+    };
+    let expected = expected.or_else(|| found.is_ok().then(by_libjpeg).flatten());
     let outcome = same(&found, expected.as_ref(), "no index");
     if made.is_some() && found.is_ok() {
         assert!(KERNELS.index(wanted, Fingerprint::of(file, 1)) == made, "the indexes differ");
