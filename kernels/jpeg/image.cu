@@ -4,7 +4,7 @@
 //   jpeg_begin      counts the bytes to remove from the coded data, and zeroes coefficients (clean.cu);
 //   jpeg_clean      removes byte stuffing and restart markers (clean.cu);
 //   with a row index:
-//   jpeg_rows       decodes rows of MCUs, one thread per row (rows.cu);
+//   jpeg_rows       decodes rows of MCUs, one or two per thread (rows.cu);
 //   without an index:
 //   jpeg_sync       finds a state of the decoder for each subsequence of the data (sync.cu);
 //   jpeg_join       makes these states consistent, and counts blocks (join.cu);
@@ -78,7 +78,8 @@ struct Jpeg {
     const unsigned char* data;      // coded data with byte stuffing and restart markers, aligned to 16 bytes
     unsigned char* clean;           // data without them; byte i is at i ^ 3, so that words have the first byte on top
     unsigned* counts;               // number of removed bytes of each chunk
-    unsigned* offsets;              // position in `clean` of each piece of 16 bytes, and the length of `clean`
+    unsigned* offsets;              // position in `clean` of each piece of 16 bytes, and the length of `clean`; before jpeg_clean,
+                                    // the bytes of each piece that stay
     const unsigned char* codes;     // for each table: 16 numbers of codes by length, then 256 symbols (T.81, B.2.4.2)
     const unsigned short* steps;    // 64 quantization steps of each component, in zigzag order
     const unsigned* starts;         // with an index: bit of `data` at which each row of the part begins, and the end of

@@ -137,7 +137,7 @@ struct Block {
 __device__ inline int dc_of(const Jpeg& jpeg, const Block& block) {
     const int row = jpeg.first_row - jpeg.dc_first + block.unit / jpeg.columns;
     const int unit = row * jpeg.across + jpeg.first_column + block.unit % jpeg.columns;
-    const unsigned sum = jpeg.dc[(long long)unit * jpeg.unit() + block.in_unit];
+    const unsigned sum = jpeg.dc[unit * jpeg.unit() + block.in_unit];
     if (jpeg.seeds)
         return (int)(sum - dc_sum(jpeg, block.component, row * jpeg.across) + jpeg.seeds[3 * row + block.component]);
     if (jpeg.interval == 0) return (int)sum;
@@ -147,12 +147,12 @@ __device__ inline int dc_of(const Jpeg& jpeg, const Block& block) {
 // Transforms a block. Returns whether its coefficients are in range.
 __device__ inline bool transform(const Jpeg& jpeg, const Words* steps, int number) {
     const Block block(jpeg, number);
-    const Words* from = (const Words*)(jpeg.coefficients + 64ll * (block.unit * jpeg.unit() + block.in_unit));
+    const Words* from = (const Words*)(jpeg.coefficients + 64 * (block.unit * jpeg.unit() + block.in_unit));
     const Words* step = steps + 16 * block.component;
     const int side = block.component ? jpeg.chroma_side : jpeg.luma_side;
     const int pitch = block.component ? jpeg.chroma_pitch : jpeg.luma_pitch;
     unsigned char* to = jpeg.samples + (block.component == 2 ? jpeg.red : block.component ? jpeg.blue : 0) +
-                        (long long)block.y * side * pitch + block.x * side;
+                        block.y * side * pitch + block.x * side;
     const int zigzag[64] = ZIGZAG;
     int in_order[64], values[64];
     UNROLLED for (int i = 0; i < 8; i++) {
